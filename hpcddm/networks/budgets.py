@@ -1,10 +1,11 @@
 """Budgets: FLOPs of every training, and the images that they buy, shared by the stages, the report and `plan`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import denoisers, router
+from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.pipeline.trainings import expert_training, router_training
 from hpcddm.rundir.manifest import Manifest
@@ -61,10 +62,10 @@ def flops_of_each(
     return [flops[config.model.model_dump_json()] for config in configs]
 
 
-def teacher_flops(settings: Experiment, inputs: dict[str, Manifest] | None = None) -> float:
+def teacher_flops(settings: Experiment, inputs: Mapping[str, Manifest] | None = None) -> float:
     """Return the FLOPs of the teacher of one image on average, by the clusters' sizes where they are known."""
     keys = expert_keys(settings)
-    sizes = [inputs[key].results["samples"] if inputs else 1 for key in keys]
+    sizes = [list_results(inputs, number)["samples"] if inputs else 1 for number in range(len(keys))]
     each = flops_of_each(settings, range(len(keys)), sample_flops)
     experts = sum(size * flops for size, flops in zip(sizes, each, strict=True)) / sum(sizes)
     if settings.student.teacher == "cluster":

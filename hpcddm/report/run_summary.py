@@ -1,18 +1,18 @@
 """Summary of a run for its report: training, sampling and denoisers, as text."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from hpcddm.config import Experiment, ExpertConfig
-from hpcddm.networks import denoisers
+from hpcddm.networks import denoisers, spending
+from hpcddm.networks.spending import Spent
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.fingerprints import overridden_images
 from hpcddm.pipeline.keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.passed_over import described
 from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.pipeline.snapshots import chosen, trained_to
+from hpcddm.pipeline.snapshots import chosen
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
@@ -30,7 +30,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Images seen by all experts together", _images_of_experts(settings)),
         *_of_weights(settings),
         *_of_student(settings, inputs),
-        *_of_starts(inputs),
+        *_of_starts(settings, inputs),
         *_of_skipped(inputs),
         ("Router", f"{brief(router.model)}; {_training_of_router(settings, inputs)}"),
         ("Sampled images per arm", f"{evaluate.images:,}"),
@@ -39,6 +39,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
         ("Experts become one velocity by", _combining(settings)),
         ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
         *_of_classifier(metrics),
+        *[("Contradiction", line) for line in metrics.get("contradictions", ())],
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
     ]
 
@@ -47,7 +48,8 @@ def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list
     """List monolith and student, where they are there, then the experts that are there."""
     dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
     configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
-    return [_denoiser(settings, key, config, inputs[key]) for key, config in configs.items() if key in inputs]
+    own = spending.spent(settings, inputs)
+    return [_denoiser(settings, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs]
 
 
 def brief(settings: VariantSettings) -> str:
@@ -63,9 +65,8 @@ def brief(settings: VariantSettings) -> str:
     return f"{settings.name} ({', '.join(changes)})" if changes else settings.name
 
 
-def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest) -> Denoiser:
-    results, trained = unit.results, trained_to(settings, key, unit)
-    own = results.get("samples", 0) + results.get("foreign", 0)
+def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest, spent: Spent) -> Denoiser:
+    own = 0 if spent.samples is None else spent.samples + spent.foreign
     with torch.device("meta"):
         model = denoisers.build(settings, config)
     return Denoiser(
@@ -74,9 +75,9 @@ def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manife
         parameters=sum(values.numel() for values in model.parameters()),
         objective=brief(config.objective),
         precision=config.precision,
-        images=trained["images"],
-        flops=trained["train_flops"],
-        passes=trained["images"] / own if own else None,
+        images=spent.images,
+        flops=spent.train_flops,
+        passes=spent.images / own if own else None,
         rank_hours=_rank_seconds(unit) / 3600,
     )
 
@@ -86,21 +87,15 @@ def _rank_seconds(unit: Manifest) -> float:
     return unit.record.get("seconds", 0.0) * unit.record.get("world_size", 1)
 
 
-def initial_weights_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
-    """Collect the initial weights of units by the SHA-256 of the file, which several units may share."""
-    starts = (unit.results.get("start") for unit in units)
-    return {start["sha256"]: start for start in starts if start is not None}
-
-
 def _of_left_out(catalog: dict[str, Any]) -> list[tuple[str, str]]:
     broken, counts = catalog.get("broken", 0), catalog.get("passed_over", {})
     rows = [("Broken samples, left out", f"{broken:,}")] if broken else []
     return [*rows, ("Passed over", described(counts))] if counts else rows
 
 
-def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+def _of_starts(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     lines = []
-    for digest, start in initial_weights_of(inputs.values()).items():
+    for digest, start in spending.starts(settings, inputs, spending.spent(settings, inputs)).items():
         cost = "images unknown" if start["images"] is None else f"{start['images']:,} images seen"
         billed = "which no bill holds" if start["train_flops"] is None else "on the bill of every arm that began there"
         lines.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
@@ -145,7 +140,7 @@ def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> st
         return "not trained"
     source = "samples of the experts" if router.samples else "all clusters"
     refit = ", only its last layer" if router.refit else ""
-    trained_on = trained_to(settings, ROUTER, inputs[ROUTER])["images"]
+    trained_on = spending.spent(settings, inputs)[ROUTER].images
     images = f"{trained_on:,} images of {source}{refit}, {router.frequency} frequency"
     return images if router.temperature == "none" else f"{images}, temperature {router.temperature}"
 

@@ -289,9 +289,9 @@ def intact(folder: Path, name: str) -> bytes:
     return content
 
 
-def intact_json(folder: Path, name: str) -> Any:
-    """Read a small output of JSON; raises `UserError` where it is none, or not as the manifest states."""
+def intact_json(folder: Path, name: str, kind: Any = Any) -> Any:
+    """Read a small output of JSON, of a type; raises `UserError` where it is not, or other than the manifest states."""
     try:
-        return reading.parse(intact(folder, name))
+        return reading.parse(intact(folder, name), kind)
     except ValueError as error:
         raise Unreadable(folder / name, f"holds no usable JSON ({error})") from None

@@ -15,7 +15,7 @@ from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
-from hpcddm.networks import nfe
+from hpcddm.networks import nfe, spending
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.catalog import class_names
@@ -26,13 +26,12 @@ from hpcddm.pipeline.keys import CLASSIFIER, CONCEPTS, EXTRACTOR, INSPECT, MONOL
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
-from hpcddm.pipeline.snapshots import trained_to
 from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
-from hpcddm.rundir import atomic, hdf5, reading
+from hpcddm.rundir import atomic, hdf5, manifest, reading
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import CURVE, WEIGHTS
@@ -97,6 +96,7 @@ def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
         "left_out": impossible,
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
+        "contradictions": spending.contradictions(settings, unit.inputs),
         "extractor": _measuring_network(settings, unit, EXTRACTOR),
         # The key by which the files of earlier runs and their readers know it.
         "judge": _measuring_network(settings, unit, CLASSIFIER) if has_classes else None,
@@ -150,9 +150,9 @@ def _train_flops(settings: Experiment, inputs: dict[str, Manifest]) -> dict[str,
 
 
 def _bill(settings: Experiment, inputs: dict[str, Manifest], keys: list[str]) -> int:
-    trained = sum(trained_to(settings, key, inputs[key])["train_flops"] for key in keys)
-    starts = run_summary.initial_weights_of(inputs[key] for key in keys)
-    return trained + sum(start["train_flops"] or 0 for start in starts.values())
+    own = spending.spent(settings, inputs)
+    starts = spending.starts(settings, inputs, keys)
+    return sum(own[key].train_flops for key in keys) + sum(start["train_flops"] or 0 for start in starts.values())
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
@@ -206,8 +206,8 @@ def _asked(settings: Experiment, unit: Unit) -> tuple[str, list[str]]:
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
     """Read the loss curves of all units that trained something."""
-    trained = [key for key, manifest in unit.inputs.items() if any(output.path == CURVE for output in manifest.outputs)]
-    return {key: reading.need_json(unit.input(key, CURVE), list[tuple[int, float]]) for key in trained}
+    trained = [key for key, made in unit.inputs.items() if any(output.path == CURVE for output in made.outputs)]
+    return {key: manifest.intact_json(unit.run.unit(key), CURVE, list[tuple[int, float]]) for key in trained}
 
 
 def _router(results: dict[str, Any]) -> Router | None:

@@ -71,6 +71,7 @@ def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path
 def test_the_teachers_share_is_counted_by_the_clusters_sizes(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     settings = tiny(tmp_path, distill={"share": 0.5}, experts__overrides=[{"clusters": [1], "model": small}])
-    inputs = {f"train/expert-{k:02d}": SimpleNamespace(results={"samples": count}) for k, count in ((0, 30), (1, 10))}
+    lists = {list_name(k): {"samples": count} for k, count in ((0, 30), (1, 10))}
+    inputs = {LISTS: SimpleNamespace(results={"lists": lists})}
     flops = [budgets.sample_flops(settings, settings.expert_config(expert)) for expert in (0, 1)]
     assert budgets.teacher_flops(settings, inputs) == (3 * flops[0] + flops[1]) / 4
