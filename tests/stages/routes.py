@@ -17,12 +17,13 @@ from hpcddm import paths
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
+from hpcddm.loading import within_run
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.keys import INSPECT, LISTS, ROUTER
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.rundir import manifest
+from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
@@ -111,6 +112,7 @@ class Bench:
         digests = {need: found.digest for need, found in inputs.items()}
         trajectory = Manifest(*key.split("/"), planned.fingerprint_settings, digests, []).trajectory
         run.unit(key).mkdir(parents=True, exist_ok=True)
+        atomic.write_json(run.experiment, within_run(settings or self.settings, run).model_dump())
         ranks = Ranks(0, 0, 1, 1, "me")
         attempt = open_attempt(run.logs(key), ranks)
         heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
