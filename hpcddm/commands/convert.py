@@ -56,7 +56,7 @@ def convert(
         "train_flops": stored.description.get("train_flops"),
         "layout": layout,
         "seed": seed,
-        "notes": [*info.notes, *_notes(info, target)],
+        "notes": [*stored.notes, *info.notes, *_notes(info, target)],
         "verdicts": made.verdicts,
     }
     _save(made.tensors, description, output)

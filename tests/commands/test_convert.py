@@ -92,6 +92,34 @@ def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, 
     assert not list(tmp_path.glob(".*.part"))
 
 
+def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdict_says_so(tmp_path, like):
+    average, raw = public.random_original(seed=0), public.random_original(seed=1)
+    contents = {
+        "alone": average,
+        "train": {"model": raw, "ema": average},
+        "list": {"model": raw, "ema": list(average.values())},
+        "wrapped": {"model": raw, "model_ema": {f"module._orig_mod.{name}": one for name, one in average.items()}},
+    }
+    made = {}
+    for name, content in contents.items():
+        torch.save(content, tmp_path / f"{name}.pt")
+        output = tmp_path / f"{name}.safetensors"
+        done = hpcddm("convert", tmp_path / f"{name}.pt", "--like", like, "--output", output)
+        assert done.exit_code == 0, done.output
+        made[name] = load_file(output)
+        assert all(torch.equal(made[name][key], values) for key, values in made["alone"].items())
+        lines = " ".join(done.output.split())
+        assert all(f"note: {note}" in lines for note in metadata(output)["notes"])
+    notes = {name: metadata(tmp_path / f"{name}.safetensors")["notes"] for name in contents}
+    assert "weights taken: all of the file" in notes["alone"][0]
+    assert notes["train"][0] == "weights taken: 'ema'; not taken: 'model'"
+    assert "'ema', a list that has the names of 'model' in their order" in notes["list"][0]
+    assert notes["wrapped"][:2] == [
+        "weights taken: 'model_ema'; not taken: 'model'",
+        "prefix 'module._orig_mod.' taken off the names of the tensors",
+    ]
+
+
 def test_the_same_command_writes_the_same_bytes(tmp_path, like):
     torch.save(public.random_original(), tmp_path / "DiT.pt")
     digests = set()

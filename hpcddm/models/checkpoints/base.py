@@ -26,7 +26,9 @@ class Stored:
     description: dict[str, Any] = field(default_factory=dict)
     """Description by hpcddm: the file's metadata, or the manifest beside it."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Command-line arguments of the public train.py that left the file."""
+    """Arguments of the training that left the file, such as the public train.py's."""
+    notes: tuple[str, ...] = ()
+    """Which of the file's weights these are, and what was taken off their names."""
 
 
 @dataclass(frozen=True)
