@@ -120,6 +120,26 @@ def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdic
     ]
 
 
+@pytest.mark.parametrize(
+    "path, moves",
+    [
+        ("linear_beta_1000", None),
+        ("linear", "+2.25 at t = 0.1, +2.13 at t = 0.3, +2.47 at t = 0.5, +3.28 at t = 0.7, +3.82 at t = 0.9"),
+        ("linear_beta", "+0.01 at t = 0.1, +0.01 at t = 0.3, +0.02 at t = 0.5, +0.04 at t = 0.7, +0.07 at t = 0.9"),
+    ],
+)
+def test_the_verdict_says_by_how_much_log_snr_moves_where_the_paths_differ(tmp_path, path, moves):
+    torch.save(public.random_original(), tmp_path / "DiT.pt")
+    tiny(tmp_path, **SMALL, experts__objective={"name": "v_prediction", "schedule": {"name": path}})
+    output = tmp_path / "seed.safetensors"
+    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", tmp_path / "tiny.yaml", "--output", output)
+    assert done.exit_code == 0, done.output
+    note = metadata(output)["notes"][-1]
+    shown = "linear_beta (beta_min 0.1, beta_max 20.0)" if path == "linear_beta" else path
+    start = f"epsilon on the path linear_beta_1000 there, v_prediction on the path {shown} here"
+    assert note == start + (f"; both are given 1000 t, and log-SNR here less that there is {moves}" if moves else "")
+
+
 def test_the_same_command_writes_the_same_bytes(tmp_path, like):
     torch.save(public.random_original(), tmp_path / "DiT.pt")
     digests = set()
