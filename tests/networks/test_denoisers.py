@@ -138,10 +138,8 @@ def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
             tiny(tmp_path, experts__objective=objective, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
         )
         printed = capsys.readouterr().err
-        words = (
-            f"was trained on the path linear_beta (beta_min 0.1, beta_max 12.0), experts.objective has {path}; at equal t"
-        )
-        assert (words in printed) if path else ("was trained on the path" not in printed)
+        words = f"path linear_beta (beta_min 0.1, beta_max 12.0), experts.objective has {path}; at equal t"
+        assert (words in printed) if path else ("trained on the path" not in printed)
 
 
 def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):
