@@ -187,9 +187,10 @@ def test_the_mean_weights_of_sample_k_are_the_posterior_for_one_and_for_all_alon
     expected = mean_weights(p, k)
     assert expected[0] - p[0] == pytest.approx(bias, abs=1e-4)
     assert k != 2 or expected == pytest.approx([0.657143, 0.292857, 0.05], abs=1e-6)
-    drawn = routing_weights(f"sample-{k}", torch.tensor(p, dtype=torch.float64).expand(20000, -1))
+    given, mean = (torch.tensor(values, dtype=torch.float64) for values in (p, expected))
+    drawn = routing_weights(f"sample-{k}", given.expand(20000, -1))
     error = 4 * drawn.std(0) / 20000**0.5 + 1e-9
-    assert ((drawn.mean(0) - torch.tensor(expected)).abs() < error).all()
+    assert ((drawn.mean(0) - mean).abs() < error).all()
 
 
 def test_nucleus_draws_from_the_smallest_set_of_the_mass():
