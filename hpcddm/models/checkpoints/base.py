@@ -16,7 +16,7 @@ from hpcddm.plugins import S, Variant
 
 @dataclass(frozen=True)
 class Stored:
-    """Contents of a file: tensors in float32 under their stored names, and the JSON stored with them."""
+    """Contents of a file: tensors in float32 under their names without prefixes, and the JSON stored with them."""
 
     path: Path
     sha256: str

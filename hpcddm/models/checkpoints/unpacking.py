@@ -40,7 +40,7 @@ def unwrapped(
 
     A prefix is the first part of all names, as DistributedDataParallel, torch.compile and Lightning put it there. Where
     one of several first parts is that of an average, as in a module that holds network and average, the average is
-    taken. Names that become those of no layout are returned as they are.
+    taken. Names that become those of no layout are returned as they are, or as the average's.
     """
     counters = [name for name, values in tensors.items() if values.numel() == 1 and not values.is_floating_point()]
     tensors = {name: values for name, values in tensors.items() if name not in counters}
@@ -50,7 +50,7 @@ def unwrapped(
         heads = list(dict.fromkeys(name.partition(".")[0] for name in inner))
         taken = heads if len(heads) == 1 else [head for head in heads if AVERAGE.search(head)]
         if len(taken) != 1 or not all("." in name for name in inner):
-            return tensors, notes
+            return (inner, [*notes, *narrowed]) if narrowed else (tensors, notes)
         start = f"{taken[0]}."
         if len(heads) > 1:
             others = [f"{prefix}{head}." for head in heads if head != taken[0]]

@@ -220,3 +220,9 @@ def test_arguments_as_mapping_or_namespace_tell_a_sit_from_a_dit(tmp_path, wrap)
         saved(tmp_path, {"model": RAW, "args": wrap({"lr": 1e-4})}), public.LIKE
     )
     assert any("no tensor tells SiT from DiT" in note for note in info.notes)
+
+
+def test_an_average_whose_names_have_lost_their_dots_is_refused_by_name(tmp_path):
+    flat = {f"model_ema.{name.replace('.', '')}": values for name, values in AVERAGE.items()}
+    with pytest.raises(UserError, match="such as blocks0.*; weights taken: names that begin with 'model_ema.'; not ta"):
+        reading.layout_of(saved(tmp_path, {"state_dict": named("model.", RAW) | flat}))
