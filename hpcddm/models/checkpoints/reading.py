@@ -125,18 +125,15 @@ def _arguments(values: Any) -> dict[str, Any]:
 
 
 def _in_float32(tensors: dict[str, torch.Tensor], file: Path) -> dict[str, torch.Tensor]:
-    """Convert weights to float32; raises `UserError` for one that is quantised, or not finite."""
+    """Convert weights to float32; raises `UserError` for one quantised, sparse, without values or not finite."""
     for name, values in tensors.items():
-        if values.dtype not in DTYPES:
-            valid = ", ".join(map(_dtype_name, DTYPES))
-            raise UserError(f"{file}: tensor '{name}' is {_dtype_name(values.dtype)}; weights are read from {valid}")
+        if values.dtype not in DTYPES or values.layout != torch.strided or values.is_meta:
+            kind, *valid = (str(part).removeprefix("torch.") for part in (values.dtype, *DTYPES))
+            stored = f"{kind}, {str(values.layout).removeprefix('torch.')}, on the device {values.device.type}"
+            raise UserError(f"{file}: tensor '{name}' is {stored}; weights are read from dense {', '.join(valid)}")
         if not values.isfinite().all():
             raise UserError(f"{file}: tensor '{name}' is not finite")
     return {name: values.detach().float() for name, values in tensors.items()}
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _json(path: Path) -> dict[str, Any] | None:

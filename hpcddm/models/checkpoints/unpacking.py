@@ -45,7 +45,8 @@ def unwrapped(
     counters = [name for name, values in tensors.items() if values.numel() == 1 and not values.is_floating_point()]
     tensors = {name: values for name, values in tensors.items() if name not in counters}
     notes = [f"counters, which are not weights: {_quoted(counters)}"] if counters else []
-    inner, prefix, narrowed = tensors, "", []
+    inner, prefix = tensors, ""
+    narrowed: list[str] = []
     while not is_layout(inner):
         heads = list(dict.fromkeys(name.partition(".")[0] for name in inner))
         taken = heads if len(heads) == 1 else [head for head in heads if AVERAGE.search(head)]

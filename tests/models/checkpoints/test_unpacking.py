@@ -123,8 +123,10 @@ def test_where_an_average_holds_no_weights_the_raw_ones_are_taken_and_said(tmp_p
         ({"ema": AVERAGE, "model_ema": RAW, "model": RAW}, "several averages, 'ema', 'model_ema'; save one of them"),
         ({"ema": {"layers": [AVERAGE, 1]}, "model": RAW}, "'ema' needs a state dict"),
         ({"ema": {1: torch.ones(2)}, "model": RAW}, "'ema' needs a state dict"),
-        ({"model": RAW | {"a": torch.ones(2, 2, dtype=torch.int8)}}, "'a' is int8; weights are read from float16, bf"),
-        ({"model": RAW | {"a": torch.ones(2).to(torch.float8_e4m3fn)}}, "'a' is float8_e4m3fn; weights are read from"),
+        ({"model": RAW | {"a": torch.ones(2, 2, dtype=torch.int8)}}, "'a' is int8, .*; weights are read from dense fl"),
+        ({"model": RAW | {"a": torch.ones(2).to(torch.float8_e4m3fn)}}, "'a' is float8_e4m3fn, .*; weights are read"),
+        ({"model": RAW | {"a": torch.eye(2).to_sparse()}}, "'a' is float32, sparse_coo, .*; weights are read"),
+        ({"model": RAW | {"a": torch.empty(2, device="meta")}}, "'a' is float32, strided, on the device meta; weights"),
     ],
 )
 def test_weights_that_cannot_be_told_apart_or_read_are_refused_by_name(tmp_path, content, message):
