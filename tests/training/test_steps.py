@@ -38,9 +38,9 @@ def test_weights_are_those_of_a_loop_that_adds_gradients_in_fp32(differences, sh
 
 @pytest.mark.parametrize("shared", SHARED)
 def test_a_gradient_is_clipped_by_its_norm_over_all_ranks(differences, shared):
-    found = differences[f"stage 1, {shared}, bf16 clipped"]
+    found = differences[f"stage 1, {shared}, bf16 clipped sgd"]
     # The norm, and with it all that is clipped, differs in its last digits; bf16 makes more of that.
-    assert found["weights"] < 1e-5 and found["norms"] < 1e-6, found
+    assert found["weights"] < 1e-6 and found["norms"] < 1e-6, found
 
 
 @pytest.mark.parametrize("stage", range(4))
@@ -95,8 +95,8 @@ def test_a_stage_trains_alike_by_other_numbers_of_ranks(differences, case):
 def test_in_fp16_the_scale_halves_and_doubles_and_the_steps_are_those_of_a_loop_that_scales_by_hand(differences, case):
     found = differences[case]
     trained, expected = found["scales"]
-    assert trained == expected == ([2.0**16, 2.0**16, 2.0**17, 2.0**16, 2.0**16] * 4)[: len(expected)]
-    assert len(expected) == (20 if case.endswith(TWENTY) else 6)
+    low, high, steps = 2.0**16, 2.0**17, 20 if case.endswith(TWENTY) else 6
+    assert trained == expected == [low, low, high, *4 * [low, low, low, high, high]][:steps]
     # Stage 0 adds gradients in fp16.
     exact = not case.startswith("stage 0")
     assert found["weights"] < (1e-8 if exact else 1e-3) and found["losses"] < (1e-8 if exact else 1e-4), found
