@@ -1,12 +1,13 @@
 """The schema of a site: one cluster, or this machine, and the resources of each stage."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.flags import SRUN, complaint, sbatch_complaint
-from hpcddm.schema import CommandWord, Name, Positive, StrictModel, Word, first_error
+from hpcddm.mistakes import KeysOf
+from hpcddm.schema import CommandWord, Name, Positive, StrictModel, Word
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 
@@ -89,6 +90,16 @@ class Resources(UnitKeys):
         return self.nodes * self.ranks_per_node
 
 
+def _unit_keys(changes: Any) -> Any:
+    """Validate the keys that a stage or a unit changes, one by one."""
+    if isinstance(changes, dict):
+        Resources.model_validate(changes)
+    return changes
+
+
+StageKeys = Annotated[dict[str, bool | int | str | list[str]], BeforeValidator(_unit_keys), KeysOf(Resources)]
+
+
 class Site(UnitKeys):
     """One cluster, or this machine: its scheduler, its keys, and the resources of each stage."""
 
@@ -131,7 +142,7 @@ class Site(UnitKeys):
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason, with the event in HPCDDM_EVENT."""
     resources: Resources = Resources()
-    stages: dict[str, dict[str, bool | int | str | list[str]]] = {}
+    stages: dict[str, StageKeys] = {}
     """Keys that differ from `resources` and from the keys above, per stage or per unit, as 'train/monolith'."""
     _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
     """Cache of resources by the most specific entry of `stages`: a sweep needs them thousands of times."""
@@ -169,5 +180,6 @@ class Site(UnitKeys):
         try:
             return Resources.model_validate(values | changes)
         except ValidationError as error:
-            context = {"text": f"stages.{stage}.{first_error(error, Resources)}"}
+            # Every key by itself is right by now.
+            context = {"text": f"stages.{stage}.{error.errors()[0]['msg']}"}
             raise PydanticCustomError("inner", "{text}", context) from None
