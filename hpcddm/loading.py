@@ -42,9 +42,15 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:
-    """Make all relative paths absolute, relative to `start`; $HPCDDM_CACHE at the start is the cache's folder."""
+    """Make all relative paths absolute, relative to `start`; $HPCDDM_CACHE at the start is the cache's folder.
+
+    Raises `ConfigError` with the key of a path that cannot be one: of a user who is not there, or with a NUL.
+    """
     for holder, key in paths.places(values, Experiment):
-        holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
+        try:
+            holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"{key}: {holder[key]!r} cannot be a path ({error})") from None
 
 
 def load_site(name: str) -> Site:

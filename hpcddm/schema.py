@@ -23,10 +23,13 @@ M = TypeVar("M", bound="StrictModel")
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
-"""Text that stands in a batch script as one word."""
-CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
-"""One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
+_ODD = r"\s\p{Cc}'\"`;$\\"
+"""Characters that make a word several to a shell, or another one."""
+Word = Annotated[str, Field(pattern=rf"^[^{_ODD}#]+$")]
+"""Text that stands in a batch script as one word; in a line of #SBATCH a '#' begins a comment."""
+JOB_VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}"
+CommandWord = Annotated[str, Field(pattern=rf"^([^{_ODD}~]|{JOB_VARIABLE})([^{_ODD}]|{JOB_VARIABLE})*$")]
+"""One word of a command in a job, where $NAME and ${NAME} are variables of the job, and ~ is not a home."""
 PATH = object()
 """Mark of a field that holds a path."""
 PathSetting = Annotated[str, Field(min_length=1), PATH]

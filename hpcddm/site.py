@@ -1,5 +1,6 @@
 """The schema of a site: one cluster, or this machine, and the resources of each stage."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
@@ -7,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm.flags import SRUN, complaint, sbatch_complaint
 from hpcddm.mistakes import KeysOf
-from hpcddm.schema import CommandWord, Name, Positive, StrictModel, Word
+from hpcddm.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel, Word
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 
@@ -26,6 +27,27 @@ def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return arguments
 
 
+def _program(word: str) -> str:
+    if not re.fullmatch(r"[/$].*|[^-/][^/]*", word):
+        text = "needs the name of a program, or a path that begins with / or a variable: a job starts in the run's folder"
+        raise PydanticCustomError("flag", "{text}", {"text": text})
+    return word
+
+
+def _scratch(path: str) -> str:
+    if not re.fullmatch(rf"(/|{JOB_VARIABLE})([^\x00-\x1f\x7f'\"`$\\]|{JOB_VARIABLE})*", path):
+        text = (
+            "needs a path that begins with / or a variable of the job, such as $TMPDIR, without quotes, backslashes and"
+            " commands of the shell"
+        )
+        raise PydanticCustomError("flag", "{text}", {"text": text})
+    return path
+
+
+def _starts_program(words: tuple[str, ...]) -> tuple[str, ...]:
+    return (_program(words[0]), *words[1:]) if words else words
+
+
 class UnitKeys(StrictModel):
     """Keys that a site gives for everything, or for one stage or unit; docs/sites.md explains each."""
 
@@ -36,16 +58,16 @@ class UnitKeys(StrictModel):
     reservation: Word | None = None
     exclude: Word | None = None
     """Nodes that are not to be taken, for instance 'n[3-5],n9'."""
-    cluster: Word | None = None
+    cluster: Name | None = None
     """Name of the cluster, where one Slurm database serves several; by default that of SLURM_CONF."""
     gpu_type: Word | None = None
     extra_sbatch: tuple[Annotated[str, AfterValidator(_sbatch_line)], ...] | None = None
     """Further #SBATCH lines, for instance '--exclusive'."""
     setup: tuple[str, ...] | None = None
     """Shell lines before Python starts, for instance 'module load python'."""
-    container: tuple[CommandWord, ...] | None = None
+    container: Annotated[tuple[CommandWord, ...], AfterValidator(_starts_program)] | None = None
     """Command before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
-    python: CommandWord | None = None
+    python: Annotated[CommandWord, AfterValidator(_program)] | None = None
     """Interpreter of the jobs; by default the interpreter of the submission, also within a container."""
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
     """Further words for srun, for instance '--mpi=pmix'."""
@@ -113,7 +135,7 @@ class Site(UnitKeys):
     """True to allow GPUs that no rank uses, for partitions that start no job without GPUs."""
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
     memory_flag: Literal["total", "per_cpu", "all", "none"] = "total"
-    scratch: str | None = None
+    scratch: Annotated[str, AfterValidator(_scratch)] | None = None
     """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
     network_interface: str | None = None
     signal_lead_seconds: Positive = 120
