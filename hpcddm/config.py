@@ -204,7 +204,9 @@ class Experiment(StrictModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> "Experiment":
-        problems = [PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in impossible(self)]
+        problems = [
+            PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in impossible(self)
+        ]
         if problems:
             details = [InitErrorDetails(type=problem, input=None) for problem in problems]
             raise ValidationError.from_exception_data(type(self).__name__, details)

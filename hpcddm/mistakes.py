@@ -17,7 +17,7 @@ LEAST_LIKENESS = 0.7
 """Likeness of two words, by difflib, from which one is taken for the other misspelt."""
 LONGEST_VALUE = 80
 """Number of characters of a wrong value that a message shows."""
-_ORDER = {"extra_forbidden": 0, "missing": 1}
+_ORDER = {"missing": 0, "extra_forbidden": 1}
 """Types of errors that come first: the other mistakes often follow from these."""
 
 
@@ -49,7 +49,9 @@ class Origins:
 
     def of(self, error: "_Mistake") -> str:
         """Return who is to blame for a mistake: the change that wrote it, else the line, with what changed its kind."""
-        change = _nearest(self.changes, error.location)
+        # A variant's name that is not known is a mistake of the mapping that holds it.
+        of_name = self.changes.get((*error.location, "name")) if error.type == "value" else None
+        change = of_name or _nearest(self.changes, error.location)
         if change is not None:
             return change
         if error.model is not None:
@@ -99,12 +101,14 @@ def text_of(error: ValidationError, schema: type[Any], values: Any, origins: Ori
     misspelt = {(*mistake.location[:-1], near) for mistake in mistakes for near in _near(mistake)}
     mistakes = [mistake for mistake in mistakes if mistake.type != "missing" or mistake.location not in misspelt]
     mistakes.sort(key=lambda mistake: _ORDER.get(mistake.type, 2))
-    lines = dict.fromkeys(f"{origins.of(mistake)}: {text}" for mistake, text in _texts(mistakes))
-    if len(lines) <= MOST_LINES:
-        return "\n".join(lines)
-    shown = list(lines)[:MOST_LINES]
-    rest = [key for key in dict.fromkeys(mistake.key for mistake in mistakes) if not any(key in line for line in shown)]
-    return "\n".join([*shown, f"{origins.file}: and {len(lines) - MOST_LINES} more: {', '.join(rest)}"])
+    keys: dict[str, list[str]] = {}
+    for mistake, text in _texts(mistakes):
+        keys.setdefault(f"{origins.of(mistake)}: {text}", []).append(mistake.key)
+    lines = list(keys)
+    if len(lines) > MOST_LINES:
+        rest = list(dict.fromkeys(key for line in lines[MOST_LINES:] for key in keys[line]))
+        lines[MOST_LINES:] = [f"{origins.file}: and {len(rest)} more: {', '.join(rest)}"]
+    return "\n".join(lines)
 
 
 def _texts(mistakes: list[_Mistake]) -> Iterator[tuple[_Mistake, str]]:

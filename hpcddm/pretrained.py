@@ -45,7 +45,9 @@ def cache_folder() -> Path:
     try:
         folder = Path(named).expanduser()
     except RuntimeError:
-        raise ConfigError(f"{VARIABLE}: nobody's home is at the beginning of '{named}'; name an absolute path") from None
+        raise ConfigError(
+            f"{VARIABLE}: nobody's home is at the beginning of '{named}'; name an absolute path"
+        ) from None
     if not folder.is_absolute():
         raise ConfigError(f"{VARIABLE}: '{folder}' is no absolute path, and a job would look for it elsewhere")
     return folder

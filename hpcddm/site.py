@@ -29,7 +29,9 @@ def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 def _program(word: str) -> str:
     if not re.fullmatch(r"[/$].*|[^-/][^/]*", word):
-        text = "needs the name of a program, or a path that begins with / or a variable: a job starts in the run's folder"
+        text = (
+            "needs the name of a program, or a path that begins with / or a variable: a job starts in the run's folder"
+        )
         raise PydanticCustomError("flag", "{text}", {"text": text})
     return word
 

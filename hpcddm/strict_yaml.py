@@ -99,7 +99,9 @@ def _load(text: str, place: str, key: str | None = None) -> tuple[Any, dict[Loca
         if key is not None and text[root.end_mark.index :].strip():
             problems.append((root.end_mark, f"what follows would be a comment; write '{key}=\"...\"' for a text"))
         if problems:
-            places = [place if key is not None else f"{place}:{mark.line + 1}:{mark.column + 1}" for mark, _ in problems]
+            places = [
+                place if key is not None else f"{place}:{mark.line + 1}:{mark.column + 1}" for mark, _ in problems
+            ]
             raise ConfigError("\n".join(f"{at}: {text}" for at, (_, text) in zip(places, problems, strict=True)))
         _number_lines(root, (), lines)
         return loader.construct_document(root), lines

@@ -215,7 +215,9 @@ WRONG_SITES = {
 @pytest.mark.parametrize("changes, message", WRONG_SITES.values(), ids=WRONG_SITES)
 def test_a_wrong_site_is_named_in_one_line(changes, message):
     with pytest.raises(ConfigError) as caught:
-        validate(Site, {"name": "here", **({} if "schedular" in changes else {"scheduler": "slurm"}), **changes}, "s.yaml")
+        validate(
+            Site, {"name": "here", **({} if "schedular" in changes else {"scheduler": "slurm"}), **changes}, "s.yaml"
+        )
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
