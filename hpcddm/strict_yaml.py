@@ -1,7 +1,7 @@
 """Reads YAML in which a plain word has one meaning: a decimal number, true, false, null, or else a text.
 
-YAML 1.1 reads 12:00:00 as 43200, 060 as 48, no as false and 2026-01-01 as a date; these are refused, in files and on the
-command line alike, with the place and what to write.
+YAML 1.1 reads 12:00:00 as 43200, 060 as 48, no as false and 2026-01-01 as a date; these are refused, in files and on
+the command line alike, with the place and what to write.
 """
 
 import math
@@ -158,7 +158,7 @@ def _problems(node: yaml.Node, key: str, seen: set[int]) -> Iterator[Problem]:
 
 
 def _advice(text: str, key: str) -> str:
-    """Return what a plain word may mean, and what to write: the beginning of a sentence that ends in the text quoted."""
+    """Return what a plain word may mean, and what to write instead; the word in quotes ends the sentence."""
     digits = text.replace("_", "")
     if match := BASE_60.fullmatch(text):
         return f"{text} is a number of base 60 to YAML 1.1; write {_time(match, key)}, or "

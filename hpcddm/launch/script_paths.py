@@ -9,8 +9,10 @@ SIGNS = {
     "%": "means something to Slurm",
     "\\": "is taken away by Slurm, in quotes, too",
     ":": "means something to Python, which finds the run's code by PYTHONPATH",
+    "hetjob": "is taken away by sbatch, which looks for heterogeneous jobs",
+    "packjob": "is taken away by sbatch, which looks for heterogeneous jobs",
 }
-"""Characters that no path may hold that is in a flag of sbatch and in PYTHONPATH, and the reason against each."""
+"""Texts that no path may hold that is in a flag of sbatch and in PYTHONPATH, and the reason against each."""
 FIRST = {"-": "begins a flag", "~": "was not expanded by the shell: write $HOME"}
 """Characters with which no path may begin that is given on the command line, and the reason against each."""
 UNWRITABLE = {
@@ -34,7 +36,7 @@ def check_path(path: Path, place: str) -> None:
     """Refuse a path with one of `SIGNS`, or one that cannot be in a script; raises `ConfigError` with `place`."""
     check_line(path, place)
     for sign, reason in SIGNS.items():
-        if sign in str(path):
+        if sign in str(path).lower():
             raise ConfigError(f"{place}: '{sign}' in a path {reason}; take another name")
 
 

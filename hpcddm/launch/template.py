@@ -105,9 +105,10 @@ def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Templat
 
 
 def command_word(word: str | Path) -> str:
-    """Quote a word of a command for bash, with the job's variables expanded and nothing else; in a `Path` there is none.
+    """Quote a word of a command for bash, with the job's variables expanded and nothing else.
 
-    An unset variable ends the script with an error that names it.
+    A `Path` of this machine holds no variables, whatever it looks like. An unset variable ends the script with an error
+    that names it.
     """
     if isinstance(word, Path):
         return shlex.quote(str(word))
