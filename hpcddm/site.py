@@ -13,36 +13,33 @@ from hpcddm.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 
 
+def _refused(text: str) -> PydanticCustomError:
+    return PydanticCustomError("flag", "{text}", {"text": text})
+
+
 def _sbatch_line(line: str) -> str:
-    text = sbatch_complaint(line)
-    if text:
-        raise PydanticCustomError("flag", "{text}", {"text": text})
+    if text := sbatch_complaint(line):
+        raise _refused(text)
     return line
 
 
 def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    text = complaint(arguments, SRUN)
-    if text:
-        raise PydanticCustomError("flag", "{text}", {"text": text})
+    if text := complaint(arguments, SRUN):
+        raise _refused(text)
     return arguments
 
 
 def _program(word: str) -> str:
     if not re.fullmatch(r"[/$].*|[^-/][^/]*", word):
-        text = (
-            "needs the name of a program, or a path that begins with / or a variable: a job starts in the run's folder"
-        )
-        raise PydanticCustomError("flag", "{text}", {"text": text})
+        place = "a path that begins with / or a variable: a job starts in the run's folder"
+        raise _refused(f"needs the name of a program, or {place}")
     return word
 
 
 def _scratch(path: str) -> str:
     if not re.fullmatch(rf"(/|{JOB_VARIABLE})([^\x00-\x1f\x7f'\"`$\\]|{JOB_VARIABLE})*", path):
-        text = (
-            "needs a path that begins with / or a variable of the job, such as $TMPDIR, without quotes, backslashes and"
-            " commands of the shell"
-        )
-        raise PydanticCustomError("flag", "{text}", {"text": text})
+        place = "a path that begins with / or a variable of the job, such as $TMPDIR"
+        raise _refused(f"needs {place}, without quotes, backslashes and commands of the shell")
     return path
 
 
