@@ -15,6 +15,7 @@ from hpcddm.errors import require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
+from hpcddm.pipeline.passed_over import Counts, lines, merged
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
 from hpcddm.rundir.layout import relative_to_run
@@ -28,7 +29,10 @@ NAMED = 5
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write where the tars and the columns of each split lie; samples are numbered by tar, and in a tar by member."""
     entries = {split: _entry(settings, unit, split) for split in SPLITS}
-    broken = _check_broken(settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts))
+    passed_over = merged(shard.results["passed_over"] for shard in unit.inputs.values())
+    broken = _check_broken(
+        settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts), passed_over
+    )
     entries, dropped, files = _with_unique_keys(settings, unit, entries)
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
     for split, catalog in catalogs.items():
@@ -43,6 +47,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     digests = {split: catalog.digest(range(len(catalog))) for split, catalog in catalogs.items()}
     digests[ALL] = digest(digests)
     results = {"splits": described, DIGESTS: digests, "class_names": names, "broken": broken, "duplicates": dropped}
+    results |= {"passed_over": passed_over}
     return Result([CATALOG_FILE, *files], results)
 
 
@@ -141,13 +146,16 @@ def _without(
     return replace(entry, parts=parts), files
 
 
-def _check_broken(settings: Experiment, unit: Unit, kept: int) -> int:
+def _check_broken(settings: Experiment, unit: Unit, kept: int, passed_over: Counts) -> int:
     """Count the broken samples; raises `UserError` naming the first where they are more than `data.broken` allows."""
     by_range = [shard.results["broken"] for shard in unit.inputs.values()]
     count = sum(broken["samples"] for broken in by_range)
+    lost = {reason: one for reason, one in passed_over.items() if one["is_broken"]}
     samples = kept + sum(shard.results["dropped"]["samples"] for shard in unit.inputs.values())
-    first = [sample for broken in by_range for sample in broken["first"]][:NAMED]
-    named = ", ".join(f"{sample['tar']}: {sample['key']} ({sample['reason']})" for sample in first)
+    # Those that are passed over are named by their reasons.
+    first = [sample for broken in by_range for sample in broken["first"] if sample["reason"] not in lost][:NAMED]
+    places = [f"{sample['tar']}{': ' * bool(sample['tar'])}{sample['key']} ({sample['reason']})" for sample in first]
+    named = ", ".join([*lines(lost), *places])
     share, allowed = count / max(count + samples, 1), settings.data.broken
     require(
         share <= allowed,

@@ -12,6 +12,7 @@ from hpcddm.data.adopted import index_adopted
 from hpcddm.data.layout import Field, Layout
 from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
+from tests.data.oddities import HEIC, write_tar
 from tests.pictures import IMG2DATASET
 
 WIDTH, HEIGHT = 30, 20
@@ -70,6 +71,7 @@ def test_what_webdatasets_writer_writes_is_found_wherever_the_layout_says(tmp_pa
     assert index.captions == ["picture 0", "picture 1", "picture 2"]
 
 
+OTHERS = "(data.source.image names others); see data.source.image"
 DOT = "(a name is split at its first dot); see data.source.image"
 BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
 
@@ -80,7 +82,8 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.png", encoded()[:-30])], ""),
         ([("b.png", b"")], "0 bytes, which is no image"),
         ([("b.png", b"<html>gone</html>")], ""),
-        ([("b.bin", encoded()), ("b.txt", b"caption")], "no image"),
+        ([("b.bin", b"no picture"), ("b.txt", b"caption")], "no image"),
+        ([("b.bin", encoded()), ("b.txt", b"x")], "no image: b.bin has the extension bin " + OTHERS),
         ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
         ([("b.png", encoded()), ("b.txt", b"\xff\xfe")], "its txt is no UTF-8"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),
@@ -181,3 +184,100 @@ def test_of_a_tar_that_is_not_sorted_it_is_said(tmp_path, order):
     members = [(name, b"red" if name.endswith("txt") else encoded()) for name in order.split()]
     adopted = indexed(tmp_path, members)
     assert adopted.broken == [(key, "its members do not stand together in the tar") for key in "ab"]
+
+
+HARD, SYMBOLIC, PIPE = tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE
+PNG = encoded()
+
+
+def odd(tmp_path, members, layout=None, **options):
+    """What becomes of members, in a tar of two samples and these."""
+    path = write_tar(tmp_path / "odd.tar", [("s.png", PNG), ("s.txt", b"s"), ("t.png", PNG), ("t.txt", b"t"), *members])
+    adopted = index_adopted(path, layout or Layout(), check=size_of, **options)
+    assert adopted.index.keys[:2] == ["s", "t"]
+    return adopted.index.keys[2:], adopted.broken, [tuple(item) for item in adopted.passed_over]
+
+
+@pytest.mark.parametrize("name", ["u.jfif", "u.jpe", "u.JFIF", "u.apng", "u.j2k"])
+def test_further_extensions_of_pictures_are_read(tmp_path, name):
+    keys, broken, passed_over = odd(tmp_path, [(name, PNG), ("u.txt", b"u")])
+    assert keys == ["u"] and broken == passed_over == []
+
+
+UNNAMED = "pictures .{}, which data.source.image does not name"
+LINKED = {
+    HARD: "hard links, which 'tar --hard-dereference' writes as files",
+    SYMBOLIC: "symbolic links, which 'tar --dereference' writes as files",
+}
+
+
+@pytest.mark.parametrize(
+    "name, content, reason, is_broken",
+    [
+        ("u.img", PNG, UNNAMED.format("img"), True),
+        ("u.jxl", PNG, UNNAMED.format("jxl"), True),
+        ("a/b.c/u.Image", PNG, UNNAMED.format("image"), True),
+        ("u", PNG, "pictures whose names have no extension, or begin with a dot", True),
+        (".u.png", PNG, "pictures whose names have no extension, or begin with a dot", True),
+        ("u.heic", HEIC, "pictures in HEIC", True),
+        ("u.png", (HARD, "s.png"), LINKED[HARD], True),
+        ("u.png", (SYMBOLIC, "s.png"), LINKED[SYMBOLIC], True),
+        ("s.cls", (HARD, "t.cls"), LINKED[HARD], True),
+        ("s.png", (HARD, "s.png"), LINKED[HARD], False),
+        ("README", (SYMBOLIC, "s.txt"), LINKED[SYMBOLIC], False),
+        ("u.png", (PIPE, ""), "devices and pipes", False),
+        ("s.npy", b"array", "further members of samples, .npy", False),
+        ("u.npy", b"array", "files .npy", False),
+        ("README", b"", "files without extension", False),
+        ("._u.png", b"\0\5\x16\7", "known junk", False),
+        ("./._u.png", b"\0\5\x16\7", "known junk", False),
+        ("@eaDir/s.png/SYNOPHOTO_THUMB_M.jpg", PNG, "known junk", False),
+        ("__MACOSX/x/._u.png", b"", "known junk", False),
+        ("x/.DS_Store", b"", "known junk", False),
+    ],
+)
+def test_a_member_that_is_no_sample_is_named(tmp_path, name, content, reason, is_broken):
+    keys, broken, passed_over = odd(tmp_path, [(name, content)])
+    assert keys == [] and broken == [] and passed_over == [(name, reason, is_broken)]
+
+
+def test_further_pictures_of_a_sample_are_counted(tmp_path):
+    keys, broken, passed_over = odd(
+        tmp_path, [("u.png", PNG), ("u.seg.png", PNG), ("u.depth.exr", b"v/1\x01"), ("u.txt", b"u")]
+    )
+    assert keys == ["u"] and broken == []
+    further = "further members of samples, ."
+    assert passed_over == [("u.seg.png", f"{further}seg.png", False), ("u.depth.exr", f"{further}depth.exr", False)]
+
+
+def test_a_picture_is_passed_over_where_the_layout_names_others(tmp_path):
+    layout = Layout(frozenset({"png"}))
+    _, broken, passed_over = odd(tmp_path, [("u.jpg", encoded("JPEG")), ("s.jpg", encoded("JPEG"))], layout)
+    further = ("s.jpg", "further members of samples, .jpg", False)
+    assert broken == [] and passed_over == [("u.jpg", UNNAMED.format("jpg"), True), further]
+
+
+def test_folders_in_a_tar_are_nothing_of_their_own(tmp_path):
+    assert odd(tmp_path, [("./", (tarfile.DIRTYPE, "")), ("x.png/", (tarfile.DIRTYPE, ""))]) == ([], [], [])
+    path = write_tar(tmp_path / "folder.tar", [("x", (tarfile.DIRTYPE, ""))])
+    adopted = index_adopted(path, Layout())
+    assert adopted.index.keys == [] == adopted.broken == adopted.passed_over
+
+
+def test_of_two_splits_each_member_is_counted_once(tmp_path):
+    members = [*((f"{number:02d}.npz", b"x") for number in range(40)), ("README", b"")]
+    halves = [
+        odd(tmp_path, members, is_wanted=lambda key, half=half: key in "st" or (key < "20") == half)[2]
+        for half in (True, False)
+    ]
+    names = [{name for name, _, _ in half} for half in halves]
+    assert names[0] == {name for name, _ in members[:20]} and names[1] == {name for name, _ in members[20:]}
+
+
+def test_a_tar_without_its_end_is_refused_unless_the_layout_says_so(tmp_path):
+    path = write_tar(tmp_path / "x.tar", [("a.png", PNG), ("b.png", PNG)], has_end=False)
+    with pytest.raises(
+        UserError, match=r"x\.tar: a torn .*probably cut.*; get it again, or set data\.source\.needs_end"
+    ):
+        index_adopted(path, Layout())
+    assert index_adopted(path, Layout(needs_end=False)).index.keys == ["a", "b"]
