@@ -14,6 +14,7 @@ from hpcddm.data.layout import Field, Layout
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
+from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
 
 LONGEST_KEY = 1000
@@ -274,7 +275,7 @@ def _caption(sample: _Sample, place: Field | None) -> str | None:
         (value or "").encode()
     except UnicodeEncodeError:
         raise _BrokenSample("its caption is no UTF-8") from None
-    return value
+    return None if value is None else cleaned(value)
 
 
 def _value(sample: _Sample, place: Field | None) -> Any:
@@ -283,9 +284,11 @@ def _value(sample: _Sample, place: Field | None) -> Any:
     if place.entry is not None:
         return _json(sample, place.extension).get(place.entry)
     try:
-        return sample.contents[place.extension].decode()
+        return decoded(sample.contents[place.extension])
     except UnicodeDecodeError:
         raise _BrokenSample(f"its {place.extension} is no UTF-8") from None
+    except ValueError as error:
+        raise _BrokenSample(f"its {place.extension} has {error}") from None
 
 
 def _json(sample: _Sample, extension: str) -> dict[str, Any]:

@@ -117,12 +117,12 @@ def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
 
 def _check_source(experiment: Experiment) -> None:
     """Check that the images exist, with the classes and captions that the experiment needs, and are enough."""
-    from hpcddm.data.keep import Keep
+    from hpcddm.data.filtering import Filter
     from hpcddm.data.sources.base import Source
-    from hpcddm.data.tables import Table
 
     data = experiment.data
-    source = plugins.create(Source, data.source)
+    source, chosen = plugins.create(Source, data.source), Filter.of(data)
+    splits = []
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)
         if data.num_classes is not None and not records.has_labels:
@@ -135,13 +135,15 @@ def _check_source(experiment: Experiment) -> None:
                 f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
                 " take the condition none"
             )
-        if data.keep is not None:
-            of_table = Table(Path(data.table.file), data.table.key).names if data.table else frozenset[str]()
-            _check_names(Keep(data.keep).names, records.known | of_table)
+        chosen.check(records.known)
         # Else only the catalog knows the numbers, and sees to them.
         if records.is_exact:
             _check_counts(records, split, shards, experiment)
         _check_readable(records)
+        splits.append(records)
+    note = chosen.note(splits, source.prefix)
+    if note:
+        print(f"note: data.table: {note}", file=sys.stderr)
 
 
 def _check_readable(records: "Split") -> None:
@@ -156,13 +158,6 @@ def _check_readable(records: "Split") -> None:
         except PictureError:
             if number == tried[-1]:
                 raise
-
-
-def _check_names(names: list[str], known: frozenset[str]) -> None:
-    """Check that the filter's columns are known of the samples, before hours of reading end at a misspelt one."""
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"data.keep: no column {name}; there are: {', '.join(sorted(known))}")
 
 
 def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:

@@ -48,7 +48,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Write this unit's tars, or adopt them, and write the columns of their samples."""
     data = settings.data
     source = plugins.create(Source, data.source)
-    chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
+    chosen = Filter.of(data)
     with Spool(unit.folder) as spool:
         collected = _Collected(chosen, spool)
         if isinstance(source, TarSource):

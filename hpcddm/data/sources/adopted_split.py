@@ -26,7 +26,7 @@ class AdoptedSplit(Split):
     def __init__(self, tars: Sequence[SourceTar], share: float) -> None:
         self.class_names = []
         self._tars, self._share = tars, share
-        first = _first_with_samples(tars)
+        self._first, first = _first_with_samples(tars)
         self._index, self.known = first.index, KNOWN | first.entries
         self.has_captions = first.index.captions is not None
 
@@ -39,6 +39,18 @@ class AdoptedSplit(Split):
         size = sum(tar.path.stat().st_size for tar in self._tars)
         return max(round(len(self._index.keys) * self._share * size / self._index.path.stat().st_size), 1)
 
+    def keys(self, prefix: str, tars: int) -> list[str]:
+        """List the keys in the first tar with samples, or in more from all parts of the collection.
+
+        The tars have the prefix.
+        """
+        indices = {self._first: self._index}
+        if tars > 1:
+            spread = self._tars[:: -(-len(self._tars) // tars)]
+            indices = {tar: index_adopted(tar.path, tar.layout).index for tar in spread}
+        keys = (f"{tar.prefix}{key}" for tar, index in indices.items() for key in index.keys)
+        return [key for key in keys if self._first.is_of_split(key)]
+
     def __getitem__(self, number: int) -> Record:
         """Read a sample of that tar."""
         row = number % len(self._index.keys)
@@ -50,14 +62,14 @@ class AdoptedSplit(Split):
             raise PictureError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
 
 
-def _first_with_samples(tars: Sequence[SourceTar]) -> AdoptedTar:
+def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[SourceTar, AdoptedTar]:
     """Index the first of the tars that has a sample; raises `UserError` where the first `TARS_TRIED` have none."""
     broken: list[tuple[str, str]] = []
     tried = tars[:TARS_TRIED]
     for tar in tried:
         adopted = index_adopted(tar.path, tar.layout)
         if adopted.index.keys:
-            return adopted
+            return tar, adopted
         broken += adopted.broken
     reason = ": ".join(broken[0]) if broken else "the members have other extensions than data.source says"
     behind = "tar" if len(tried) == 2 else f"{len(tried) - 1} tars"
