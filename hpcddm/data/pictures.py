@@ -9,14 +9,15 @@ import math
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageCms, UnidentifiedImageError
 
+from hpcddm.data.segments import PNG_SIGNATURE, without_metadata
 from hpcddm.data.transforms.base import Transform
 from hpcddm.data.transforms.centre_crop import CentreCrop, Settings
 from hpcddm.errors import UserError
@@ -28,7 +29,18 @@ MOST_PIXELS = 256_000_000
 CENTRE_CROP = CentreCrop(Settings(name="centre_crop"))
 """The default of `data.transform`."""
 
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""Transpositions that make a picture upright, by its EXIF orientation; 1 needs none (Exif 2.32, section 4.6.4)."""
+TURNING = ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp")
+"""Entries of Pillow's `info` that may have an orientation."""
 FAILURES = (
     *(OSError, ValueError, SyntaxError, TypeError, LookupError, ArithmeticError, EOFError, RuntimeError),
     *(struct.error, zlib.error),
@@ -59,14 +71,34 @@ def shaped(image: Image.Image, channels: int, size: int, transform: Transform[An
 
 def read_picture(content: bytes) -> Image.Image:
     """Decode a picture's file, of an animation the first frame; raises `PictureError`."""
-    image = open_picture(content)
+    return _in_spite_of_metadata(_decoded, content)
+
+
+def open_picture(content: bytes) -> Image.Image:
+    """Read the header of a picture's file; only then is it safe to decode. Raises `PictureError`."""
+    return _in_spite_of_metadata(_opened, content)
+
+
+def _in_spite_of_metadata(read: Callable[[bytes], Image.Image], content: bytes) -> Image.Image:
+    """Read a picture; where that fails, again without what is beside the pixels, such as a text of megabytes."""
+    try:
+        return read(content)
+    except PictureError:
+        bare = without_metadata(content)
+        if bare is not None:
+            with suppress(PictureError):
+                return read(bare)
+        raise
+
+
+def _decoded(content: bytes) -> Image.Image:
+    image = _opened(content)
     with _refused(image.format):
         image.load()
     return image
 
 
-def open_picture(content: bytes) -> Image.Image:
-    """Read the header of a picture's file; only then is it safe to decode. Raises `PictureError`."""
+def _opened(content: bytes) -> Image.Image:
     if not content:
         raise PictureError("the file is empty")
     if content.startswith(PNG_SIGNATURE):
@@ -80,17 +112,27 @@ def open_picture(content: bytes) -> Image.Image:
 
 
 def orientation_of(image: Image.Image) -> int:
-    """Return the orientation that EXIF tells; 1, which turns nothing, where there is none."""
+    """Return the orientation that EXIF tells, from 1 to 8; 1, which turns nothing, where it tells none of these."""
     try:
-        return image.getexif().get(ExifTags.Base.Orientation, 1)
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
     except FAILURES:
         # What cannot be read turns nothing: other programs show such a picture as it is stored.
         return 1
+    return next((number for number in TURNS if number == orientation), 1)
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """Turn a picture as its EXIF orientation says; itself where nothing is to be turned."""
-    return image if orientation_of(image) == 1 else ImageOps.exif_transpose(image)
+    """Turn a picture as its EXIF orientation says; itself where nothing is to be turned.
+
+    No EXIF is written for that: it may hold tags that Pillow can read only.
+    """
+    orientation = orientation_of(image)
+    if orientation == 1:
+        return image
+    turned = image.transpose(TURNS[orientation])
+    for name in TURNING:
+        turned.info.pop(name, None)
+    return turned
 
 
 def to_pixels(image: Image.Image, channels: int) -> Image.Image:

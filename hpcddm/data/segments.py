@@ -1,0 +1,123 @@
+"""Segments of a JPEG, chunks of a PNG and of a WebP: a file without those that its pixels do not need.
+
+JPEG: ITU-T T.81, annex B. PNG: https://www.w3.org/TR/png-3. WebP: RFC 9649.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+JPEG_SIGNATURE, PNG_SIGNATURE = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+SOI, EOI, SOS, APP0, APP1, APP2, APP14, APP15, COMMENT = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
+JPEG_NEXT = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
+"""Next marker behind coded pixels, in which 0xff is followed by 0 or by the number of a restart."""
+JPEG_KEPT = {APP0: (b"JFIF\0",), APP2: (b"ICC_PROFILE\0",), APP14: (b"Adobe",)}
+"""Beginnings of the applications' segments that are kept."""
+JPEG_TURNING = {APP0: (b"JFIF\0",), APP1: (b"Exif\0", b"http://ns.adobe.com/xap/"), APP14: (b"Adobe",)}
+"""The same of a JPEG that is only read, where a profile is not needed but the orientation is."""
+JFIF_BYTES = 18
+"""Bytes of a JFIF segment without a thumbnail's pixels."""
+PNG_KEPT = tuple(b"tRNS gAMA cHRM sRGB iCCP cICP mDCV cLLI sBIT bKGD pHYs acTL fcTL fdAT".split())
+"""Beginnings of the chunks that are kept beside the critical ones."""
+PNG_TURNING = (b"tRNS", b"eXIf", b"iTXtXML:com.adobe.xmp\0\0", b"tEXtRaw profile type exif\0")
+"""The same of a PNG that is only read, where the orientation is needed, and it may be in texts that are not compressed."""
+WEBP_KEPT = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"))
+WEBP_XMP, WEBP_EXIF = 0x04, 0x08
+"""Bits of VP8X that say what else is in the file."""
+
+
+def without_metadata(content: bytes) -> bytes | None:
+    """Return a JPEG or a PNG with nothing beside its pixels but what turns them; None for any other file."""
+    with suppress(struct.error, IndexError, ValueError):
+        if content.startswith(JPEG_SIGNATURE):
+            return jpeg(content, kept=JPEG_TURNING)
+        if content.startswith(PNG_SIGNATURE):
+            return png(content, kept=PNG_TURNING)
+    return None
+
+
+def jpeg(content: bytes, exif: bytes = b"", kept: Mapping[int, tuple[bytes, ...]] = JPEG_KEPT) -> bytes:
+    """Return a JPEG with the segments that are kept, without what follows the first picture; exif: put in front.
+
+    Raises `ValueError` where a segment does not follow another one, `struct.error` or `IndexError` where one is cut.
+    """
+    return b"".join(_jpeg(content, exif, kept))
+
+
+def png(content: bytes, exif: bytes = b"", kept: tuple[bytes, ...] = PNG_KEPT) -> bytes:
+    """Return a PNG with the chunks that are kept; exif: put in front. Raises `struct.error` or `IndexError`."""
+    return b"".join(_png(content, exif, kept))
+
+
+def _jpeg(content: bytes, exif: bytes, kept: Mapping[int, tuple[bytes, ...]]) -> Iterator[bytes]:
+    """Yield the segments of a JPEG that are kept; what follows the first picture is not."""
+    yield content[:2]
+    place, is_pending = 2, bool(exif)
+    while content[place : place + 1] == b"\xff":
+        marker = content[place + 1]
+        if marker == EOI:
+            yield content[place : place + 2]
+            return
+        if marker == 0xFF:  # A fill byte.
+            place += 1
+            continue
+        end = place + 2 + struct.unpack_from(">H", content, place + 2)[0]
+        if is_pending and marker != APP0:
+            body = b"Exif\0\0" + exif
+            yield struct.pack(">BBH", 0xFF, APP1, len(body) + 2) + body
+            is_pending = False
+        if marker == SOS:
+            found = JPEG_NEXT.search(content, end)
+            end = found.start() if found else len(content)
+        if _is_needed(marker, content[place + 4 : end], kept):
+            yield _without_thumbnail(content[place:end]) if marker == APP0 else content[place:end]
+        place = end
+    if place < len(content):
+        raise ValueError(f"no marker at byte {place}")
+
+
+def _is_needed(marker: int, body: bytes, kept: Mapping[int, tuple[bytes, ...]]) -> bool:
+    """Tell if a segment is kept: no comment, and of the applications' only those that begin so."""
+    if APP0 <= marker <= APP15:
+        return body.startswith(kept.get(marker, ()))
+    return marker != COMMENT
+
+
+def _without_thumbnail(jfif: bytes) -> bytes:
+    """Return a JFIF segment of a thumbnail of no pixels; it has version and density before it (ITU-T T.871, 10.1)."""
+    return jfif if len(jfif) < JFIF_BYTES else struct.pack(">BBH", 0xFF, APP0, JFIF_BYTES - 2) + jfif[4:16] + bytes(2)
+
+
+def _png(content: bytes, exif: bytes, kept: tuple[bytes, ...]) -> Iterator[bytes]:
+    """Yield the chunks of a PNG that are kept."""
+    yield PNG_SIGNATURE
+    place, kind = len(PNG_SIGNATURE), b""
+    while kind != b"IEND":
+        size, kind = struct.unpack_from(">I4s", content, place)
+        is_critical = not kind[0] & 0x20
+        if is_critical or content.startswith(kept, place + 4):
+            yield content[place : place + 12 + size]
+        if kind == b"IHDR" and exif:
+            yield struct.pack(">I", len(exif)) + b"eXIf" + exif + struct.pack(">I", zlib.crc32(b"eXIf" + exif))
+        place += 12 + size
+
+
+def webp(content: bytes, exif: bytes) -> bytes:
+    """Return a WebP with the chunks that are kept, and a header that says which they are."""
+    chunks, place, end = [], 12, 8 + struct.unpack_from("<I", content, 4)[0]
+    while place + 8 <= min(end, len(content)):
+        kind, size = struct.unpack_from("<4sI", content, place)
+        body = content[place + 8 : place + 8 + size]
+        if kind == b"VP8X":
+            body = bytes([body[0] & ~(WEBP_XMP | WEBP_EXIF) | (WEBP_EXIF if exif else 0)]) + body[1:]
+        if kind in WEBP_KEPT:
+            chunks.append(_riff(kind, body))
+        place += 8 + size + size % 2
+    kept = b"WEBP" + b"".join(chunks) + (_riff(b"EXIF", exif) if exif else b"")
+    return b"RIFF" + struct.pack("<I", len(kept)) + kept
+
+
+def _riff(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)

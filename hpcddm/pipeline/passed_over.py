@@ -1,0 +1,81 @@
+"""Files and members that lie where samples are read and become none: counted by reason, the first of each named.
+
+Every source and every tar lists them as items. The stage shard counts the items and writes all of them into a file, the
+stage catalog merges the counts of its ranges, and `submit`, `plan`, `status` and the page print them.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypedDict
+
+PASSED_OVER = "passed_over.jsonl"
+"""File with all items of a range: name, reason, is_broken."""
+NAMED = 20
+"""Number of items of one reason that a manifest names."""
+MOST_REASONS = 30
+"""Number of reasons that are told apart; names may have any number of extensions."""
+OTHER_REASONS = "other"
+SHOWN = 3
+"""Number of items of one reason that are printed."""
+
+
+class Item(NamedTuple):
+    """One file, folder or member, or one sample that lacks something.
+
+    reason: a short one, by which items are counted; is_broken: True for a picture that is lost, which counts against
+    `data.broken` as a broken sample does.
+    """
+
+    name: str
+    reason: str
+    is_broken: bool = False
+
+
+class Count(TypedDict):
+    """Number of the items of one reason, and the names of the first."""
+
+    count: int
+    first: list[str]
+    is_broken: bool
+
+
+Counts = dict[str, Count]
+"""Counts by reason, as manifests have them under `passed_over`."""
+
+
+def add(counts: Counts, items: Iterable[Item]) -> None:
+    """Count further items."""
+    for item in items:
+        _add(counts, item.reason, Count(count=1, first=[item.name], is_broken=item.is_broken))
+
+
+def merged(parts: Iterable[Counts]) -> Counts:
+    """Merge the counts of several ranges, splits or sources."""
+    counts: Counts = {}
+    for part in parts:
+        for reason, count in part.items():
+            _add(counts, reason, count)
+    return counts
+
+
+def described(counts: Counts) -> str:
+    """Describe counts on one line: every reason with its number and its first names; empty without any."""
+    return "; ".join(
+        f"{count['count']:,} {reason}{' (broken)' * count['is_broken']}: {', '.join(count['first'][:SHOWN])}"
+        f"{', ...' * (count['count'] > SHOWN)}"
+        for reason, count in counts.items()
+    )
+
+
+def printable(name: str) -> str:
+    """Return a name as it can be printed on a line, with bytes other than UTF-8 and control characters escaped."""
+    text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def _add(counts: Counts, reason: str, more: Count) -> None:
+    if reason not in counts and len(counts) >= MOST_REASONS:
+        reason = OTHER_REASONS
+    count = counts.setdefault(reason, Count(count=0, first=[], is_broken=False))
+    count["count"] += more["count"]
+    count["is_broken"] |= more["is_broken"]
+    count["first"] += more["first"][: NAMED - len(count["first"])]
