@@ -14,6 +14,8 @@ LETTERS: dict[str, Kind] = {"b": "condition", "i": "number", "u": "number", "f":
 FILLERS = {"number": 0, "text": "", "condition": False}
 """Values that stand where nothing is known."""
 NOUNS = {"number": "a number", "text": "a text", "condition": "true or false"}
+MISSING = "a missing value is an empty cell of CSV, or null"
+"""Advice where a text is among numbers."""
 Values = np.ndarray | np.generic | float | str | bool
 """Values of some rows, or the one value that all have."""
 Known = Bool[np.ndarray, "..."] | np.bool
@@ -58,7 +60,7 @@ def taken_as(kind: Kind, cells: Cells) -> Cells:
     if cells.kind is None:
         return Cells(kind, _array(kind, [FILLERS[kind]] * cells.known.size), cells.known)
     if cells.kind != kind:
-        reason = f": {cells.example} is not {NOUNS[kind]}" if cells.example else ""
+        reason = f": {cells.example} is not {NOUNS[kind]}; {MISSING}" if cells.example and kind == "number" else ""
         raise TypeError(f"is {NOUNS[cells.kind]}, where {NOUNS[kind]} is needed{reason}")
     return cells
 
@@ -125,5 +127,5 @@ def of_one_kind(first: Mapping[Kind | None, str]) -> str:
     if None in first:
         return f"{first[None]} is neither a number nor a text, nor true or false"
     if first.keys() == {"number", "text"}:
-        return f"{first['text']} is not a number, as is {first['number']}"
+        return f"{first['text']} is not a number, and {first['number']} is; {MISSING}"
     return f"{' and '.join(first.values())}: a column has values of one kind"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 BLOCK = 2**16
 """Rows of a parquet file that are in memory at a time."""
-MISSING = "write a missing value as null"
 Rows = Iterator[tuple[int, Sequence[object]]]
 """Number of a row, or of the line on which it ends, and its values of some columns."""
 Kinds = Iterator[tuple[str, Kind | None, str]]
@@ -38,7 +37,7 @@ class Lookup(NamedTuple):
     """Rows of some keys: the values of some columns by key, and the number of all rows that the table has."""
 
     values: dict[str, tuple[object, ...]]
-    count: int
+    total: int
 
 
 class Table:
@@ -89,7 +88,7 @@ class Table:
         for name, places in first.items():
             if not self._format.has_types and "text" in places:
                 places.pop("number", None)
-            require(len(places) < 2 and None not in places, f"column {name}: {of_one_kind(places)}; {MISSING}")
+            require(len(places) < 2 and None not in places, f"column {name}: {of_one_kind(places)}")
             self._kinds[name] = no_rows(next(iter(places), None), places.get("text", ""))
         return {name: self._kinds[name] for name in names}
 

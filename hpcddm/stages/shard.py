@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
-from pathlib import Path
 from typing import TypeVar
 
 from PIL import Image
