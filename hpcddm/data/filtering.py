@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
@@ -12,17 +13,18 @@ from hpcddm.data.expressions import KEY
 from hpcddm.data.keep import Keep
 from hpcddm.data.sources.adopted_split import TARS_TRIED
 from hpcddm.data.sources.base import KNOWN, Split
-from hpcddm.data.tables import Table, no_key_in_common
+from hpcddm.data.tables import Table
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, require
-from hpcddm.pipeline.passed_over import SHOWN, printable
+from hpcddm.pipeline.passed_over import NAMED, SHOWN, printable
 
 
 class Filter:
     """The filter of an experiment, which counts what it drops: by `data.keep`, and by each of its conditions.
 
     Without an expression every sample is kept. table: file with further values by key; where the expression reads some
-    of its columns, `without_row` are the keys of the samples that it lacks, and `table_rows` is the number of its rows.
+    of its columns, `without_row` are the keys of the samples that it lacks, `with_row` is the number of the others, and
+    `table_rows` that of its rows.
     """
 
     def __init__(self, expression: str | None, table: Path | None = None, key: str = "key") -> None:
@@ -31,7 +33,7 @@ class Filter:
         self._rows: dict[str, tuple[object, ...]] = {}
         self.dropped, self.reasons = 0, Counter[str]()
         self.without_row: list[str] = []
-        self.table_rows = 0
+        self.with_row = self.table_rows = 0
 
     @classmethod
     def of(cls, data: DataSettings) -> "Filter":
@@ -84,8 +86,16 @@ class Filter:
                 first = f"{', '.join(map(printable, missing[:SHOWN]))}{', ...' * (len(missing) > SHOWN)}"
                 seen = "" if all(records.is_exact for records in splits) else " in the first tars"
                 return f"{len(missing)} of {len(keys)} samples{seen} have no row in the table: {first}" * bool(missing)
-        require(not keys, f"data.table: {no_key_in_common(keys, self._table.first_key())}")
+        require(not keys, self._table.lacks_all(keys, len(keys)))
         return ""
+
+    @property
+    def table_counts(self) -> dict[str, Any] | None:
+        """Counts of the table's rows and of the samples with and without one; None where no table is read."""
+        if not self.has_table:
+            return None
+        without = {"samples": len(self.without_row), "first": self.without_row[:NAMED]}
+        return {"rows": self.table_rows, "with_row": self.with_row, "without_row": without}
 
     def look_up(self, keys: Iterable[str]) -> None:
         """Read the table for the keys that `mask` will be given; all of it is gone through each time."""
@@ -104,7 +114,9 @@ class Filter:
             return np.ones(len(keys), dtype=bool)
         columns: dict[str, Sequence[object]] = {**values, "key": keys}
         if self.has_table:
-            self.without_row += [key for key in keys if key not in self._rows]
+            missing = [key for key in keys if key not in self._rows]
+            self.without_row += missing
+            self.with_row += len(keys) - len(missing)
         nothing = (None,) * len(self._looked_up)
         for place, name in enumerate(self._looked_up):
             columns[name] = [self._rows.get(key, nothing)[place] for key in keys]

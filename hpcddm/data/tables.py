@@ -47,7 +47,7 @@ class Table:
     """
 
     def __init__(self, path: Path, key: str = "key") -> None:
-        self._files, self._key = files_of(path), key
+        self._path, self._files, self._key = path, files_of(path), key
         self._format = FORMATS[self._files[0].suffix]
         self._kinds: dict[str, Cells] = {}
 
@@ -95,6 +95,13 @@ class Table:
     def first_key(self) -> str | None:
         """Return the key of the first row; None where there is none."""
         return next((key for key, _ in self._keyed([])), None)
+
+    def lacks_all(self, keys: Sequence[str], count: int) -> str:
+        """Return an error about so many samples of which none has a row; keys: some of them."""
+        first = self.first_key()
+        has = "it has no row" if first is None else f"its first key is {first!r:.100}"
+        advice = "write keys into it as samples have them, or name their column by data.table.key"
+        return f"{self._path}: no row for any of {count} samples: {has}, that of a sample is {keys[0]!r:.100}; {advice}"
 
     def texts(self, name: str, keys: Sequence[str]) -> list[str | None]:
         """Return the texts of a column as they stand in the file, as `columns`; raises `UserError` for other values."""
@@ -163,13 +170,6 @@ class Table:
             with _readable(file):
                 for number, values in self._format.rows(file, [self._key, *names]):
                     yield Row(file, number, values)
-
-
-def no_key_in_common(keys: Sequence[str], other: str | None) -> str:
-    """Return an error about a table that has no row for any of these samples; other: the first key in the table."""
-    has = "the table has no row" if other is None else f"the table's first key is {other!r:.100}"
-    advice = "write keys into the table as samples have them, or name the column that has them"
-    return f"none of {len(keys)} samples has a row: the first sample's key is {keys[0]!r:.100}, {has}; {advice}"
 
 
 @contextmanager

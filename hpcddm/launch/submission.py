@@ -15,7 +15,7 @@ from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
-from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
+from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
@@ -87,6 +87,8 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     check_gpus(site, [unit.key for unit in decision.to_run], experiment)
     _check_starts(experiment, [unit.key for unit in decision.to_run])
     _check_lists(experiment, {unit.key for unit in decision.to_run})
+    if CLUSTER in (unit.key for unit in decision.to_run):
+        experiment.cluster.clustering.check_file(experiment.cluster.experts)
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
 

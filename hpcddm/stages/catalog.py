@@ -1,6 +1,8 @@
 """Stage catalog: numbers all samples; refuses, or drops, repeated keys, and refuses too many broken samples."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -11,7 +13,8 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import repeated
 from hpcddm.data.samples import evaluation_numbers
-from hpcddm.errors import require
+from hpcddm.data.tables import Table
+from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
@@ -29,6 +32,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Write where the tars and the columns of each split lie; samples are numbered by tar, and in a tar by member."""
     entries = {split: _entry(settings, unit, split) for split in SPLITS}
     broken = _check_broken(settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts))
+    table = _check_table(settings, unit)
     entries, dropped, files = _with_unique_keys(settings, unit, entries)
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
     for split, catalog in catalogs.items():
@@ -43,6 +47,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     digests = {split: catalog.digest(range(len(catalog))) for split, catalog in catalogs.items()}
     digests[ALL] = digest(digests)
     results = {"splits": described, DIGESTS: digests, "class_names": names, "broken": broken, "duplicates": dropped}
+    results |= {"table": table} if table else {}
     return Result([CATALOG_FILE, *files], results)
 
 
@@ -139,6 +144,25 @@ def _without(
         else:
             parts.append(part)
     return replace(entry, parts=parts), files
+
+
+def _check_table(settings: Experiment, unit: Unit) -> dict[str, Any]:
+    """Count the rows of `data.table` and the samples without one, none where no table is read.
+
+    Raises `UserError` with a key of either side where no sample has a row.
+    """
+    by_range = [shard.results["table"] for shard in unit.inputs.values() if shard.results.get("table")]
+    table = settings.data.table
+    if table is None or not by_range:
+        return {}
+    rows, with_row = max(counts["rows"] for counts in by_range), sum(counts["with_row"] for counts in by_range)
+    without = sum(counts["without_row"]["samples"] for counts in by_range)
+    first = [key for counts in by_range for key in counts["without_row"]["first"]][:NAMED]
+    if without and not with_row:
+        raise UserError(Table(Path(table.file), table.key).lacks_all(first, without))
+    samples = {"samples": without, "first": first}
+    # Where keys are repeated, a row has several samples.
+    return {"rows": rows, "rows_of_no_sample": max(rows - with_row, 0), "without_row": samples}
 
 
 def _check_broken(settings: Experiment, unit: Unit, kept: int) -> int:

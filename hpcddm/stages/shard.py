@@ -103,6 +103,8 @@ class _Collected:
             "broken": {"samples": len(self.broken), "first": self.broken[:NAMED]},
             "dropped": {"samples": self.filter.dropped, "by_condition": dict(self.filter.reasons)},
         }
+        if self.filter.table_counts is not None:
+            results["table"] = self.filter.table_counts
         return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import sys
 
@@ -199,6 +200,101 @@ def test_keys_of_a_csv_file_need_not_be_utf_8_and_what_is_not_asked_for_may_be_a
             read(["b"], [])
     with pytest.raises(UserError, match="t.csv: no readable table .line 2: .*can't decode byte 0xff"):
         list(Table(path).numbers("b", 3))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("end", [".csv", ".jsonl"])
+def test_tables_of_any_editor_are_one(tmp_path, encoding, end):
+    path = written({"key": ["a", "b"], "caption": ["a cat", "\u00e9t\u00e9"], "score": [1, None]}, tmp_path / f"t{end}")
+    path.write_text(path.read_text().replace("\n", "\r\n"), encoding=encoding, newline="")
+    assert Table(path).rows(["caption", "score"], ["a", "b"]).values == {
+        "a": ("a cat", 1),
+        "b": ("\u00e9t\u00e9", None),
+    }
+    path.write_bytes(path.read_text(encoding=encoding).encode("utf-16-le"))
+    with pytest.raises(UserError, match="no readable table .zero bytes, as in UTF-16 without its mark"):
+        Table(path).rows(["caption"], ["a"])
+
+
+def test_json_lines_of_several_files_in_one_have_marks_between_them(tmp_path):
+    (tmp_path / "t.jsonl").write_text('\ufeff{"key": "a", "n": 1}\n\ufeff{"key": "b", "n": 2}\n')
+    assert Table(tmp_path / "t.jsonl").rows(["n"], ["a", "b"]).values == {"a": (1,), "b": (2,)}
+
+
+MISSING = ["NA", "N/A", "null", "None", "-", "#N/A", "5,3", "1_000"]
+
+
+@pytest.mark.parametrize("cell", MISSING)
+def test_a_text_among_numbers_is_named_with_its_line(tmp_path, cell):
+    path = tmp_path / "t.csv"
+    path.write_text(f'key,score,title\na,,x\nb,6,y\nc,"{cell}",z\nd,7,\n')
+    kinds = Table(path).kinds(["score", "title"])
+    assert {name: column.kind for name, column in kinds.items()} == {"score": "text", "title": "text"}
+    message = (
+        f"score is a text, where a number is needed: {path}: line 4: {cell!r} is not a number; a missing value is an"
+    )
+    for expression in ("score >= 5", "5 <= score", "score * 2 > 1", "abs(score) > 1", "score in (5, 6)", "-score < 0"):
+        with pytest.raises(UserError, match=re.escape(message)):
+            Keep(expression).check_kinds(kinds)
+    Keep(f"score != {cell!r} and title == 'x'").check_kinds(kinds)
+    (tmp_path / "t.jsonl").write_text(
+        "".join(
+            f'{{"key": "{key}", "score": {json.dumps(value)}}}\n'
+            for key, value in zip("abc", (None, 6, cell), strict=True)
+        )
+    )
+    with pytest.raises(
+        UserError, match=rf"score: .*t.jsonl: line 3: {re.escape(repr(cell))} is not a number, and .*: line 2: 6 is"
+    ):
+        Table(tmp_path / "t.jsonl").kinds(["score"])
+
+
+NULLS = {
+    ".csv": "key,score\na,6\nb,\nc,NaN\nd,nan\n",
+    ".jsonl": '{"key": "a", "score": 6}\n{"key": "b"}\n{"key": "c", "score": NaN}\n{"key": "d", "score": null}\n',
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_missing_value_is_null_in_every_format(tmp_path, end):
+    path = tmp_path / f"t{end}"
+    if end in NULLS:
+        path.write_text(NULLS[end])
+    else:
+        written({"key": list("abcd"), "score": [6.0, None, float("nan"), None]}, path)
+    table, kept = Table(path), Keep("score is null")
+    kept.check_kinds(table.kinds(["score"]))
+    assert table.kinds(["score"])["score"].kind == "number"
+    assert kept.mask(columns_of(table, ["score"], list("abcde"))).tolist() == [False, True, True, True, True]
+
+
+def test_the_type_of_a_parquet_column_is_its_kind(tmp_path):
+    columns = {
+        "key": ["a"],
+        "text": ["6"],
+        "number": [6.5],
+        "flag": [True],
+        "nothing": [None],
+        "list": [[1, 2]],
+    }
+    table = Table(written(columns, tmp_path / "t.parquet"))
+    kinds = table.kinds(["text", "number", "flag", "nothing"])
+    assert [column.kind for column in kinds.values()] == ["text", "number", "condition", None]
+    with pytest.raises(
+        UserError, match="text is a text, where a number is needed: .*t.parquet: the type String is not a"
+    ):
+        Keep("text > 5").check_kinds(kinds)
+    with pytest.raises(UserError, match="column list: .*t.parquet: the type List.* is neither a number nor a text"):
+        table.kinds(["list"])
+
+
+def test_files_of_one_table_have_columns_of_one_kind(tmp_path):
+    written({"key": ["a"], "score": [1]}, tmp_path / "a.parquet")
+    written({"key": ["b"], "score": ["NA"]}, tmp_path / "b.parquet")
+    with pytest.raises(
+        UserError, match="score: .*b.parquet: the type String is not a number, and .*a.parquet: the type Int64 is"
+    ):
+        Table(tmp_path).kinds(["score"])
 
 
 WRONG = {

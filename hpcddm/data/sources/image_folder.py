@@ -208,9 +208,12 @@ def _check_template(template: str | None, has_classes: bool) -> None:
 
 def _captions(table: Path, names: list[str]) -> list[str | None]:
     """Return the caption of every image."""
-    captions = Table(table, key="file").texts("caption", names)
-    for name, caption in zip(names, captions, strict=True):
-        require(caption is not None, f"{table}: no caption of {name}; every image needs one")
+    opened = Table(table, key="file")
+    captions = opened.texts("caption", names)
+    missing = [name for name, caption in zip(names, captions, strict=True) if caption is None]
+    if missing:
+        count = f"{len(missing)} of {len(names)} lack one; the first file in the table is {opened.first_key()}"
+        raise UserError(f"{table}: no caption of {missing[0]}; every image needs one, and {count}")
     return captions
 
 
