@@ -275,14 +275,15 @@ def _caption(sample: _Sample, place: Field | None) -> str | None:
         (value or "").encode()
     except UnicodeEncodeError:
         raise _BrokenSample("its caption is no UTF-8") from None
-    return None if value is None else cleaned(value)
+    return value
 
 
 def _value(sample: _Sample, place: Field | None) -> Any:
     if place is None or place.extension not in sample.contents:
         return None
     if place.entry is not None:
-        return _json(sample, place.extension).get(place.entry)
+        value = _json(sample, place.extension).get(place.entry)
+        return cleaned(value) if isinstance(value, str) else value
     try:
         return decoded(sample.contents[place.extension])
     except UnicodeDecodeError:

@@ -48,7 +48,7 @@ class Table:
 
     def __init__(self, path: Path, key: str = "key") -> None:
         self._path, self._files, self._key = path, files_of(path), key
-        self._format = FORMATS[self._files[0].suffix]
+        self._format = FORMATS[_end(self._files[0])]
         self._kinds: dict[str, Cells] = {}
 
     @cached_property
@@ -188,15 +188,19 @@ def files_of(path: Path) -> list[Path]:
     kinds = ", ".join(FORMATS)
     if not path.is_dir():
         named = f"{path}: no folder, and a table's name ends in one of {kinds}; write it as one of these"
-        require(path.suffix in FORMATS, named)
+        require(_end(path) in FORMATS, named)
         return [path]
     # Hidden files are those that macOS adds to its copies.
-    files = sorted(file for file in path.iterdir() if file.suffix in FORMATS and not file.name.startswith("."))
+    files = sorted(file for file in path.iterdir() if _end(file) in FORMATS and not file.name.startswith("."))
     require(len(files) > 0, f"{path}: no table in this folder, no name that ends in one of {kinds}")
-    other = next((file for file in files if file.suffix != files[0].suffix), files[0])
+    other = next((file for file in files if _end(file) != _end(files[0])), files[0])
     same = f"{path}: {files[0].name} and {other.name} have not one format; keep those of one in this folder"
     require(other == files[0], same)
     return files
+
+
+def _end(file: Path) -> str:
+    return file.suffix.lower()
 
 
 def content(path: Path) -> str:

@@ -120,6 +120,13 @@ def test_a_folder_of_tables_is_read_as_one_in_pieces(tmp_path, end):
     assert columns_of(Table(tmp_path / "parts"), names, columns["key"]) == columns_of(whole, names, columns["key"])
 
 
+def test_names_may_end_in_capitals(tmp_path):
+    (tmp_path / "a.csv").write_text("key,a\nx,1\n")
+    (tmp_path / "b.CSV").write_text('key,a\ny,"2"')
+    assert Table(tmp_path).rows(["a"], ["x", "y"]).values == {"x": (1,), "y": (2,)}
+    assert Table(tmp_path / "b.CSV").rows(["a"], ["y"]) == ({"y": (2,)}, 1)
+
+
 def test_a_column_is_of_numbers_where_it_is_in_all_files_of_a_folder(tmp_path):
     (tmp_path / "a.csv").write_text("key,a,b\nx,1,1\n")
     (tmp_path / "b.csv").write_text("b,key,a\nsome,y,2\n")

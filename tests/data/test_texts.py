@@ -74,7 +74,7 @@ def test_captions_and_classes_in_tars_are_the_same_whatever_wrote_them(tmp_path)
 def as_json(text, label):
     """A JSON object in the encoding of its caption, with a mark where that has one."""
     encoding = next(name for name in ("utf-32", "utf-16", "utf-8-sig") if decodes(text, name))
-    values = {"caption": text.decode(encoding), "class": decoded(label)}
+    values = {"caption": text.decode(encoding), "class": f"{MARK}{decoded(label)}\r\n"}
     return json.dumps(values, ensure_ascii=False).encode(encoding)
 
 
