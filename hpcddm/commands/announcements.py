@@ -4,9 +4,11 @@ import click
 
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.submission import Decision
+from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
-from hpcddm.pipeline.keys import INSPECT, REPORT
+from hpcddm.pipeline.keys import CATALOG, INSPECT, REPORT
 from hpcddm.pipeline.report import PAGE
+from hpcddm.pipeline.shard import BROKEN
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -18,6 +20,8 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
     click.echo(f"run {run.root}   site {site.name}   {counts}")
+    for line in lines_of_data(run):
+        click.echo(line)
     _print_other_sites(decision, run)
 
 
@@ -56,6 +60,8 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         click.echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
+    for line in lines_of_data(run):
+        click.echo(line)
     report = manifest.read(run.unit(REPORT))
     if report and REPORT in decision.complete:
         from hpcddm.commands.table import print_table
@@ -64,6 +70,17 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         click.echo(f"report {run.unit(REPORT) / PAGE}")
     elif INSPECT in decision.complete:
         click.echo(clusters_line(run))
+
+
+def lines_of_data(run: RunDir) -> list[str]:
+    """Say how many samples are broken, and what was passed over; none before the stage catalog is complete."""
+    catalog = manifest.read(run.unit(CATALOG))
+    if catalog is None:
+        return []
+    broken, counts = catalog.results.get("broken", 0), catalog.results.get("passed_over", {})
+    lines = [f"broken {broken:,}   all in {run.root}/shard/*/{BROKEN}"] * bool(broken)
+    lines += [f"passed over   {line}" for line in passed_over.lines(counts)]
+    return [*lines, f"passed over   all in {run.root}/shard/*/{passed_over.PASSED_OVER}"] if counts else lines
 
 
 def clusters_line(run: RunDir) -> str:

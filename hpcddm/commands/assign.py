@@ -13,6 +13,7 @@ from hpcddm.config import Experiment
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.loading import out_of_run, read_yaml, resolve_paths, stored_experiment
+from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
@@ -69,6 +70,8 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     if broken:
         named = ", ".join(f"{key} ({reason})" for key, reason in broken[:NAMED])
         click.echo(f"left out {len(broken)} broken samples: {named}{', ...' * (len(broken) > NAMED)}", err=True)
+    for line in passed_over.lines(passed_over.merged(samples.passed_over for samples in collections)):
+        click.echo(f"passed over   {line}", err=True)
     written = sum(sizes) if cluster is None else sizes[cluster]
     click.echo(f"{output}: {written} of {sum(sizes)} samples; of clusters 0 to {len(sizes) - 1}: {sizes}")
 

@@ -18,6 +18,7 @@ from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import readable
 from hpcddm.loading import load_experiment, load_site, with_tars
+from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
@@ -91,17 +92,21 @@ def plan(
     idle = remarks(site, [unit.key for unit in units], experiment)
     numbers, in_memory = own_numbers(experiment), _memory(units, experiment, site, counts)
     warning = few_images(experiment)
+    left_out = storage.passed_over_of(experiment, run) if assume is None else {}
     total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
         totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
         totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers, "few_images": warning}
+        totals["passed_over"] = left_out
         totals["memory"] = [asdict(own) for own in in_memory]
         click.echo(json.dumps(content | totals, indent=1))
         return
     click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
     _print_collection(images)
+    for line in passed_over.lines(left_out):
+        click.echo(f"passed over   {line}")
     if experts:
         click.echo(f"clusters  {line_of(experts)}")
     for text in numbers:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm import exit_codes
-from hpcddm.commands.announcements import clusters_line
+from hpcddm.commands.announcements import clusters_line, lines_of_data
 from hpcddm.commands.overview import Overview, Queue, UnitRow, scan_run
 from hpcddm.commands.terminal import needed_columns, table_console
 from hpcddm.errors import ConfigError
@@ -68,10 +68,10 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
 
 
 def last_lines(overview: Overview) -> list[str]:
-    """Name the page about the clusters, as long as there is none about all, then the next command."""
+    """Say what was left out of the data, name the page about the clusters if there is none about all; next command."""
     complete = {row.unit for row in overview.rows if row.state == State.COMPLETE}
     page = [clusters_line(overview.run)] if INSPECT in complete and REPORT not in complete else []
-    return [*page, f"next: {overview.next_step()}"]
+    return [*lines_of_data(overview.run), *page, f"next: {overview.next_step()}"]
 
 
 def _watch(run: RunDir, console: Console) -> None:

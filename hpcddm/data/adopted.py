@@ -3,22 +3,33 @@
 import json
 import os
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from hpcddm.data.layout import Field, Layout
+from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
 from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
+from hpcddm.pipeline.passed_over import JUNK, Item, printable
 
 LONGEST_KEY = 1000
 """Most bytes of a key."""
+LONGEST_EXTENSION = 20
+"""Most characters of an extension that a reason names."""
+OTHER_KINDS = {
+    Kind.HARD_LINK: "hard links, which 'tar --hard-dereference' writes as files",
+    Kind.SYMBOLIC_LINK: "symbolic links, which 'tar --dereference' writes as files",
+    Kind.DEVICE: "devices and pipes",
+    Kind.OTHER: "members of an unknown kind",
+}
+"""Reasons for which members that are no files are passed over."""
 NO_IMAGE = "no image"
 """Reason for which a sample is broken unless a picture of its key lies elsewhere in the tar."""
 
@@ -28,13 +39,15 @@ class AdoptedTar:
     """Samples of one tar that can be used, and those that are broken.
 
     metadata: of every sample, entries of the JSON object beside its image, with `width` and `height` of a picture that
-    was decoded; entries: names of all entries that there are, kept or not; broken: (key, reason) of the others.
+    was decoded; entries: names of all entries that there are, kept or not; broken: (key, reason) of the others;
+    passed_over: the members that belong to none of these.
     """
 
     index: TarIndex
     metadata: list[dict[str, Any]]
     entries: frozenset[str]
     broken: list[tuple[str, str]]
+    passed_over: list[Item]
 
 
 def values_of(tars: Sequence[AdoptedTar], names: Iterable[str]) -> dict[str, list[object]]:
@@ -87,6 +100,14 @@ class _Sample(NamedTuple):
     unnamed: list[tuple[str, str]]
 
 
+class _Stray(NamedTuple):
+    """Member that is none of a sample's by its name or its kind; key and extension: parts of its name."""
+
+    key: str
+    extension: str
+    member: Member
+
+
 class _Row(NamedTuple):
     """A sample: place of its image in the tar, class, caption, entries of its JSON object."""
 
@@ -114,17 +135,21 @@ def index_adopted(
     object that are kept, which takes more memory than all else; is_wanted: tells by the key of a sample whether it
     counts, and its picture is read. A sample is broken that has no image or two, a value that cannot be read, or lacks
     one that others of the tar have; so is each picture that has no sample, for its extension is none of the layout.
-    Several samples may have one key.
+    Several samples may have one key. All other members are passed over; those without a key belong to the split that
+    their name does.
     Raises `UserError` naming a tar that is torn or compressed: nothing tells how many samples it has lost.
     """
     rows: list[_Row] = []
     broken: list[tuple[str, str]] = []
+    strays: list[_Stray] = []
+    keys: set[str] = set()
     entries = {"width", "height"} if check is not None else set[str]()
     with open_tar(path) as file:
-        for sample in _samples(path, layout):
+        for sample in _samples(path, layout, strays):
             if not is_wanted(prefix + sample.key):
                 continue
-            key = _printable(prefix + sample.key)
+            keys.add(sample.key)
+            key = printable(prefix + sample.key)
             if not sample.images:
                 broken += [(key, reason) for reason in map(_unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
                 continue
@@ -134,23 +159,69 @@ def index_adopted(
                 rows.append(row._replace(metadata={name: row.metadata.get(name) for name in names}))
             except _BrokenSample as reason:
                 broken.append((key, str(reason)))
-    return _complete(path, rows, frozenset(entries), _told_apart(rows, broken), is_read=check is not None)
+        strays = [stray for stray in strays if is_wanted(prefix + (stray.key or stray.member.name))]
+        broken = _told_apart(rows, broken, _unknown_pictures(file.fileno(), strays, broken, prefix))
+        passed_over = [_passed_over(file.fileno(), stray, keys, layout) for stray in strays]
+    adopted = _complete(path, rows, frozenset(entries), broken, is_read=check is not None)
+    return replace(adopted, passed_over=passed_over)
 
 
-def _told_apart(rows: list[_Row], broken: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the broken samples, and say so of those without an image of which the tar has one elsewhere."""
+def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: Layout) -> Item:
+    """Say why a member is passed over; keys: those of the samples, broken ones among them."""
+    member, extension = stray.member, printable(stray.extension)[:LONGEST_EXTENSION]
+    name = printable(member.name)
+    if is_junk(member.name):
+        return Item(name, JUNK)
+    if member.kind not in (Kind.FILE, Kind.SPARSE):
+        is_value = stray.extension in layout.extensions
+        is_lost = is_value or (stray.extension in layout.images and stray.key not in keys)
+        return Item(name, OTHER_KINDS[member.kind], is_broken=is_lost and member.kind is not Kind.DEVICE)
+    if stray.key in keys:
+        return Item(name, f"further members of samples, .{extension}")
+    head = os.pread(descriptor, min(member.size, HEAD_BYTES), member.offset)
+    if is_read(head):
+        unnamed = f"pictures .{extension}, which data.source.image does not name"
+        return Item(name, unnamed if extension else "pictures whose names have no extension, or begin with a dot", True)
+    unread = other_format(head)
+    if unread:
+        return Item(name, f"pictures in {unread}", True)
+    return Item(name, f"files .{extension}" if extension else "files without extension")
+
+
+def _unknown_pictures(
+    descriptor: int, strays: Iterable[_Stray], broken: Sequence[tuple[str, str]], prefix: str
+) -> dict[str, str]:
+    """Return, by key, the reason why a sample without an image lacks it, where its picture has an unknown extension."""
+    lacking = {key for key, reason in broken if reason == NO_IMAGE}
+    mine = [stray for stray in strays if lacking and printable(prefix + stray.key) in lacking]
+    return {
+        printable(prefix + stray.key): _unnamed((stray.member.name, stray.extension))
+        for stray in mine
+        if stray.member.kind is Kind.FILE and is_read(os.pread(descriptor, HEAD_BYTES, stray.member.offset))
+    }
+
+
+def _told_apart(rows: list[_Row], broken: list[tuple[str, str]], unknown: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the broken samples, and say so of those without an image of which the tar has one elsewhere.
+
+    unknown: as from `_unknown_pictures`.
+    """
     if all(reason != NO_IMAGE for _, reason in broken):
         return broken
     elsewhere = {row.key for row in rows} | {key for key, reason in broken if reason != NO_IMAGE}
     apart = "its members do not stand together in the tar"
-    return [(key, apart if reason == NO_IMAGE and key in elsewhere else reason) for key, reason in broken]
+
+    def reason_of(key: str, reason: str) -> str:
+        return reason if reason != NO_IMAGE else apart if key in elsewhere else unknown.get(key, NO_IMAGE)
+
+    return [(key, reason_of(key, reason)) for key, reason in broken]
 
 
 def _unnamed(picture: tuple[str, str]) -> str:
     """Return the reason for which a picture without a sample is broken; picture: its name and extension."""
     name, extension = picture
     said = "a name is split at its first dot" if "." in extension else "data.source.image names others"
-    return f"no image: {_printable(name)} has the extension {_printable(extension)} ({said}); see data.source.image"
+    return f"no image: {printable(name)} has the extension {printable(extension)} ({said}); see data.source.image"
 
 
 def _row(
@@ -194,7 +265,7 @@ def _complete(
         [row.caption or "" for row in whole] if has_captions else None,
         np.array([row.crc32 for row in whole], np.uint32) if is_read else None,
     )
-    return AdoptedTar(index, [row.metadata for row in whole], entries, broken)
+    return AdoptedTar(index, [row.metadata for row in whole], entries, broken, [])
 
 
 def open_tar(path: Path) -> BinaryIO:
@@ -205,20 +276,22 @@ def open_tar(path: Path) -> BinaryIO:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _samples(path: Path, layout: Layout) -> Iterator[_Sample]:
+def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Sample]:
     """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other.
 
-    Where an extension comes again, so does the key, and another sample begins.
+    Where an extension comes again, so does the key, and another sample begins. strays: gets all other members but
+    folders.
     """
     wanted, formats = layout.images | layout.extensions, {name.rpartition(".")[2] for name in layout.images}
-    with TarHeaders(path) as members:
+    with TarHeaders(path, layout.needs_end) as members:
         sample: _Sample | None = None
         seen: set[str] = set()
         for member in members:
             key, extension = split_name(member.name)
-            if member.kind not in (Kind.FILE, Kind.SPARSE):
-                continue
-            if extension not in wanted and extension.rpartition(".")[2] not in formats:
+            is_known = extension in wanted or extension.rpartition(".")[2] in formats
+            if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
+                if member.kind is not Kind.DIRECTORY:
+                    strays.append(_Stray(key, extension, member))
                 continue
             if sample is None or key != sample.key or extension in seen:
                 if sample is not None:
@@ -247,7 +320,7 @@ def _only_image(sample: _Sample) -> Member:
         raise _BrokenSample(f"{image.size} bytes, which is no image")
     if len(sample.key.encode(errors="surrogateescape")) > LONGEST_KEY:
         raise _BrokenSample(f"its key is longer than {LONGEST_KEY} bytes")
-    if _printable(sample.key) != sample.key:
+    if not _is_utf8(sample.key):
         raise _BrokenSample("its key is no UTF-8")
     return image
 
@@ -271,10 +344,8 @@ def _caption(sample: _Sample, place: Field | None) -> str | None:
     if value is not None and not isinstance(value, str):
         raise _BrokenSample(f"its caption is no text ({str(value)[:40]!r})")
     # JSON can say half of a character that takes two.
-    try:
-        (value or "").encode()
-    except UnicodeEncodeError:
-        raise _BrokenSample("its caption is no UTF-8") from None
+    if not _is_utf8(value or ""):
+        raise _BrokenSample("its caption is no UTF-8")
     return value
 
 
@@ -302,6 +373,10 @@ def _json(sample: _Sample, extension: str) -> dict[str, Any]:
     return values
 
 
-def _printable(key: str) -> str:
-    """Return a key as it can be printed, with the bytes that are no UTF-8 escaped."""
-    return key.encode(errors="surrogateescape").decode(errors="backslashreplace")
+def _is_utf8(text: str) -> bool:
+    """Tell if a text can be encoded; bytes of a name that are not UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -99,9 +99,15 @@ def _header(records: Iterator[tuple[int, int, list[str]]]) -> list[str]:
     return [texts.cleaned(name) for name in header]
 
 
+def check_columns(names: Iterable[str], there: Iterable[str]) -> None:
+    """Raise ValueError naming a column that is not there."""
+    for name in names:
+        if name not in there:
+            raise ValueError(f"no column {name}; there are: {', '.join(there)}")
+
+
 def _place(name: str, header: Sequence[str]) -> int:
-    if name not in header:
-        raise ValueError(f"no column {name}; there are: {', '.join(header)}")
+    check_columns([name], header)
     if header.count(name) > 1:
         raise ValueError(f"two columns {name}; rename one")
     return header.index(name)

@@ -16,15 +16,16 @@ from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.data.tables import Table
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, require
-from hpcddm.pipeline.passed_over import NAMED, SHOWN, printable
+from hpcddm.pipeline.passed_over import Item, printable
+
+WITHOUT_ROW = "samples without a row in data.table"
 
 
 class Filter:
     """The filter of an experiment, which counts what it drops: by `data.keep`, and by each of its conditions.
 
     Without an expression every sample is kept. table: file with further values by key; where the expression reads some
-    of its columns, `without_row` are the keys of the samples that it lacks, `with_row` is the number of the others, and
-    `table_rows` that of its rows.
+    of its columns, `without_row` are the samples that it lacks.
     """
 
     def __init__(self, expression: str | None, table: Path | None = None, key: str = "key") -> None:
@@ -32,8 +33,8 @@ class Filter:
         self._table = None if table is None else Table(table, key)
         self._rows: dict[str, tuple[object, ...]] = {}
         self.dropped, self.reasons = 0, Counter[str]()
-        self.without_row: list[str] = []
-        self.with_row = self.table_rows = 0
+        self.without_row: list[Item] = []
+        self._with_row = self._table_rows = 0
 
     @classmethod
     def of(cls, data: DataSettings) -> "Filter":
@@ -69,38 +70,35 @@ class Filter:
         if self._table is not None and self._keep is not None:
             self._keep.check_kinds(self._table.kinds(self._looked_up))
 
-    def note(self, splits: Sequence[Split], prefix: str) -> str:
-        """Return a note about samples that the table lacks, as far as a submission can know them; empty for none.
+    def lacking(self, splits: Sequence[Split], prefix: str) -> list[Item]:
+        """List the samples without a row in the table, as far as a submission can know them.
 
         Of tars, it looks at the first of each split, and at more where the table has none of its keys. prefix: stands
         before the keys of records. Raises `UserError` with a key of either side where no key is in the table.
         """
         if self._table is None or not self.has_table:
-            return ""
+            return []
         keys: list[str] = []
         for tars in (1, TARS_TRIED):
             keys = [key for records in splits for key in records.keys(prefix, tars)]
             rows = self._table.rows([], keys).values
             if rows:
-                missing = [key for key in keys if key not in rows]
-                first = f"{', '.join(map(printable, missing[:SHOWN]))}{', ...' * (len(missing) > SHOWN)}"
-                seen = "" if all(records.is_exact for records in splits) else " in the first tars"
-                return f"{len(missing)} of {len(keys)} samples{seen} have no row in the table: {first}" * bool(missing)
+                return [Item(printable(key), WITHOUT_ROW) for key in keys if key not in rows]
         require(not keys, self._table.lacks_all(keys, len(keys)))
-        return ""
+        return []
 
     @property
     def table_counts(self) -> dict[str, Any] | None:
         """Counts of the table's rows and of the samples with and without one; None where no table is read."""
         if not self.has_table:
             return None
-        without = {"samples": len(self.without_row), "first": self.without_row[:NAMED]}
-        return {"rows": self.table_rows, "with_row": self.with_row, "without_row": without}
+        counts = {"rows": self._table_rows, "with_row": self._with_row, "without_row": len(self.without_row)}
+        return counts | {"first_without_row": self.without_row[0].name if self.without_row else None}
 
     def look_up(self, keys: Iterable[str]) -> None:
         """Read the table for the keys that `mask` will be given; all of it is gone through each time."""
         if self._table is not None and self.has_table:
-            self._rows, self.table_rows = self._table.rows(self._looked_up, list(keys))
+            self._rows, self._table_rows = self._table.rows(self._looked_up, list(keys))
 
     def mask(self, keys: Sequence[str], values: Mapping[str, Sequence[object]]) -> Bool[np.ndarray, " n"]:
         """Tell which samples are kept.
@@ -115,8 +113,8 @@ class Filter:
         columns: dict[str, Sequence[object]] = {**values, "key": keys}
         if self.has_table:
             missing = [key for key in keys if key not in self._rows]
-            self.without_row += missing
-            self.with_row += len(keys) - len(missing)
+            self.without_row += [Item(printable(key), WITHOUT_ROW) for key in missing]
+            self._with_row += len(keys) - len(missing)
         nothing = (None,) * len(self._looked_up)
         for place, name in enumerate(self._looked_up):
             columns[name] = [self._rows.get(key, nothing)[place] for key in keys]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-IMAGES = frozenset({"png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff", "avif", "jp2"})
+IMAGES = frozenset("png apng jpg jpeg jpe jfif webp bmp gif tif tiff avif jp2 j2k".split())
 """Extensions of members that are a sample's image."""
 LABEL, CAPTION = "cls", "txt"
 """Extensions of members that are a sample's class, a number, and its caption."""
@@ -33,13 +33,15 @@ class Field:
 class Layout:
     """Roles of the members of a sample, by their extensions; every other member is passed over.
 
-    metadata: extension of a JSON object with further values of the sample.
+    metadata: extension of a JSON object with further values of the sample; needs_end: False takes tars without the
+    zeros that end one.
     """
 
     images: frozenset[str] = IMAGES
     label: Field | None = Field(LABEL)
     caption: Field | None = Field(CAPTION)
     metadata: str = "json"
+    needs_end: bool = True
 
     @property
     def extensions(self) -> frozenset[str]:

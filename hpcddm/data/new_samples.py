@@ -16,6 +16,8 @@ from hpcddm.data.sources.base import SPLITS, Source, Split, TarSource
 from hpcddm.data.transforms.base import Transform
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError
+from hpcddm.pipeline.passed_over import Counts, Item, add
+from hpcddm.pipeline.ranges import TRAIN
 
 
 class NewSample(NamedTuple):
@@ -31,11 +33,12 @@ class NewSample(NamedTuple):
 class NewSamples:
     """Reader of all samples of a source, of both splits; data: the source, and the form in which pictures are seen.
 
-    broken: keys and reasons of those that could not be used, as far as they were read.
+    broken: keys and reasons of those that could not be used, passed_over: what became none, as far as they were read.
     """
 
     data: DataSettings
     broken: list[tuple[str, str]] = field(default_factory=list)
+    passed_over: Counts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._source = plugins.create(Source, self.data.source)
@@ -50,12 +53,20 @@ class NewSamples:
         """Read sample after sample, training samples first; raises `UserError` naming a file that cannot be read."""
         for name, split in self._splits.items():
             if isinstance(self._source, TarSource):
+                self._pass_over(self._source.beside() if name == TRAIN else [])
                 for tar in self._source.tars(name):
                     yield from self._of_tar(tar)
             else:
                 yield from self._of_records(split)
 
+    def _pass_over(self, items: Iterable[Item]) -> None:
+        for item in items:
+            add(self.passed_over, [item])
+            if item.is_broken:
+                self.broken.append((item.name, item.reason))
+
     def _of_records(self, records: Split) -> Iterator[NewSample]:
+        self._pass_over(records.passed_over)
         for number in range(len(records)):
             try:
                 record = records[number]
@@ -68,6 +79,7 @@ class NewSamples:
     def _of_tar(self, tar: SourceTar) -> Iterator[NewSample]:
         adopted = index_adopted(tar.path, tar.layout, tar.prefix, is_wanted=tar.is_of_split)
         self.broken += adopted.broken
+        self._pass_over(adopted.passed_over)
         index = adopted.index
         labels: Iterable[int | None] = _or_none(None if index.labels is None else index.labels.tolist(), index.keys)
         rows = zip(index.keys, index.offsets.tolist(), index.sizes.tolist(), labels, strict=True)

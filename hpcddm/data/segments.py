@@ -22,7 +22,7 @@ JFIF_BYTES = 18
 PNG_KEPT = tuple(b"tRNS gAMA cHRM sRGB iCCP cICP mDCV cLLI sBIT bKGD pHYs acTL fcTL fdAT".split())
 """Beginnings of the chunks that are kept beside the critical ones."""
 PNG_TURNING = (b"tRNS", b"eXIf", b"iTXtXML:com.adobe.xmp\0\0", b"tEXtRaw profile type exif\0")
-"""The same of a PNG that is only read, where the orientation is needed, and it may be in texts that are not compressed."""
+"""The same of a PNG that is only read, where the orientation is needed; it may be in texts that are not compressed."""
 WEBP_KEPT = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"))
 WEBP_XMP, WEBP_EXIF = 0x04, 0x08
 """Bits of VP8X that say what else is in the file."""

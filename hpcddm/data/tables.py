@@ -2,23 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from hpcddm.data import csv_rows, texts
+from hpcddm.data import csv_rows, parquet_rows, texts
 from hpcddm.data.cells import KINDS, Cells, Kind, no_rows, of_one_kind
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
 
-if TYPE_CHECKING:
-    from polars import LazyFrame
-
-BLOCK = 2**16
-"""Rows of a parquet file that are in memory at a time."""
 Rows = Iterator[tuple[int, Sequence[object]]]
 """Number of a row, or of the line on which it ends, and its values of some columns."""
 Kinds = Iterator[tuple[str, Kind | None, str]]
@@ -91,6 +85,11 @@ class Table:
             require(len(places) < 2 and None not in places, f"column {name}: {of_one_kind(places)}")
             self._kinds[name] = no_rows(next(iter(places), None), places.get("text", ""))
         return {name: self._kinds[name] for name in names}
+
+    def other_keys(self, keys: Collection[str]) -> list[str]:
+        """List the keys of all rows but those of some keys."""
+        wanted = set(keys)
+        return [key for key, _ in self._keyed([]) if key not in wanted]
 
     def first_key(self) -> str | None:
         """Return the key of the first row; None where there is none."""
@@ -225,7 +224,7 @@ def _json_rows(path: Path, names: Sequence[str]) -> Rows:
     for number, row in _json_objects(path):
         seen |= dict.fromkeys(row)
         yield number, [row.get(name) for name in names]
-    _check_columns(names, seen)
+    csv_rows.check_columns(names, seen)
 
 
 def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
@@ -275,59 +274,6 @@ def _kinds_of(rows: Rows, names: Sequence[str], kind_of: Callable[[object], Kind
                 yield name, kind, f"line {number}: {value!r:.40}"
 
 
-def _parquet_kinds(path: Path, names: Sequence[str]) -> Kinds:
-    """Yield the kinds of columns by their types; one of nulls has none."""
-    with _parquet(path) as table:
-        schema = table.collect_schema()
-    _check_columns(names, schema)
-    for name in names[1:]:
-        python_type = schema[name].to_python()
-        if python_type is not type(None):
-            yield name, KINDS.get(python_type), f"the type {schema[name]}"
-
-
-def _parquet_names(path: Path) -> list[str]:
-    with _parquet(path) as table:
-        return table.collect_schema().names()
-
-
-def _parquet_rows(path: Path, names: Sequence[str]) -> Rows:
-    with _parquet(path) as table:
-        polars = polars_for(path)
-        _check_columns(names, table.collect_schema().names())
-        chosen = table.select(polars.col(name).alias(str(place)) for place, name in enumerate(names))
-        for start in range(0, table.select(polars.len()).collect().item(), BLOCK):
-            yield from enumerate(chosen.slice(start, BLOCK).collect().iter_rows(), start)
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator["LazyFrame"]:
-    """Open a parquet file; raises ValueError for what polars cannot read in the body."""
-    polars = polars_for(path)
-    try:
-        yield polars.scan_parquet(path, glob=False, hive_partitioning=False)
-    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        # A damaged file makes it panic at times; what follows the first line is about its own code.
-        raise ValueError(str(error).partition("\n")[0]) from None
-
-
-def polars_for(path: Path) -> ModuleType:
-    """Import polars; raises `UserError` naming the file that needs it."""
-    try:
-        import polars
-    except ImportError:
-        needed = "a parquet table needs the package polars; install it with: pip install 'hpcddm[collections]'"
-        raise UserError(f"{path}: {needed}") from None
-    return polars
-
-
-def _check_columns(names: Iterable[str], there: Iterable[str]) -> None:
-    """Raise ValueError naming a column that is not there."""
-    for name in names:
-        if name not in there:
-            raise ValueError(f"no column {name}; there are: {', '.join(there)}")
-
-
 class Format(NamedTuple):
     """A kind of file: what an error counts, if values have types or are all text, how names and rows are read.
 
@@ -344,6 +290,6 @@ class Format(NamedTuple):
 FORMATS = {
     ".csv": Format("line", False, csv_rows.column_names, csv_rows.rows, _csv_kinds),
     ".jsonl": Format("line", True, _json_names, _json_rows, _json_kinds),
-    ".parquet": Format("row", True, _parquet_names, _parquet_rows, _parquet_kinds),
+    ".parquet": Format("row", True, parquet_rows.column_names, parquet_rows.rows, parquet_rows.kinds),
 }
 """Formats of tables, by the ends of their files' names."""

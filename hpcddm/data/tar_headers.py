@@ -3,8 +3,9 @@
 Formats: V7, ustar, GNU and pax (POSIX.1-2001, "pax Interchange Format"). Read as Python's `tarfile` reads them, except
 that an archive is refused where `tarfile` takes the part before a torn or changed header for the whole, or would
 unpack a compressed one; that fields of the GNU format are not taken for the prefix of a name; and that a sparse file
-has the place and size of what is stored. As there, one block of zeros ends an archive, whatever is behind it, and so
-does the end of the file behind a whole member: an archive cut exactly there has lost members that nothing tells of.
+has the place and size of what is stored. As there, one block of zeros ends an archive. One without it has lost what
+followed, such as one of a download that was killed, and is refused where the caller does not say otherwise; so is one
+behind whose end members follow, as where two were written one behind the other, or a header was overwritten by zeros.
 """
 
 import os
@@ -25,6 +26,8 @@ NEAR = 32 << 10
 """Bytes between headers up to which it is better to read the data between them than to seek behind it."""
 NEAR_READ, FAR_READ = 256 << 10, 4 << 10
 """Bytes read at once where headers lie near each other and where they do not: there, a few small members may follow."""
+BEHIND = 1 << 20
+"""Bytes behind the end in which further members are looked for."""
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 """Programs by the first bytes of what they compressed."""
 ENDS = "gz|bz2|xz|zst"
@@ -40,7 +43,8 @@ class Kind(Enum):
 
     FILE = auto()
     DIRECTORY = auto()
-    LINK = auto()
+    HARD_LINK = auto()
+    SYMBOLIC_LINK = auto()
     DEVICE = auto()
     SPARSE = auto()
     OTHER = auto()
@@ -57,12 +61,13 @@ class Member(NamedTuple):
 
 KINDS = {
     **dict.fromkeys((b"0", b"\0", b"7"), Kind.FILE),
-    **dict.fromkeys((b"1", b"2"), Kind.LINK),
+    b"1": Kind.HARD_LINK,
+    b"2": Kind.SYMBOLIC_LINK,
     **dict.fromkeys((b"3", b"4", b"6"), Kind.DEVICE),
     b"5": Kind.DIRECTORY,
     b"S": Kind.SPARSE,
 }
-WITHOUT_DATA = frozenset({Kind.DIRECTORY, Kind.LINK, Kind.DEVICE})
+WITHOUT_DATA = frozenset({Kind.DIRECTORY, Kind.HARD_LINK, Kind.SYMBOLIC_LINK, Kind.DEVICE})
 PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK = (b"x", b"X"), b"g", b"L", b"K"
 EXTENDING = frozenset({*PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK})
 """Types of headers that say something of the member that follows."""
@@ -71,11 +76,12 @@ EXTENDING = frozenset({*PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK})
 class TarHeaders:
     """The members of one tar, in its order; a context manager, as the file is open meanwhile.
 
-    Raises `UserError` naming the tar, and the byte where it is torn or changed; iterating, too.
+    needs_end: False takes a tar whose end is missing behind a whole member for a complete one. Raises `UserError`
+    naming the tar, and the byte where it is torn or changed; iterating, too.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._file = path, _Window(path)
+    def __init__(self, path: Path, needs_end: bool = True) -> None:
+        self._path, self._file, self._needs_end = path, _Window(path), needs_end
 
     def __enter__(self) -> "TarHeaders":
         return self
@@ -118,8 +124,12 @@ class TarHeaders:
             if _is_sound(header):
                 return header
             if header == ZEROS:
+                self._refuse_more(start)
                 return None
         elif not header and start:
+            if self._needs_end:
+                advice = "get it again, or set data.source.needs_end: false where its writer leaves the end out"
+                raise self._torn("probably cut: the zeros are missing that end one", start, advice)
             return None
         if start == 0:
             self._refuse_compressed(header)
@@ -200,8 +210,19 @@ class TarHeaders:
             more, offset = block[504], offset + BLOCK
         return offset
 
-    def _torn(self, what: str, start: int) -> UserError:
-        return UserError(f"{self._path}: a torn or foreign tar ({what} at byte {start})")
+    def _refuse_more(self, end: int) -> None:
+        """Refuse a tar with a header behind its end, in the bytes that are looked at there."""
+        start = end + BLOCK
+        behind = self._file.read(start, min(BEHIND, max(self._file.size - start, 0)), ahead=False)
+        if behind.strip(b"\0"):
+            for place in range(0, len(behind) - BLOCK + 1, BLOCK):
+                header = behind[place : place + BLOCK]
+                if header != ZEROS and _is_sound(header):
+                    advice = "write it anew; 'tar -x --ignore-zeros' reads all of it"
+                    raise self._torn(f"zeros end it at byte {end}, but a member follows", start + place, advice)
+
+    def _torn(self, what: str, start: int, advice: str = "") -> UserError:
+        return UserError(f"{self._path}: a torn or foreign tar ({what} at byte {start}){'; ' * bool(advice)}{advice}")
 
     def _refuse_compressed(self, header: bytes) -> None:
         for magic, program in COMPRESSED.items():
@@ -232,18 +253,18 @@ class _Window:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def read(self, offset: int, length: int) -> bytes:
-        """Read bytes; fewer only at the end of the file."""
+    def read(self, offset: int, length: int, ahead: bool = True) -> bytes:
+        """Read bytes; fewer only at the end of the file. ahead: whether more may be asked for."""
         place = offset - self._start
         if place < 0 or place + length > len(self._bytes):
-            self._fill(offset, length)
+            self._fill(offset, length, ahead)
             place = 0
         self._asked += 1
         return self._bytes[place : place + length]
 
-    def _fill(self, offset: int, length: int) -> None:
+    def _fill(self, offset: int, length: int, ahead: bool) -> None:
         near = abs(offset - self._start) < self._asked * NEAR
-        wanted = max(length, NEAR_READ if near else FAR_READ)
+        wanted = max(length, (NEAR_READ if near else FAR_READ) * ahead)
         try:
             self._bytes = os.pread(self._descriptor, wanted, offset)
             # A file system may give less at once.

@@ -11,6 +11,7 @@ from hpcddm.launch import quotas
 from hpcddm.paths import located
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.passed_over import Counts, counted, merged
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
 from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.pipeline.stage import DiskSpace
@@ -40,6 +41,20 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
         return {split: split_results({CATALOG: catalog}, split)["samples"] for split in SPLITS}
     opened = plugins.create(Source, located(experiment.data.source, run.root))
     return {split: len(opened.open_split(split)) for split in SPLITS}
+
+
+def passed_over_of(experiment: Experiment, run: RunDir) -> Counts:
+    """Count what is passed over of the data, by the catalog's manifest, else as far as the source tells at once."""
+    from hpcddm.data.filtering import Filter
+    from hpcddm.data.sources.base import Source
+
+    if (catalog := manifest.read(run.unit(CATALOG))) is not None:
+        return catalog.results.get("passed_over", {})
+    data = located(experiment.data, run.root)
+    opened = plugins.create(Source, data.source)
+    splits = [opened.open_split(split) for split in SPLITS]
+    items = [*(records.passed_over for records in splits), Filter.of(data).lacking(splits, opened.prefix)]
+    return merged(map(counted, items))
 
 
 def estimate(

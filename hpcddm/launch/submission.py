@@ -15,6 +15,7 @@ from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
+from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
@@ -127,6 +128,8 @@ def _check_source(experiment: Experiment) -> None:
     splits = []
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)
+        for line in passed_over.lines(passed_over.counted(records.passed_over)):
+            print(f"passed over in {split}   {line}")
         if data.num_classes is not None and not records.has_labels:
             raise ConfigError(
                 f"data.num_classes: {data.num_classes}, but the {split} images have no classes; remove it, or sort them"
@@ -143,9 +146,8 @@ def _check_source(experiment: Experiment) -> None:
             _check_counts(records, split, shards, experiment)
         _check_readable(records)
         splits.append(records)
-    note = chosen.note(splits, source.prefix)
-    if note:
-        print(f"note: data.table: {note}", file=sys.stderr)
+    for line in passed_over.lines(passed_over.counted(chosen.lacking(splits, source.prefix))):
+        print(f"passed over   {line}")
 
 
 def _check_readable(records: "Split") -> None:
@@ -176,7 +178,8 @@ def _check_counts(records: "Split", split: str, shards: int, experiment: Experim
         return
     counts = [int((labels == label).sum()) for label in range(num_classes)]
     if sum(counts) < len(labels):
-        raise ConfigError(f"data.num_classes: {num_classes}, but the {split} images have class {labels.max()}")
+        named = f", of {len(records.class_names)} classes: {', '.join(records.class_names)}" * bool(records.class_names)
+        raise ConfigError(f"data.num_classes: {num_classes}, but the {split} images have class {labels.max()}{named}")
     needed = max(images // num_classes, 1)
     if min(counts) < needed:
         scarce = counts.index(min(counts))

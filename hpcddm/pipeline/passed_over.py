@@ -4,6 +4,7 @@ Every source and every tar lists them as items. The stage shard counts the items
 stage catalog merges the counts of its ranges, and `submit`, `plan`, `status` and the page print them.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple, TypedDict
 
@@ -13,7 +14,10 @@ NAMED = 20
 """Number of items of one reason that a manifest names."""
 MOST_REASONS = 30
 """Number of reasons that are told apart; names may have any number of extensions."""
-OTHER_REASONS = "other"
+JUNK = "known junk"
+"""Reason for what an operating system has left behind."""
+OTHER_REASONS = "others"
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 SHOWN = 3
 """Number of items of one reason that are printed."""
 
@@ -21,8 +25,8 @@ SHOWN = 3
 class Item(NamedTuple):
     """One file, folder or member, or one sample that lacks something.
 
-    reason: a short one, by which items are counted; is_broken: True for a picture that is lost, which counts against
-    `data.broken` as a broken sample does.
+    reason: a short one in the plural, by which items are counted; is_broken: True for a picture that is lost, which
+    counts against `data.broken` as a broken sample does.
     """
 
     name: str
@@ -48,6 +52,13 @@ def add(counts: Counts, items: Iterable[Item]) -> None:
         _add(counts, item.reason, Count(count=1, first=[item.name], is_broken=item.is_broken))
 
 
+def counted(items: Iterable[Item]) -> Counts:
+    """Count items."""
+    counts: Counts = {}
+    add(counts, items)
+    return counts
+
+
 def merged(parts: Iterable[Counts]) -> Counts:
     """Merge the counts of several ranges, splits or sources."""
     counts: Counts = {}
@@ -57,19 +68,24 @@ def merged(parts: Iterable[Counts]) -> Counts:
     return counts
 
 
-def described(counts: Counts) -> str:
-    """Describe counts on one line: every reason with its number and its first names; empty without any."""
-    return "; ".join(
-        f"{count['count']:,} {reason}{' (broken)' * count['is_broken']}: {', '.join(count['first'][:SHOWN])}"
-        f"{', ...' * (count['count'] > SHOWN)}"
+def lines(counts: Counts) -> list[str]:
+    """Describe counts: a line for every reason, with its number and its first names."""
+    return [
+        f"{reason}{', counted as broken' * count['is_broken']}: {count['count']:,} ({', '.join(count['first'][:SHOWN])}"
+        f"{', ...' * (count['count'] > SHOWN)})"
         for reason, count in counts.items()
-    )
+    ]
+
+
+def described(counts: Counts) -> str:
+    """Describe counts on one line."""
+    return "; ".join(lines(counts))
 
 
 def printable(name: str) -> str:
-    """Return a name as it can be printed on a line, with bytes other than UTF-8 and control characters escaped."""
+    """Return a name as it can be printed on a line, with control characters and bytes other than UTF-8 escaped."""
     text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def _add(counts: Counts, reason: str, more: Count) -> None:

@@ -9,7 +9,8 @@ from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.fingerprints import overridden_images
-from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.passed_over import described
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.snapshots import chosen, trained_to
 from hpcddm.pipeline.trainings import expert_training
@@ -24,6 +25,7 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
     seconds = sum(manifest.record["seconds"] * manifest.record["world_size"] for manifest in inputs.values())
     return [
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
+        *_of_left_out(inputs[CATALOG].results),
         ("Experts (K)", str(settings.cluster.experts)),
         ("Images seen by all experts together", _images_of_experts(settings)),
         *_of_weights(settings),
@@ -83,6 +85,12 @@ def initial_weights_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:
     """Collect the initial weights of units by the SHA-256 of the file, which several units may share."""
     starts = (unit.results.get("start") for unit in units)
     return {start["sha256"]: start for start in starts if start is not None}
+
+
+def _of_left_out(catalog: dict[str, Any]) -> list[tuple[str, str]]:
+    broken, counts = catalog.get("broken", 0), catalog.get("passed_over", {})
+    rows = [("Broken samples, left out", f"{broken:,}")] if broken else []
+    return [*rows, ("Passed over", described(counts))] if counts else rows
 
 
 def _of_starts(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

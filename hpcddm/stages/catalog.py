@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -18,6 +17,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
+from hpcddm.pipeline.passed_over import Count, Counts, lines, merged
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
 from hpcddm.rundir.layout import relative_to_run
@@ -31,8 +31,11 @@ NAMED = 5
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write where the tars and the columns of each split lie; samples are numbered by tar, and in a tar by member."""
     entries = {split: _entry(settings, unit, split) for split in SPLITS}
-    broken = _check_broken(settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts))
-    table = _check_table(settings, unit)
+    passed_over = merged(shard.results["passed_over"] for shard in unit.inputs.values())
+    broken = _check_broken(
+        settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts), passed_over
+    )
+    passed_over = merged([passed_over, _other_rows(settings, unit)])
     entries, dropped, files = _with_unique_keys(settings, unit, entries)
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
     for split, catalog in catalogs.items():
@@ -47,7 +50,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     digests = {split: catalog.digest(range(len(catalog))) for split, catalog in catalogs.items()}
     digests[ALL] = digest(digests)
     results = {"splits": described, DIGESTS: digests, "class_names": names, "broken": broken, "duplicates": dropped}
-    results |= {"table": table} if table else {}
+    results |= {"passed_over": passed_over}
     return Result([CATALOG_FILE, *files], results)
 
 
@@ -146,8 +149,8 @@ def _without(
     return replace(entry, parts=parts), files
 
 
-def _check_table(settings: Experiment, unit: Unit) -> dict[str, Any]:
-    """Count the rows of `data.table` and the samples without one, none where no table is read.
+def _other_rows(settings: Experiment, unit: Unit) -> Counts:
+    """Count the rows of `data.table` without a sample, none where no table is read.
 
     Raises `UserError` with a key of either side where no sample has a row.
     """
@@ -155,23 +158,26 @@ def _check_table(settings: Experiment, unit: Unit) -> dict[str, Any]:
     table = settings.data.table
     if table is None or not by_range:
         return {}
-    rows, with_row = max(counts["rows"] for counts in by_range), sum(counts["with_row"] for counts in by_range)
-    without = sum(counts["without_row"]["samples"] for counts in by_range)
-    first = [key for counts in by_range for key in counts["without_row"]["first"]][:NAMED]
+    with_row, without = (sum(counts[name] for counts in by_range) for name in ("with_row", "without_row"))
     if without and not with_row:
+        first = [counts["first_without_row"] for counts in by_range if counts["without_row"]]
         raise UserError(Table(Path(table.file), table.key).lacks_all(first, without))
-    samples = {"samples": without, "first": first}
     # Where keys are repeated, a row has several samples.
-    return {"rows": rows, "rows_of_no_sample": max(rows - with_row, 0), "without_row": samples}
+    others = max(counts["rows"] for counts in by_range) - with_row
+    count = Count(count=others, first=[Path(table.file).name], is_broken=False)
+    return {"rows of data.table without a sample": count} if others > 0 else {}
 
 
-def _check_broken(settings: Experiment, unit: Unit, kept: int) -> int:
+def _check_broken(settings: Experiment, unit: Unit, kept: int, passed_over: Counts) -> int:
     """Count the broken samples; raises `UserError` naming the first where they are more than `data.broken` allows."""
     by_range = [shard.results["broken"] for shard in unit.inputs.values()]
     count = sum(broken["samples"] for broken in by_range)
+    lost = {reason: one for reason, one in passed_over.items() if one["is_broken"]}
     samples = kept + sum(shard.results["dropped"]["samples"] for shard in unit.inputs.values())
-    first = [sample for broken in by_range for sample in broken["first"]][:NAMED]
-    named = ", ".join(f"{sample['tar']}: {sample['key']} ({sample['reason']})" for sample in first)
+    # Those that are passed over are named by their reasons.
+    first = [sample for broken in by_range for sample in broken["first"] if sample["reason"] not in lost][:NAMED]
+    places = [f"{sample['tar']}{': ' * bool(sample['tar'])}{sample['key']} ({sample['reason']})" for sample in first]
+    named = ", ".join([*lines(lost), *places])
     share, allowed = count / max(count + samples, 1), settings.data.broken
     require(
         share <= allowed,

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
+from pathlib import Path
 from typing import TypeVar
 
 from PIL import Image
@@ -25,7 +26,8 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline.ranges import images_of_tar, split_of, tars_of
+from hpcddm.pipeline.passed_over import PASSED_OVER, Counts, Item, add
+from hpcddm.pipeline.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS, tar_file
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import relative_to_run
@@ -39,6 +41,8 @@ KEYS_AT_ONCE = 1 << 20
 """Number of keys that are looked up in a table together: each time, all of it is read."""
 IMAGES_TIMED = 64
 """Images that a benchmark writes at once."""
+FIRST = 0
+"""Number of the tar of a split whose unit notes what lies beside all of them."""
 NAMED = 20
 """Number of broken samples that a manifest names; all stand in a file."""
 
@@ -62,7 +66,7 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 @dataclass
 class _Collected:
-    """Samples, tars and broken samples that a unit has collected."""
+    """Samples, tars, broken samples and what is passed over, as far as a unit has collected them."""
 
     filter: Filter
     spool: Spool
@@ -70,6 +74,9 @@ class _Collected:
     tars: list[Tar] = field(default_factory=list)
     broken: list[dict[str, str]] = field(default_factory=list)
     """Samples that cannot be used: tar, key, reason."""
+    passed_over: Counts = field(default_factory=dict)
+    items: list[dict[str, object]] = field(default_factory=list)
+    """All that is passed over: tar, name, reason, is_broken."""
 
     def add(self, number: int, index: TarIndex, num_classes: int | None) -> None:
         """Add the samples of a tar, by its number in the split.
@@ -85,15 +92,29 @@ class _Collected:
             raise UserError(f"{index.path}: its samples have {names}; those of other tars have {others}")
         self.spool.append(columns)
 
+    def pass_over(self, items: Iterable[Item], tar: str = "") -> None:
+        """Note what is passed over, and which of it is broken; tar: its path, where the items are members of one."""
+        for item in items:
+            add(self.passed_over, [item._replace(name=f"{Path(tar).name}: {item.name}") if tar else item])
+            self.items.append({"tar": tar, **item._asdict()})
+            if item.is_broken:
+                self.broken.append({"tar": tar, "key": item.name, "reason": item.reason})
+
     def look_up_at_once(self, keys: int) -> float:
         """Return the share that so many keys of a tar are of those that are looked up together."""
         return keys / KEYS_AT_ONCE if self.filter.has_table else 1.0
 
     def result(self, unit: Unit, class_names: list[str], written: list[str], listing: str | None) -> Result:
-        """Write the columns, and what is broken; written: the unit's own tars; listing: as `_listing` hashes it."""
+        """Write the columns, what is broken and what is passed over.
+
+        written: the unit's own tars; listing: as `_listing` hashes it.
+        """
+        self.pass_over(self.filter.without_row)
         self.spool.write(unit.folder / COLUMNS)
-        if self.broken:
-            atomic.write_text(unit.folder / BROKEN, "".join(f"{json.dumps(sample)}\n" for sample in self.broken))
+        files: dict[str, Sequence[Mapping[str, object]]] = {BROKEN: self.broken, PASSED_OVER: self.items}
+        for name, rows in files.items():
+            if rows:
+                atomic.write_text(unit.folder / name, "".join(f"{json.dumps(row)}\n" for row in rows))
         results = {
             "images": self.spool.rows,
             "columns": sorted(self.spool.names),
@@ -101,11 +122,12 @@ class _Collected:
             "listing": listing,
             "tars": [asdict(tar) for tar in self.tars],
             "broken": {"samples": len(self.broken), "first": self.broken[:NAMED]},
+            "passed_over": self.passed_over,
             "dropped": {"samples": self.filter.dropped, "by_condition": dict(self.filter.reasons)},
         }
         if self.filter.table_counts is not None:
             results["table"] = self.filter.table_counts
-        return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
+        return Result([COLUMNS, *written, *(name for name, rows in files.items() if rows)], results)
 
 
 def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], collected: _Collected) -> Result:
@@ -115,6 +137,8 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], col
     images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
+    if FIRST in tars:
+        collected.pass_over(records.passed_over)
     transform = plugins.create(Transform, data.transform)
 
     def fit(image: Image.Image) -> Image.Image:
@@ -205,6 +229,8 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         data.content is None or source.content() == data.content,
         "data.source: the tars have changed since the run was submitted; bring them back, or submit with --redo shard",
     )
+    if FIRST in numbers and split_of(unit.key) == TRAIN:
+        collected.pass_over(source.beside())
     transform = plugins.create(Transform, data.transform)
 
     def check(content: bytes) -> tuple[int, int]:
@@ -222,6 +248,7 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
         collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path), sha256))
         adopted = tar.index(check, collected.filter.names)
         collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in adopted.broken]
+        collected.pass_over(adopted.passed_over, str(path))
         return adopted
 
     numbered = ((number, indexed(number)) for number in numbers)

@@ -124,16 +124,15 @@ def test_a_table_without_a_row_for_any_sample(place):
 
 
 def test_samples_without_a_row_in_the_table_are_counted_beforehand(place):
-    Path("scores.csv").write_text("key,score\n" + "".join(f"{key},6\n" for key in KEYS[2:-3]))
-    done = hpcddm("submit", "tiny.yaml", "--site", "embedded", "--run-dir", "run", "--dry-run", *SCORED)
-    names = ", ".join((*KEYS[:2], KEYS[-3]))
-    assert done.exit_code == 0
-    assert f"note: data.table: 5 of 136 samples have no row in the table: {names}, ...\n" in done.stderr
-    scores({})
-    assert (
-        "note"
-        not in hpcddm("submit", "tiny.yaml", "--site", "embedded", "--run-dir", "run", "--dry-run", *SCORED).stderr
-    )
+    commands = [("submit", "--dry-run"), ("plan",)]
+    arguments = ("tiny.yaml", "--site", "embedded", "--run-dir", "run", *SCORED)
+    line = f"passed over   samples without a row in data.table: 5 ({', '.join((*KEYS[:2], KEYS[-3]))}, ...)\n"
+    for command in commands:
+        Path("scores.csv").write_text("key,score\n" + "".join(f"{key},6\n" for key in KEYS[2:-3]))
+        done = hpcddm(*command, *arguments)
+        assert done.exit_code == 0 and line in done.stdout
+        scores({})
+        assert "passed over" not in hpcddm(*command, *arguments).output
 
 
 def test_a_cluster_in_a_table_that_is_not_one(place):

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.data.filtering import Filter
+from hpcddm.data.filtering import WITHOUT_ROW, Filter
 from hpcddm.errors import UserError
+from hpcddm.pipeline.passed_over import Item
 
 KEYS = ["a", "b", "c"]
 ENTRIES = {"aesthetic": [1, None, 9], "pwatermark": [0.1, 0.1, None], "caption": ["x", "y", "z"]}
@@ -42,7 +43,7 @@ def test_the_table_counts_where_it_has_a_column_whichever_samples_are_together(t
 def test_rows_and_samples_without_one_are_counted(table):
     chosen = Filter("aesthetic >= 5", table)
     kept(chosen, [[0, 1], [2]])
-    assert chosen.table_counts == {"rows": 2, "with_row": 2, "without_row": {"samples": 1, "first": ["c"]}}
+    assert chosen.table_counts == {"rows": 2, "with_row": 2, "without_row": 1, "first_without_row": "c"}
     # Nothing is looked up where no column of the table is read.
     unread = Filter("caption == 'x'", table)
     assert kept(unread, [[0, 1, 2]]) == ["a"] and unread.table_counts is None
@@ -59,7 +60,7 @@ def test_rows_are_those_of_samples_and_others(tmp_path_factory, rows, keys, toge
         chosen.look_up(group)
         assert chosen.mask(group, {}).all()
     counts = chosen.table_counts
-    assert chosen.without_row == [key for key in keys if key not in rows]
+    assert chosen.without_row == [Item(key, WITHOUT_ROW) for key in keys if key not in rows]
     assert counts["with_row"] + len(chosen.without_row) == len(keys)
     assert counts["with_row"] == len(rows & set(keys)) and (counts["rows"] == len(rows) or not keys)
 

@@ -8,7 +8,8 @@ import polars
 import pytest
 
 from hpcddm.data.keep import Keep
-from hpcddm.data.tables import BLOCK, FORMATS, Table, content
+from hpcddm.data.parquet_rows import BLOCK
+from hpcddm.data.tables import FORMATS, Table, content
 from hpcddm.errors import UserError
 from tests import pictures
 

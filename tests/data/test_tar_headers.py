@@ -24,8 +24,8 @@ KINDS = {
     tarfile.AREGTYPE: Kind.FILE,
     tarfile.CONTTYPE: Kind.FILE,
     tarfile.DIRTYPE: Kind.DIRECTORY,
-    tarfile.LNKTYPE: Kind.LINK,
-    tarfile.SYMTYPE: Kind.LINK,
+    tarfile.LNKTYPE: Kind.HARD_LINK,
+    tarfile.SYMTYPE: Kind.SYMBOLIC_LINK,
     tarfile.CHRTYPE: Kind.DEVICE,
     tarfile.BLKTYPE: Kind.DEVICE,
     tarfile.FIFOTYPE: Kind.DEVICE,
@@ -34,8 +34,8 @@ KINDS = {
 WITH_DATA = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, b"V")
 
 
-def walk(path):
-    with TarHeaders(path) as members:
+def walk(path, needs_end=False):
+    with TarHeaders(path, needs_end) as members:
         return list(members)
 
 
@@ -213,6 +213,40 @@ def test_an_archive_that_is_cut_anywhere_is_refused_but_behind_a_whole_member(tm
                 walk(path)
 
 
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_an_archive_without_its_end_is_refused_unless_that_is_known(tmp_path, file_format):
+    path = write(tmp_path / "x.tar", [entry("a"), entry("b", 513), entry("c", 1)], file_format)
+    members = walk(path, needs_end=True)
+    for member in members:
+        end = member.offset + -(-member.size // BLOCK) * BLOCK
+        whole = path.read_bytes()
+        os.truncate(path, end)
+        with pytest.raises(UserError, match=rf"^{path}: a torn .*probably cut.* at byte {end}\); .*needs_end: false"):
+            walk(path, needs_end=True)
+        # One block of zeros says as much as two.
+        path.write_bytes(whole[:end] + bytes(BLOCK))
+        assert walk(path, needs_end=True) == [one for one in members if one.offset <= member.offset]
+        path.write_bytes(whole)
+
+
+def test_members_behind_the_end_are_not_passed_over(tmp_path):
+    path = write(tmp_path / "x.tar", [entry("a", 700), entry("b", 700), entry("c", 700)])
+    whole = path.read_bytes()
+    (_, second, third) = walk(path)
+    path.write_bytes(whole + whole)
+    with pytest.raises(UserError, match=rf"but a member follows at byte {len(whole)}\); .*--ignore-zeros"):
+        walk(path)
+    zeroed = bytearray(whole)
+    zeroed[second.offset - BLOCK : second.offset] = bytes(BLOCK)
+    path.write_bytes(zeroed)
+    with pytest.raises(
+        UserError, match=rf"zeros end it at byte {second.offset - BLOCK}, .* at byte {third.offset - BLOCK}"
+    ):
+        walk(path)
+    path.write_bytes(whole + b"what a tape held before" * 1000)
+    assert len(walk(path)) == 3
+
+
 def test_every_changed_bit_of_a_header_is_detected(tmp_path):
     start, place = 2 * BLOCK, slice(2 * BLOCK + 148, 2 * BLOCK + 156)
     path = write(tmp_path / "x.tar", [entry("a", 1), entry("bücher.png", 1)])
@@ -328,7 +362,8 @@ def test_small_members_are_read_in_large_pieces_and_large_ones_jumped_over(tmp_p
     large = write(tmp_path / "large.tar", [entry(f"{number}.png", 100_000) for number in range(50)])
     monkeypatch.undo()
     calls, size, count = reads_of(monkeypatch, large)
-    assert count == 50 and calls <= 52 and size <= 52 * tar_headers.FAR_READ
+    # The zeros that end it are read, too: those of a record of 20 blocks.
+    assert count == 50 and calls <= 52 and size <= 52 * tar_headers.FAR_READ + 20 * BLOCK
 
 
 def test_a_file_system_that_gives_a_few_bytes_at_once_changes_nothing(tmp_path, monkeypatch):

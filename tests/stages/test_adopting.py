@@ -24,6 +24,7 @@ from hpcddm.loading import with_tars
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
+from hpcddm.pipeline.passed_over import PASSED_OVER
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import shard
@@ -131,9 +132,12 @@ def test_rows_and_samples_without_one_are_counted(adopted_run, collection, tmp_p
     table.write_text("".join(["key,good\n", *(f"{key},1\n" for key in [*keys[3:], "elsewhere", "nowhere"])]))
     made = adopted_run({"shards": 2}, data__keep="good == 1 or good is null", data__table={"file": str(table)})
     made.make_data()
-    counts = manifest.read(made.run.unit(CATALOG)).results["table"]
-    assert counts["without_row"] == {"samples": 3, "first": keys[:3]}
-    assert (counts["rows"], counts["rows_of_no_sample"]) == (len(keys) - 3 + 2, 2)
+    counts = manifest.read(made.run.unit(CATALOG)).results["passed_over"]
+    assert counts["samples without a row in data.table"] == {"count": 3, "first": keys[:3], "is_broken": False}
+    assert counts["rows of data.table without a sample"]["count"] == 2
+    files = sorted(made.run.root.glob(f"shard/*/{PASSED_OVER}"))
+    items = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [item["name"] for item in items if item["reason"] == "samples without a row in data.table"] == keys[:3]
     assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys)
 
 

@@ -9,6 +9,8 @@ from hpcddm.data.pictures import PictureError
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.errors import UserError
+from hpcddm.pipeline import passed_over
+from hpcddm.pipeline.passed_over import Item
 
 TARS_TRIED = 10
 """Tars of which the first with a sample stands for all, before they are read; others may be empty."""
@@ -17,16 +19,18 @@ TARS_TRIED = 10
 class AdoptedSplit(Split):
     """Samples of one split as far as they can be known before all tars are read: those of the first that has any.
 
-    share: of the samples in the tars that are of the split.
+    share: of the samples in the tars that are of the split; beside: what lies beside the tars. What is passed over in
+    the tars is that of the training samples' first ones.
     """
 
     is_exact = False
     labels = None
 
-    def __init__(self, tars: Sequence[SourceTar], share: float) -> None:
+    def __init__(self, tars: Sequence[SourceTar], share: float, beside: Sequence[Item]) -> None:
         self.class_names = []
         self._tars, self._share = tars, share
-        self._first, first = _first_with_samples(tars)
+        self._first, first, items = _first_with_samples(tars)
+        self.passed_over = [*beside, *items]
         self._index, self.known = first.index, KNOWN | first.entries
         self.has_captions = first.index.captions is not None
 
@@ -62,16 +66,21 @@ class AdoptedSplit(Split):
             raise PictureError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
 
 
-def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[SourceTar, AdoptedTar]:
-    """Index the first of the tars that has a sample; raises `UserError` where the first `TARS_TRIED` have none."""
+def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[SourceTar, AdoptedTar, list[Item]]:
+    """Index the first of the tars that has a sample, and list what is passed over up to its end.
+
+    Raises `UserError` where the first `TARS_TRIED` have none.
+    """
     broken: list[tuple[str, str]] = []
+    items: list[Item] = []
     tried = tars[:TARS_TRIED]
     for tar in tried:
         adopted = index_adopted(tar.path, tar.layout)
+        items += [item._replace(name=f"{tar.path.name}: {item.name}") for item in adopted.passed_over]
         if adopted.index.keys:
-            return tar, adopted
+            return tar, adopted, items
         broken += adopted.broken
-    reason = ": ".join(broken[0]) if broken else "the members have other extensions than data.source says"
+    reason = ": ".join(broken[0]) if broken else passed_over.described(passed_over.counted(items))
     behind = "tar" if len(tried) == 2 else f"{len(tried) - 1} tars"
     more = f", nor in the {behind} behind it" * (len(tried) > 1)
-    raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason}")
+    raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason or 'no members'}")

@@ -63,9 +63,7 @@ class Hdf5Rows(Rows):
             file = h5py.File(path, "r")
         dataset = file.get(name)
         if not isinstance(dataset, h5py.Dataset):
-            found: list[str] = []
-            file.visititems(lambda place, item: found.append(place) if isinstance(item, h5py.Dataset) else None)
-            raise _unknown(path, name, found)
+            raise _unknown(path, name)
         self.shape, self.dtype = dataset.shape or (), dataset.dtype
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
         self._at_once = dataset.chunks[0] if dataset.chunks else 1
@@ -91,7 +89,7 @@ class NpzRows(Rows):
         with _named(str(path)):
             archive = zipfile.ZipFile(path)
         if f"{name}.npy" not in archive.namelist():
-            raise _unknown(path, name, [member.removesuffix(".npy") for member in archive.namelist()])
+            raise _unknown(path, name)
         with _named(self.place):
             self._stream: IO[bytes] = archive.open(f"{name}.npy")
             self.shape, in_columns, self.dtype = self._header()
@@ -132,6 +130,18 @@ def rows(path: Path, name: str) -> Rows:
     raise UserError(f"{path}: neither HDF5 nor npz, or a torn one")
 
 
+def names(path: Path) -> list[str]:
+    """List the arrays of a file; raises `UserError` naming it when it cannot be read."""
+    with _named(str(path)):
+        if not h5py.is_hdf5(path):
+            with zipfile.ZipFile(path) as archive:
+                return sorted(member.removesuffix(".npy") for member in archive.namelist())
+        present: list[str] = []
+        with h5py.File(path, "r") as file:
+            file.visititems(lambda place, item: present.append(place) if isinstance(item, h5py.Dataset) else None)
+        return sorted(present)
+
+
 def content(path: Path) -> str:
     """Hash a file; of a large one its size and pieces from its beginning to its end."""
     size = path.stat().st_size
@@ -145,8 +155,8 @@ def content(path: Path) -> str:
     return hashed.hexdigest()
 
 
-def _unknown(path: Path, name: str, found: list[str]) -> UserError:
-    return UserError(f"{path}: has no array {name}; it has {', '.join(sorted(found)) or 'none'}")
+def _unknown(path: Path, name: str) -> UserError:
+    return UserError(f"{path}: has no array {name}; it has {', '.join(names(path)) or 'none'}")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Bases of the sources of images: records that are written as tars, or tars that are adopted where they lie."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -9,6 +10,7 @@ from jaxtyping import Int64
 from hpcddm.data.adopted import SourceTar
 from hpcddm.data.record import Record
 from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.pipeline.passed_over import Item
 from hpcddm.plugins import Variant
 
 S = TypeVar("S", bound=SourceSettings)
@@ -22,7 +24,8 @@ class Split(ABC):
 
     labels: class of every record, None where they have none; class_names: names of the classes in the order of their
     numbers, empty for none; has_captions: true where every record has a caption; is_exact: false where number and
-    classes are known to the catalog only, and the length is an estimate; known: names of what a filter may ask for.
+    classes are known to the catalog only, and the length is an estimate; known: names of what a filter may ask for;
+    passed_over: what lies where the records do and is none, each thing in one split only.
     """
 
     labels: Int64[np.ndarray, " n"] | None
@@ -30,6 +33,7 @@ class Split(ABC):
     has_captions: bool = False
     is_exact: bool = True
     known: frozenset[str] = KNOWN
+    passed_over: Sequence[Item] = ()
 
     @property
     def has_labels(self) -> bool:
@@ -88,3 +92,7 @@ class TarSource(Source[S]):
 
         Raises `UserError` naming the folder that is missing, or has none.
         """
+
+    @abstractmethod
+    def beside(self) -> list[Item]:
+        """List what lies beside the tars; raises as `tars`."""

@@ -12,6 +12,7 @@ from PIL import Image
 
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
+from hpcddm.data.sources.listing import beside
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
@@ -36,6 +37,8 @@ class IdxSplit(Split):
         self.labels = _read(folder, f"{PREFIX[split]}-labels", dimensions=1).astype(np.int64)
         self._folder = folder
         self._images: np.ndarray | None = None
+        if split == "train":
+            self.passed_over = beside(folder, [file.name for file in _files(folder)], "the IDX files")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,10 +62,12 @@ class Idx(Source[Settings]):
 
     def content(self) -> str:
         """Hash the four files."""
-        folder = Path(self.settings.folder)
-        prefixes = [f"{PREFIX[split]}-{kind}" for split in PREFIX for kind in ("images", "labels")]
-        files = [_find(folder, prefix) for prefix in prefixes]
+        files = _files(Path(self.settings.folder))
         return hashlib.sha256("".join(atomic.sha256(file) for file in files).encode()).hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [_find(folder, f"{prefix}-{kind}") for prefix in PREFIX.values() for kind in ("images", "labels")]
 
 
 def _find(folder: Path, prefix: str) -> Path:

@@ -4,9 +4,12 @@ The training images lie in <folder>/train and the held-out ones in <folder>/held
 names another folder, or a share, <folder> itself holds the images, such as ImageNet's folder of training images; of a
 share, a hash of an image's key says in which split it is (`sources.shares`).
 
-Classes are numbered in alphabetical order. Images of a class lie in its folder and no deeper: a folder in it is
-refused, lest its images be missed. A table beside the classes or images, captions.csv, captions.jsonl or
-captions.parquet with the columns `file` and `caption`, gives every image its caption; `file` is relative to the table.
+Pictures are known by their content (`sources.listing`). Classes are numbered in alphabetical order; a folder without a
+picture is not a class. Images of a class lie in its folder and no deeper: a folder in it is refused, lest its images be
+missed. Whatever else lies there is passed over and counted.
+
+A table beside the classes or images, captions.csv, captions.jsonl or captions.parquet with the columns `file` and
+`caption`, gives every image its caption; `file` is relative to the table.
 
 A list of images such as ImageNet's takes 91 bytes for each, and 128 while it is made: 0.16 GB for 1.28 million.
 """
@@ -20,18 +23,18 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.data.layout import IMAGES
 from hpcddm.data.pictures import PictureError, read_picture
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import SPLITS, Source, Split
+from hpcddm.data.sources.listing import EXTENSIONS, beside, holds_picture, listed
 from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
 from hpcddm.errors import UserError, require
+from hpcddm.pipeline.passed_over import Item, counted, described, printable
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting
 
-EXTENSIONS = {f".{extension}" for extension in IMAGES}
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 """Valid names for the folder of each split."""
 TABLES = [f"captions{end}" for end in FORMATS]
@@ -56,17 +59,36 @@ class FolderSplit(Split):
 
     def __init__(self, settings: Settings, split: str) -> None:
         train, self.root = _root(settings, "train"), _root(settings, split)
+        listing = listed(self.root, used=TABLES)
         # The training folders number the classes of both splits: a class may have no held-out images.
-        self.class_names = _entries(train)[0]
-        self.names, self.labels = _by_class(self.root, train) if self.class_names else _alone(self.root)
+        classes = None if train == self.root else _classes(train)
+        self.class_names, self.names, self.labels, passed_over = _by_class(self.root, train, classes, listing.folders)
+        self.passed_over = [*listing.passed_over, *passed_over]
+        if self.class_names:
+            self.passed_over += [
+                Item(printable(name), "pictures beside the folders of classes", True) for name in listing.pictures
+            ]
+        else:
+            self.names, self.labels = listing.pictures, None
+        _check_some(self.root, self.names, bool(self.class_names), self.passed_over)
         _check_keys(self.root, self.names)
+        self.table = _table(self.root)
+        if self.table:
+            others = Table(self.table, key="file").other_keys(self.names)
+            self.passed_over += [
+                Item(printable(name), f"rows of {self.table.name} without an image") for name in others
+            ]
         share = settings.heldout and settings.heldout.share
+        if split == "train":
+            self.passed_over += _beside(settings)
+        elif share:
+            # The training images lie in the same folder.
+            self.passed_over = []
         # A key is for ever, and an image may change the split with another share.
         self.prefix = "" if share else f"{split}-"
         if share:
             self._keep([is_heldout(_key(name), share) == (split == "heldout") for name in self.names])
             require(bool(self.names), f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
-        self.table = _table(self.root)
         self._template = settings.caption
         self.has_captions = self.table is not None or self._template is not None
         self._captions = _captions(self.table, self.names) if self.table else None
@@ -129,47 +151,59 @@ def _split_folder(folder: Path, split: str) -> Path:
     return there[0]
 
 
-def _by_class(root: Path, train: Path) -> tuple[list[str], Int64[np.ndarray, " n"]]:
-    """List the images of a split that has a folder per class, and their classes; train: folder with the same ones."""
-    classes = {name: label for label, name in enumerate(_entries(train)[0])}
+def _beside(settings: Settings) -> list[Item]:
+    """List what lies beside the folders of the splits, where they lie in one."""
+    if settings.heldout is not None:
+        return []
+    used = {name for names in FOLDERS.values() for name in names}
+    return beside(Path(settings.folder), used, "the folders of the splits")
+
+
+def _classes(train: Path) -> list[str]:
+    """List the folders of classes among those of the training images."""
+    return [name for name in listed(train).folders if holds_picture(train / name)]
+
+
+def _by_class(
+    root: Path, train: Path, classes: list[str] | None, folders: list[str]
+) -> tuple[list[str], list[str], Int64[np.ndarray, " n"], list[Item]]:
+    """List the classes, the images in a split's folders, their classes, and what is passed over there.
+
+    train: the folder with the training images; classes: those that have any there, None where it is the split's own.
+    """
+    numbers = None if classes is None else {name: number for number, name in enumerate(classes)}
+    present: list[str] = []
     names: list[str] = []
-    labels = []
-    for name in _entries(root)[0]:
-        require(name in classes, f"{root / name}: no such class in {train} ({', '.join(classes)})")
-        folders, pictures = _entries(root / name)
-        if folders:
+    labels = [np.zeros(0, dtype=np.int64)]
+    items: list[Item] = []
+    for name in folders:
+        inner, pictures, passed_over = listed(root / name, f"{name}/")
+        items += passed_over
+        if inner:
             raise UserError(
-                f"{root / name / folders[0]}: a folder in that of a class; move its images up, or the folder elsewhere"
+                f"{root / name / inner[0]}: a folder in that of a class; move its images up, or the folder elsewhere"
             )
+        if not pictures:
+            items.append(Item(f"{printable(name)}/", "folders without a picture, which are no classes"))
+            continue
+        if numbers is not None and name not in numbers:
+            raise UserError(f"{root / name}: no such class with images in {train} ({', '.join(numbers)})")
         names += [f"{name}/{picture}" for picture in pictures]
-        labels.append(np.full(len(pictures), classes[name], dtype=np.int64))
-    if not names:
-        raise UserError(f"data.source.folder: {root}/<class>/ holds no images ({', '.join(sorted(EXTENSIONS))})")
-    return names, np.concatenate(labels)
+        labels.append(np.full(len(pictures), len(present) if numbers is None else numbers[name], dtype=np.int64))
+        present.append(name)
+    return present if classes is None else classes, names, np.concatenate(labels), items
 
 
-def _alone(root: Path) -> tuple[list[str], None]:
-    """List the images of a split without classes."""
-    names = _entries(root)[1]
-    if not names:
-        raise UserError(
-            f"data.source.folder: {root} holds neither images ({', '.join(sorted(EXTENSIONS))}) nor folders of classes"
-        )
-    return names, None
-
-
-def _entries(folder: Path) -> tuple[list[str], list[str]]:
-    """List the folders and the images in a folder, in alphabetical order; hidden ones, as macOS' ._x.jpg, are none."""
-    folders, pictures = [], []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                folders.append(entry.name)
-            elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
-                pictures.append(entry.name)
-    return sorted(folders), sorted(pictures)
+def _check_some(root: Path, names: list[str], has_classes: bool, passed_over: list[Item]) -> None:
+    """Raise `UserError` for a split without an image, saying what else lies in its folder."""
+    if names:
+        return
+    kinds = ", ".join(sorted(EXTENSIONS))
+    others = f"; passed over: {described(counted(passed_over))}" * bool(passed_over)
+    where = f"{root}/<class>/ holds no images ({kinds})"
+    if not has_classes:
+        where = f"{root} holds neither images ({kinds}) nor folders of classes with images"
+    raise UserError(f"data.source.folder: {where}{others}")
 
 
 def _key(name: str) -> str:
@@ -232,6 +266,15 @@ class ImageFolder(Source[Settings]):
         for split in SPLITS:
             records = self.open_split(split)
             place = split if self.settings.heldout else records.root.name
-            files += [(f"{place}/{name}", os.stat(records.root / name).st_size) for name in records.names]
+            files += [(f"{place}/{name}", _size(records.root / name)) for name in records.names]
             tables += [] if records.table is None else [atomic.sha256(records.table)]
         return hashlib.sha256(repr([*files, *tables]).encode()).hexdigest()
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise UserError(
+            f"{path}: was there a moment ago ({error.strerror}); submit when nobody changes the folder"
+        ) from None

@@ -28,6 +28,11 @@ class SeveralSplit(Split):
         self.has_captions = all(own.has_captions for own in own_splits)
         self.is_exact = all(own.is_exact for own in own_splits)
         self.known = frozenset.intersection(*(own.known for own in own_splits))
+        self.passed_over = [
+            item._replace(name=f"{prefix}{item.name}")
+            for prefix, own in self.splits.items()
+            for item in own.passed_over
+        ]
         # Numbers without names may mean anything in another collection.
         has_classes = all(own.class_names for own in own_splits)
         self.class_names = sorted({name for own in own_splits for name in own.class_names}) if has_classes else []

@@ -17,11 +17,13 @@ import numpy as np
 from hpcddm.data.adopted import AdoptedTar, SourceTar, index_adopted
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import Layout
+from hpcddm.data.sources import listing
 from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.tar_index import TarIndex, checksums
 from hpcddm.errors import require
+from hpcddm.pipeline.passed_over import Item
 from hpcddm.schema import PathSetting, Positive
 
 FEWEST_WORDS, MOST_WORDS = 4, 16
@@ -62,14 +64,14 @@ class InventedTar(SourceTar):
             captions=captions(np.random.default_rng(self.seed), self.samples, self.words),
             crc32=checksums(real)[rows],
         )
-        return AdoptedTar(index, [{}] * self.samples, frozenset(), [])
+        return AdoptedTar(index, [{}] * self.samples, frozenset(), [], [])
 
 
 class InventedSplit(AdoptedSplit):
     """The invented samples of one split, seen through the first real tar."""
 
-    def __init__(self, tars: Sequence[InventedTar]) -> None:
-        super().__init__(tars, share=1.0)
+    def __init__(self, tars: Sequence[InventedTar], beside: Sequence[Item]) -> None:
+        super().__init__(tars, 1.0, beside)
         self.has_captions, self._samples = True, sum(tar.samples for tar in tars)
 
     def __len__(self) -> int:
@@ -84,10 +86,13 @@ class SyntheticLoad(TarSource[Settings]):
     """Invented tars, each of which lies in one of the real ones."""
 
     def open_split(self, split: str) -> InventedSplit:
-        return InventedSplit(self._invented(split))
+        return InventedSplit(self._invented(split), self.beside() if split == "train" else [])
 
     def tars(self, split: str) -> list[SourceTar]:
         return list(self._invented(split))
+
+    def beside(self) -> list[Item]:
+        return listing.beside(Path(self.settings.folder), [path.name for path in self._real()], "the tars")
 
     def content(self) -> str:
         """Hash what is invented, and path, size and time of the last change of the real tars."""

@@ -11,6 +11,7 @@ from hpcddm.data.sources.base import TarSource
 from hpcddm.data.sources.settings import SeveralSettings
 from hpcddm.data.sources.several import Several, SeveralSplit
 from hpcddm.errors import UserError
+from hpcddm.pipeline.passed_over import Item
 
 
 class Settings(SeveralSettings):
@@ -30,6 +31,10 @@ class TarCollections(Several[Settings], TarSource[Settings]):
 
     def tars(self, split: str) -> list[SourceTar]:
         return [tar for own in self.settings.of for tar in plugins.create(TarSource, own).tars(split)]
+
+    def beside(self) -> list[Item]:
+        sources = [plugins.create(TarSource, own) for own in self.settings.of]
+        return [item._replace(name=f"{own.prefix}{item.name}") for own in sources for item in own.beside()]
 
 
 def _check_alike(what: str, key: str, has: dict[str, bool]) -> None:

@@ -8,7 +8,7 @@ entry `caption` of the JSON object beside the image.
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -20,10 +20,12 @@ from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout, extension_of
 from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
+from hpcddm.data.sources.listing import is_apart, listed, refuse
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
 from hpcddm.errors import UserError, require
+from hpcddm.pipeline.passed_over import Item, printable
 from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
@@ -37,6 +39,7 @@ class Settings(SourceSettings):
 
     adopts_tars: ClassVar[bool] = True
     not_hashed: ClassVar[frozenset[str]] = frozenset({"digests"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"collection", "needs_end"})
 
     folder: PathSetting
     tars: str = EVERY_TAR
@@ -50,6 +53,8 @@ class Settings(SourceSettings):
     label: Place | None = LABEL
     metadata: str = "json"
     """Extension of the JSON object whose entries `data.keep` may name."""
+    needs_end: bool = True
+    """False reads tars without the zeros that end an archive, as some writers leave them; others have lost members."""
     digests: bool = False
     """True adds the SHA-256 of every tar to size and time in the manifests of the stage shard and in the catalog."""
 
@@ -58,12 +63,32 @@ class WebDatasetTars(TarSource[Settings]):
     """Tars in the order of their paths."""
 
     def open_split(self, split: str) -> AdoptedSplit:
-        return AdoptedSplit(self.tars(split), self._share_of(split))
+        opened = AdoptedSplit(self.tars(split), self._share_of(split), self.beside() if split == "train" else [])
+        if split == "heldout" and self.settings.heldout.share is not None:
+            # Those of the training images have been seen in the same tar.
+            opened.passed_over = []
+        return opened
 
     def tars(self, split: str) -> list[SourceTar]:
         layout, is_of_split = self._layout(), partial(self._is_of, split)
         paths, digests = self._paths(split), self.settings.digests
         return [SourceTar(path, layout, self._prefix_in(path), is_of_split, digests) for path in paths]
+
+    def beside(self) -> list[Item]:
+        """List what lies beside the tars; with a pattern of their own, users know which files they leave out."""
+        if self.settings.tars != EVERY_TAR:
+            return []
+        folder, items = Path(self.settings.folder), list[Item]()
+        used: dict[Path, list[str]] = {}
+        for path in self._matching(EVERY_TAR):
+            used.setdefault(path.parent, []).append(path.name)
+        for place in _folders(folder):
+            inner = place.relative_to(folder).as_posix()
+            if inner == "." or not any(map(is_apart, inner.split("/"))):
+                items += _beside(place, "" if inner == "." else f"{inner}/", frozenset(used.get(place, ())))
+        # Tars are read in hidden folders, too.
+        tars = {printable((place / name).relative_to(folder).as_posix()) for place in used for name in used[place]}
+        return [item for item in items if item.name not in tars]
 
     def content(self) -> str:
         """Hash path, size and time of the last change of every tar; their digest would take days."""
@@ -80,7 +105,7 @@ class WebDatasetTars(TarSource[Settings]):
         own = self.settings
         label, caption = (None if place is None else Field.parsed(place) for place in (own.label, own.caption))
         images = IMAGES if own.image is None else frozenset(map(extension_of, own.image))
-        return Layout(images, label, caption, extension_of(own.metadata))
+        return Layout(images, label, caption, extension_of(own.metadata), own.needs_end)
 
     def _prefix_in(self, tar: Path) -> str:
         if not self.settings.qualified:
@@ -108,9 +133,16 @@ class WebDatasetTars(TarSource[Settings]):
         folder = Path(self.settings.folder)
         require(folder.is_dir(), f"data.source.folder: {folder} is no folder")
         try:
-            tars = sorted(path for path in set(_fitting(folder, pattern.split("/"))) if path.is_file())
+            fitting = set(_fitting(folder, pattern.split("/")))
+            tars = sorted(path for path in fitting if path.is_file())
+            lost = sorted(path for path in fitting.difference(tars) if not path.is_dir())
+        except OSError as error:
+            refuse(error)
         except (ValueError, NotImplementedError) as error:
             raise UserError(f"data.source: {pattern!r} is no pattern of paths in the folder ({error})") from None
+        require(
+            not lost, f"data.source: {', '.join(map(str, lost[:1]))} leads to no file; fetch the file, or remove this"
+        )
         # With a pattern of their own, users know which files they leave out.
         compressed = _compressed(folder) if pattern == EVERY_TAR or not tars else []
         if compressed:
@@ -119,6 +151,13 @@ class WebDatasetTars(TarSource[Settings]):
             raise UserError(f"data.source: {compressed[0]} is compressed{others}; {advice}")
         require(tars != [], f"data.source: no file of {folder} fits {pattern}")
         return tars
+
+
+def _beside(folder: Path, place: str, used: Collection[str]) -> list[Item]:
+    """List what lies beside the tars in one folder; place: what stands before the names; used: those of the tars."""
+    _, pictures, items = listed(folder, place, used, is_of_pictures=False)
+    lost = [Item(printable(place + name), "pictures beside the tars", True) for name in pictures if name not in used]
+    return [*lost, *items]
 
 
 def _compressed(folder: Path) -> list[Path]:
@@ -142,7 +181,7 @@ def _folders(folder: Path) -> Iterator[Path]:
     seen = set[tuple[int, int]]()
     waiting = deque([folder])
     while waiting:
-        for place, names, _ in os.walk(waiting.popleft()):
+        for place, names, _ in os.walk(waiting.popleft(), onerror=refuse):
             status = os.stat(place)
             if (status.st_dev, status.st_ino) in seen:
                 names.clear()

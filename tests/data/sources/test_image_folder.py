@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 
 import polars
 import pytest
@@ -8,6 +9,7 @@ from PIL import Image
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.passed_over import Item
 from hpcddm.schema import hashed, validate
 from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
@@ -61,8 +63,9 @@ def test_val_is_as_good_a_name_for_the_heldout_images(folder):
 
 
 def test_a_heldout_class_that_is_not_trained_is_named(folder):
-    (folder / "heldout" / "dog").mkdir()
-    with pytest.raises(UserError, match=r"heldout/dog: no such class in .*/train \(ant, bee, cat\)"):
+    shutil.copytree(folder / "heldout" / "cat", folder / "heldout" / "dog")
+    (folder / "train" / "dog").mkdir()
+    with pytest.raises(UserError, match=r"heldout/dog: no such class with images in .*/train \(ant, bee, cat\)"):
         split_of("image_folder", "heldout", folder=str(folder))
 
 
@@ -80,7 +83,9 @@ def test_a_damaged_picture_is_named_with_what_to_do(folder, content):
 
 def test_a_folder_without_pictures_is_named(tmp_path):
     (tmp_path / "train" / "ant").mkdir(parents=True)
-    with pytest.raises(UserError, match="train/<class>/ holds no images"):
+    with pytest.raises(
+        UserError, match="train holds neither images .* passed over: folders without a picture.*: 1 .ant/."
+    ):
         split_of("image_folder", folder=str(tmp_path))
 
 
@@ -118,6 +123,20 @@ def test_a_table_may_begin_with_a_mark_and_end_with_empty_lines(folder, name):
     table = with_captions(folder, name=name)
     table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes() + b"\n\n")
     assert split_of("image_folder", folder=str(folder))[3].caption == "a picture, bee/pic.0.png"
+
+
+def test_rows_of_captions_without_an_image_are_counted(folder):
+    root = folder / "train"
+    rows = [(path.relative_to(root).as_posix(), "x") for path in root.rglob("pic.*")]
+    before = split_of("image_folder", folder=str(folder)).passed_over
+    with_captions(folder, rows=[*rows, ("ant/gone.png", "an ant")], name="captions.csv")
+    after = split_of("image_folder", folder=str(folder)).passed_over
+    assert [item for item in after if item not in before] == [
+        Item("ant/gone.png", "rows of captions.csv without an image")
+    ]
+    with_captions(folder, rows=[(f"train/{file}", text) for file, text in rows], name="captions.csv")
+    with pytest.raises(UserError, match="no caption of ant/.* one, and 7 of 7 lack one; the first file .* is train/"):
+        split_of("image_folder", folder=str(folder))
 
 
 def test_a_caption_of_digits_is_a_text(folder):
