@@ -111,10 +111,9 @@ class _Collected:
         """
         self.pass_over(self.filter.without_row)
         self.spool.write(unit.folder / COLUMNS)
-        files: dict[str, Sequence[Mapping[str, object]]] = {BROKEN: self.broken, PASSED_OVER: self.items}
-        for name, rows in files.items():
-            if rows:
-                atomic.write_text(unit.folder / name, "".join(f"{json.dumps(row)}\n" for row in rows))
+        _write_lines(unit.folder / BROKEN, self.broken)
+        # None of the outputs: what is made of the samples does not depend on a file beside them.
+        _write_lines(unit.folder / PASSED_OVER, self.items)
         results = {
             "images": self.spool.rows,
             "columns": sorted(self.spool.names),
@@ -127,7 +126,15 @@ class _Collected:
         }
         if self.filter.table_counts is not None:
             results["table"] = self.filter.table_counts
-        return Result([COLUMNS, *written, *(name for name, rows in files.items() if rows)], results)
+        return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
+
+
+def _write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows as JSON lines; without any there is no file, nor one of an attempt before."""
+    if rows:
+        atomic.write_text(path, "".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], collected: _Collected) -> Result:

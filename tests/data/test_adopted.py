@@ -70,6 +70,7 @@ def test_what_webdatasets_writer_writes_is_found_wherever_the_layout_says(tmp_pa
     assert index.captions == ["picture 0", "picture 1", "picture 2"]
 
 
+OTHERS = "(data.source.image names others); see data.source.image"
 DOT = "(a name is split at its first dot); see data.source.image"
 BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
 
@@ -80,7 +81,8 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.png", encoded()[:-30])], ""),
         ([("b.png", b"")], "0 bytes, which is no image"),
         ([("b.png", b"<html>gone</html>")], ""),
-        ([("b.bin", encoded()), ("b.txt", b"caption")], "no image"),
+        ([("b.bin", b"no picture"), ("b.txt", b"caption")], "no image"),
+        ([("b.bin", encoded()), ("b.txt", b"x")], "no image: b.bin has the extension bin " + OTHERS),
         ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
         ([("b.png", encoded()), ("b.txt", b"caf\xe9")], "its txt is no UTF-8"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),

@@ -12,6 +12,7 @@ from PIL import Image
 
 from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
+from hpcddm.pipeline.passed_over import Item
 
 BOX = {"left": 0, "top": 0, "width": 16, "height": 16}
 """Defaults of an icon's box."""
@@ -55,11 +56,12 @@ class Icon:
 
 @dataclass(frozen=True)
 class IconSet:
-    """Icons of a file in the order of their names; prefix: the set's name."""
+    """Icons of a file in the order of their names; prefix: the set's name; passed_over: its other entries."""
 
     file: Path
     prefix: str
     icons: list[Icon]
+    passed_over: list[Item]
 
 
 def read(file: Path) -> IconSet:
@@ -72,16 +74,20 @@ def read(file: Path) -> IconSet:
     if not (isinstance(content.get("prefix"), str) and isinstance(icons, dict) and isinstance(aliases, dict)):
         raise UserError(f"{file}: no icons in Iconify JSON, which have `prefix` and `icons`")
     pictures = [*icons, *(name for name, alias in aliases.items() if alias.keys() - {"parent", "hidden"})]
-    categories, found = _categories(file, content), []
+    prefix = content["prefix"]
+    mere = [Item(f"{prefix}:{name}", "aliases that only name an icon") for name in sorted(aliases.keys() - {*pictures})]
+    categories, found, hidden = _categories(file, content), [], []
     for name in sorted(pictures):
         try:
             names, icon = _merged(name, content)
-            if not icon.get("hidden"):
+            if icon.get("hidden"):
+                hidden.append(Item(f"{prefix}:{name}", "hidden icons"))
+            else:
                 category = next((categories[other] for other in names if other in categories), None)
                 found.append(_icon(name, category, icon))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"{file}: icon {name}: no valid one ({type(error).__name__}: {error})") from None
-    return IconSet(file, content["prefix"], found)
+    return IconSet(file, prefix, found, hidden + mere)
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ know Unicode's name, keywords and group (`emoji_names`).
 import hashlib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import compress
 from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal
@@ -23,6 +24,7 @@ from hpcddm.data.sources.icon_sets import Icon, IconSet
 from hpcddm.data.sources.settings import HeldoutIcons, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
+from hpcddm.pipeline.passed_over import Item
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting, Positive
 
@@ -130,7 +132,10 @@ class IconSplit(Split):
     def __init__(self, settings: Settings, split: str) -> None:
         _check_package()
         self.settings = settings
-        drawings = _drawings(settings)
+        sets = _sets(settings)
+        drawings, skipped = _drawings(settings, sets)
+        if split == "train":
+            self.passed_over = [*(item for icons in sets for item in icons.passed_over), *skipped]
         classes = [_class(drawing, settings.classes) for drawing in drawings] if settings.classes else []
         self.class_names = sorted(set(classes))
         wanted, heldout = split == "heldout", settings.heldout
@@ -205,17 +210,16 @@ def _file(path: Path) -> Path:
     return path
 
 
-def _drawings(settings: Settings) -> list[Drawing]:
-    """List the icons of all sets but those that are skipped."""
-    sets, names = _sets(settings), None
+def _drawings(settings: Settings, sets: list[IconSet]) -> tuple[list[Drawing], list[Item]]:
+    """List the icons of all sets but those that are skipped, and these."""
+    names = None
     if settings.emojibase:
         names = EmojiNames(Path(settings.emojibase), [icons.file for icons in sets])
     drawings = [_drawing(icons, icon, names) for icons in sets for icon in icons.icons]
-    return [
-        drawing
-        for drawing in drawings
-        if not any(fnmatchcase(name, pattern) for name in drawing.names for pattern in settings.skip)
-    ]
+    patterns = settings.skip
+    is_skipped = [any(fnmatchcase(name, pattern) for name in own.names for pattern in patterns) for own in drawings]
+    skipped = [Item(own.key, "icons that data.source.skip names") for own in compress(drawings, is_skipped)]
+    return [own for own, skip in zip(drawings, is_skipped, strict=True) if not skip], skipped
 
 
 def _drawing(icons: IconSet, icon: Icon, names: EmojiNames | None) -> Drawing:

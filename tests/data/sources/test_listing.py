@@ -1,0 +1,226 @@
+"""A folder of pictures with everything that other people have in theirs."""
+
+import os
+import shutil
+import socket
+
+import pytest
+
+from hpcddm.data.sources import listing
+from hpcddm.errors import UserError
+from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded
+from tests.data.sources.opening import source, split_of
+
+JPEG = encoded(7, "JPEG")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return class_folder(tmp_path / "data")
+
+
+def opened(folder, share=1e-9):
+    return split_of("image_folder", folder=str(folder), heldout={"share": share})
+
+
+def keys_of(records):
+    return [records.key(number) for number in range(len(records))]
+
+
+CLEAN = [f"{name}-00{number}_png" for name in ("cat", "dog") for number in range(4)]
+
+
+def test_pictures_are_known_by_their_content_whatever_their_names(folder):
+    for name in ("x.jfif", "x.jpe", "y.JFIF", "z.heic", "without", "v1.2", "x.dat", "t.txt", "12"):
+        (folder / "cat" / name).write_bytes(JPEG)
+    records = opened(folder)
+    expected = ["12", "t_txt", "v1_2", "without", "x_dat", "x_jfif", "x_jpe", "y_JFIF", "z_heic"]
+    assert keys_of(records) == CLEAN[:4] + [f"cat-{name}" for name in expected] + CLEAN[4:]
+    assert records.labels.tolist() == [0] * 13 + [1] * 4 and records.passed_over == []
+    assert all(records[number].image.size == (9, 9) for number in range(len(records)))
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("PNG", {}),
+        ("JPEG", {}),
+        ("GIF", {}),
+        ("BMP", {}),
+        ("WEBP", {}),
+        ("TIFF", {}),
+        ("TIFF", {"big_tiff": True}),
+        ("AVIF", {}),
+        ("JPEG2000", {}),
+        ("JPEG2000", {"no_jp2": True}),
+    ],
+)
+def test_every_format_is_known_by_its_content(folder, kind, options):
+    (folder / "cat" / "x").write_bytes(encoded(1, kind, **options))
+    records = opened(folder)
+    assert "cat-x" in keys_of(records) and records[keys_of(records).index("cat-x")].image.size == (9, 9)
+
+
+@pytest.mark.parametrize(
+    "name, content, reason",
+    [
+        ("x.heic", HEIC, "pictures in HEIC"),
+        ("x.jxl", JPEG_XL, "pictures in JPEG XL"),
+        ("x", b"\xff\x0a\xfa\x1f", "pictures in JPEG XL"),
+        ("x.psd", b"8BPS\0\1", "pictures in Photoshop"),
+        ("x.svg", b"<?xml version='1.0'?>\n<svg xmlns='http://www.w3.org/2000/svg'/>", "pictures in SVG"),
+        ("x.ppm", b"P6\n9 9\n255\n", "pictures in PNM"),
+        (".x.png", JPEG, "hidden pictures"),
+    ],
+)
+def test_a_picture_that_is_not_read_counts_as_broken(folder, name, content, reason):
+    (folder / "cat" / name).write_bytes(content)
+    records = opened(folder)
+    assert keys_of(records) == CLEAN and records.passed_over == [(f"cat/{name}", reason, True)]
+
+
+@pytest.mark.parametrize(
+    "name, content, reason",
+    [
+        ("x.txt", b"BM is how a text may begin", "files .txt"),
+        ("000.txt", b"a cat", "files .txt"),
+        ("README", b"", "files without extension"),
+        ("x.md", b"P1 is a way to begin", "files .md"),
+        ("._000.png", b"\0\5\x16\7", "known junk"),
+        ("Thumbs.db", b"", "known junk"),
+        ("thumbs.DB", b"", "known junk"),
+        (".DS_Store", b"", "known junk"),
+        ("desktop.ini", b"", "known junk"),
+        (".hidden", b"", "hidden files, or in hidden folders"),
+        (".git/objects/ab/cd", JPEG, "hidden files, or in hidden folders"),
+        ("@eaDir/000.png/SYNOPHOTO_THUMB_M.jpg", JPEG, "known junk"),
+        ("__MACOSX/._000.png", b"", "known junk"),
+    ],
+)
+def test_what_is_no_picture_is_counted_and_never_an_error(folder, name, content, reason):
+    for place in (folder / "cat", folder):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(content)
+    records = opened(folder)
+    assert keys_of(records) == CLEAN and records.class_names == ["cat", "dog"]
+    assert sorted(records.passed_over) == sorted([(name, reason, False), (f"cat/{name}", reason, False)])
+
+
+@pytest.mark.parametrize("name", ["empty", "zoo"])
+def test_a_folder_without_a_picture_is_named_and_no_class(folder, name):
+    (folder / name).mkdir()
+    (folder / "bird").mkdir()
+    (folder / "bird" / "notes.md").write_text("none yet")
+    records = opened(folder)
+    assert records.class_names == ["cat", "dog"] and keys_of(records) == CLEAN
+    reason = "folders without a picture, which are no classes"
+    assert set(records.passed_over) == {
+        ("bird/notes.md", "files .md", False),
+        ("bird/", reason, False),
+        (f"{name}/", reason, False),
+    }
+
+
+def test_pictures_beside_the_folders_of_classes_and_of_splits_are_broken(folder, tmp_path):
+    (folder / "stray.png").write_bytes(JPEG)
+    assert ("stray.png", "pictures beside the folders of classes", True) in opened(folder).passed_over
+    shutil.copytree(folder, tmp_path / "both" / "train")
+    shutil.copytree(folder, tmp_path / "both" / "val")
+    (tmp_path / "both" / "test").mkdir()
+    (tmp_path / "both" / "stray").write_bytes(JPEG)
+    train, heldout = (split_of("image_folder", split, folder=str(tmp_path / "both")) for split in ("train", "heldout"))
+    beside = "pictures beside the folders of classes"
+    assert heldout.passed_over == [("stray.png", beside, True)]
+    assert train.passed_over == [
+        ("stray.png", beside, True),
+        ("stray", "pictures beside the folders of the splits", True),
+        ("test/", "folders beside the folders of the splits", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "link, target, is_broken",
+    [
+        ("cat/zzz.png", "/not/there.png", True),
+        ("cat/zzz.png", "zzz.png", True),
+        ("cat/zzz", "/not/there", False),
+        ("bird", "/not/there", False),
+        ("bird", "bird", False),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_named(folder, link, target, is_broken):
+    (folder / link).symlink_to(target)
+    records = opened(folder)
+    ((name, reason, counts),) = records.passed_over
+    assert keys_of(records) == CLEAN and name == link and counts == is_broken
+    assert reason.startswith("links that lead nowhere (")
+    assert source("image_folder", folder=str(folder), heldout={"share": 0.5}).content()
+
+
+def test_links_to_pictures_and_to_folders_are_followed_and_a_circle_is_refused(folder, tmp_path):
+    (tmp_path / "blob").write_bytes(JPEG)
+    (folder / "cat" / "zzz.jpg").symlink_to(tmp_path / "blob")
+    (folder / "cow").symlink_to(class_folder(tmp_path / "elsewhere", ("cow",)) / "cow")
+    records = opened(folder)
+    assert records.class_names == ["cat", "cow", "dog"] and "cat-zzz_jpg" in keys_of(records) and len(records) == 13
+    (folder / "up").symlink_to(folder)
+    with pytest.raises(UserError, match="data/up/cat: a folder in that of a class; move its images up"):
+        opened(folder)
+
+
+def test_pipes_and_sockets_are_not_opened(folder, monkeypatch):
+    os.mkfifo(folder / "cat" / "pipe.png")
+    monkeypatch.chdir(folder / "cat")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket.png")
+        records = opened(folder)
+    reason = "pipes, sockets and devices"
+    assert records.passed_over == [("cat/pipe.png", reason, False), ("cat/socket.png", reason, False)]
+
+
+@pytest.fixture
+def nobody():
+    """A user without any permission, as root has all."""
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+        yield
+        os.seteuid(0)
+    else:
+        yield
+
+
+def test_what_cannot_be_read_is_named(folder, tmp_path, request):
+    (folder / "cat" / "odd").write_bytes(JPEG)
+    (folder / "cat" / "odd").chmod(0)
+    for place in (folder, folder.parent, *folder.parent.parents):
+        if place.is_relative_to(tmp_path.parent.parent):
+            place.chmod(0o755)
+    request.getfixturevalue("nobody")
+    assert opened(folder).passed_over == [("cat/odd", "unreadable files (Permission denied)", False)]
+
+
+def test_a_folder_that_cannot_be_read_is_refused(folder, tmp_path, request):
+    for place in (folder, folder.parent, *folder.parent.parents):
+        if place.is_relative_to(tmp_path.parent.parent):
+            place.chmod(0o755)
+    (folder / "cat").chmod(0)
+    request.getfixturevalue("nobody")
+    with pytest.raises(
+        UserError, match="data/cat: cannot be read .Permission denied.; mend its permissions, or remove"
+    ):
+        opened(folder)
+
+
+def test_no_file_is_opened_whose_name_is_that_of_a_picture_or_of_its_caption(folder, monkeypatch):
+    expected = opened(folder)
+    for number in range(4):
+        (folder / "cat" / f"00{number}.txt").write_text("a cat")
+    monkeypatch.setattr(listing, "file_item", None)
+    records = opened(folder)
+    assert keys_of(records) == keys_of(expected) and len(records.passed_over) == 4
+
+
+def test_names_that_are_no_utf_8_can_be_printed(folder):
+    (folder / "cat" / os.fsdecode(b"caf\xe9.md")).write_text("")
+    (folder / "cat" / "two\nlines.md").write_text("")
+    assert [item.name for item in opened(folder).passed_over] == ["cat/caf\\xe9.md", "cat/two\\nlines.md"]

@@ -1,0 +1,212 @@
+"""Nothing vanishes unsaid: what is put in is a sample, broken, or counted, from every source."""
+
+import json
+import os
+import socket
+import tarfile
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcddm.data.new_samples import NewSamples
+from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.data_settings import DataSettings
+from hpcddm.pipeline import passed_over
+from hpcddm.pipeline.passed_over import Item, counted, described, merged
+from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
+from tests.helpers import write_idx
+
+PNG, JPEG = encoded(1), encoded(2, "JPEG")
+SAMPLE, BROKEN, COUNTED = "sample", "broken", "counted"
+FILES = {
+    ".png": (PNG, SAMPLE),
+    ".JPG": (JPEG, SAMPLE),
+    ".jfif": (JPEG, SAMPLE),
+    ".jpe": (PNG, SAMPLE),
+    ".heic": (HEIC, BROKEN),
+    ".jxl": (JPEG_XL, BROKEN),
+    "-torn.png": (PNG[:60], BROKEN),
+    "-empty.jpg": (b"", BROKEN),
+    ".html": (b"<html>gone</html>", COUNTED),
+    "": (b"README", COUNTED),
+    ".npy": (b"\x93NUMPY\x01\0", COUNTED),
+    ".bmp.txt": (b"BM is how this text begins, and not a bitmap", COUNTED),
+}
+"""Contents by the end of a name, and what becomes of them in a folder and in a tar."""
+BY_CONTENT = {".dat": (PNG, SAMPLE), "-without": (JPEG, SAMPLE), ".img": (PNG, SAMPLE)}
+"""Pictures that a folder has as samples; in a tar, where names say what belongs together, they are broken."""
+LINKS = {"-lost.png": "nowhere.png", "-self.png": None}
+
+
+@st.composite
+def mixtures(draw, kinds):
+    """Names of files with the kind of each."""
+    chosen = draw(st.lists(st.sampled_from(sorted(kinds)), max_size=7))
+    return [(f"{'abcdefghij'[number]}{number}", kind) for number, kind in enumerate(chosen)]
+
+
+def data_of(source):
+    values = {"source": source, "image_size": 8, "channels": 3, "condition": {"name": "none"}}
+    return DataSettings.model_validate(values)
+
+
+def accounted(source):
+    """Count the samples, the broken ones and what else is passed over, of all that a source has."""
+    samples = NewSamples(data_of(source))
+    keys = [sample.key for sample in samples]
+    assert len(set(keys)) == len(keys)
+    others = {reason: count for reason, count in samples.passed_over.items() if not count["is_broken"]}
+    return Counter(
+        {SAMPLE: len(keys), BROKEN: len(samples.broken), COUNTED: sum(one["count"] for one in others.values())}
+    )
+
+
+def put_files(folder, named):
+    """Write files, links and junk of a mixture; count what becomes of them."""
+    expected = Counter()
+    for name, kind in named:
+        content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
+        if kind in LINKS:
+            target = LINKS[kind] or f"{name}{kind}"
+            (folder / f"{name}{kind}").symlink_to(target)
+            becomes = BROKEN
+        elif kind == "hidden":
+            (folder / f".{name}").write_bytes(b"hidden")
+        elif kind == "hidden picture":
+            (folder / f".{name}.png").write_bytes(PNG)
+            becomes = BROKEN
+        elif kind == "junk":
+            (folder / f"._{name}.png").write_bytes(PNG)
+        elif kind == "junk folder":
+            inner = folder / "@eaDir" / f"{name}.png"
+            inner.mkdir(parents=True)
+            (inner / "SYNOPHOTO_THUMB_M.jpg").write_bytes(JPEG)
+        elif kind == "pipe":
+            os.mkfifo(folder / f"{name}.png")
+        else:
+            (folder / f"{name}{kind}").write_bytes(content)
+        expected[becomes] += 1
+    return expected
+
+
+ODD = ["hidden", "hidden picture", "junk", "junk folder", "pipe", *LINKS]
+
+
+def image_folder(root, named):
+    """A folder of two classes, the second with a mixture, and one folder that is empty."""
+    class_folder(root / "data")
+    (root / "data" / "empty").mkdir()
+    expected = put_files(root / "data" / "dog", named) + Counter({SAMPLE: 8, COUNTED: 1})
+    return {"name": "image_folder", "folder": str(root / "data"), "heldout": {"share": 0.5}}, expected
+
+
+def images_alone(root, named):
+    """A folder of pictures, and a mixture among them."""
+    class_folder(root, ("data",))
+    expected = put_files(root / "data", named) + Counter({SAMPLE: 4})
+    return {"name": "image_folder", "folder": str(root / "data"), "heldout": {"share": 0.5}}, expected
+
+
+def two_folders(root, named):
+    """Folders of both splits, with a mixture in the one that holds both, where no file is a sample."""
+    for split in ("train", "val"):
+        class_folder(root / "data" / split)
+    return {"name": "image_folder", "folder": str(root / "data")}, _lost(put_files(root / "data", named)) + Counter(
+        {SAMPLE: 16}
+    )
+
+
+def idx(root, named):
+    """Four IDX files, and a mixture beside them."""
+    for prefix in ("train", "t10k"):
+        write_idx(root / "data" / f"{prefix}-images-idx3-ubyte", np.zeros((3, 8, 8)))
+        write_idx(root / "data" / f"{prefix}-labels-idx1-ubyte", np.zeros(3))
+    return {"name": "idx", "folder": str(root / "data")}, _lost(put_files(root / "data", named)) + Counter({SAMPLE: 6})
+
+
+def arrays(root, named):
+    """A file with an array of pictures, and others with the mixture's names."""
+    others = {f"{name}{kind}".replace("/", ""): np.zeros(2) for name, kind in named}
+    np.savez(root / "a.npz", images=np.zeros((5, 8, 8, 3), np.uint8), **others)
+    source = {"name": "arrays", "file": str(root / "a.npz"), "heldout": {"share": 0.5}}
+    return source, Counter({SAMPLE: 5, COUNTED: len(others)})
+
+
+def iconify(root, named):
+    """A set of icons, of which the odd ones are hidden, aliases, or skipped."""
+    body, icons, aliases = {"body": '<path d="M0 0h2v1h-1z"/>'}, {}, {}
+    for number, (name, _) in enumerate(named):
+        if number % 3 == 0:
+            icons[f"skip-{name}"] = body
+        elif number % 3 == 1:
+            icons[name] = body | {"hidden": True}
+        else:
+            aliases[name] = {"parent": "good1"}
+    icons |= {f"good{number}": body for number in range(6)}
+    (root / "icons.json").write_text(json.dumps({"prefix": "set", "icons": icons, "aliases": aliases}))
+    source = {"name": "iconify", "files": [str(root / "icons.json")], "skip": ["skip-*"], "heldout": {"share": 0.5}}
+    return source | {"size": 16}, Counter({SAMPLE: 6, COUNTED: len(named)})
+
+
+def beside_tars(root, named):
+    """A tar, and a mixture beside it."""
+    write_tar(root / "data" / "x.tar", [(f"{number}.png", PNG) for number in range(8)])
+    expected = _lost(put_files(root / "data", named)) + Counter({SAMPLE: 8})
+    return {"name": "webdataset", "folder": str(root / "data"), "heldout": {"share": 0.5}}, expected
+
+
+def inside_tars(root, named):
+    """A mixture in a tar, among samples; what is known by its content alone is broken there."""
+    members: list = [(f"s{number}.png", PNG) for number in range(8)] + [
+        ("s7.seg", b"mask"),
+        ("folder", (tarfile.DIRTYPE, "")),
+    ]
+    expected = Counter({SAMPLE: 8, COUNTED: 1})
+    for name, kind in named:
+        content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
+        if kind in LINKS:
+            members.append((f"{name}.png", (tarfile.SYMTYPE if LINKS[kind] else tarfile.LNKTYPE, "s0.png")))
+            becomes = BROKEN
+        elif kind == "pipe":
+            members.append((f"{name}.png", (tarfile.FIFOTYPE, "")))
+        elif kind in ODD:
+            before = {"hidden": ".", "hidden picture": ".p", "junk": "._", "junk folder": "@eaDir/"}[kind]
+            content, becomes = (PNG, BROKEN) if kind == "hidden picture" else (b"odd", COUNTED)
+            members.append((f"{before}{name}.png", content))
+        else:
+            members.append((f"{name}{kind}", content))
+            becomes = BROKEN if kind in BY_CONTENT else becomes
+        expected[becomes] += 1
+    write_tar(root / "data" / "x.tar", members)
+    return {"name": "webdataset", "folder": str(root / "data"), "heldout": {"share": 0.5}}, expected
+
+
+def collections(root, named):
+    """Two folders as one collection."""
+    (root / "one").mkdir()
+    (root / "two").mkdir()
+    (first, expected), (second, more) = image_folder(root / "one", named), images_alone(root / "two", named[:2])
+    return [first | {"collection": "one"}, second | {"collection": "two"}], expected + more
+
+
+def _lost(counts):
+    """Count pictures where none is a sample as broken; those of no readable content are found to be pictures by name."""
+    return Counter({BROKEN: counts[SAMPLE] + counts[BROKEN], COUNTED: counts[COUNTED]})
+
+
+SOURCES = [image_folder, images_alone, two_folders, idx, arrays, iconify, beside_tars, inside_tars, collections]
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
+)
+@given(st.sampled_from(SOURCES), mixtures([*FILES, *BY_CONTENT, *ODD]))
+def test_what_is_put_in_is_a_sample_or_broken_or_counted(place, named):
+    with tempfile.TemporaryDirectory() as folder:
+        source, expected = place(Path(folder), named)
+        assert accounted(source) == expected
