@@ -3,6 +3,7 @@
 import gzip
 import os
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +81,66 @@ def test_images_without_captions_are_refused_where_networks_are_told_them(place)
     assert "data.condition: the train images have no captions; name a sentence for every class as prompts" in told
     assert "data.condition: unknown name 'caption'; valid names: class_label, none, text" in submit(
         "data.condition.name=caption"
+    )
+
+
+KEYS = [*(f"train-{number:07d}" for number in range(96)), *(f"heldout-{number:07d}" for number in range(40))]
+SCORED = ("data.keep=score >= 5", "data.table={file: scores.csv}")
+
+
+def scores(values, ending="", name="scores.csv"):
+    """Write a table with the score of every sample; values: other ones, by place."""
+    rows = [f"{key},{values.get(place, 6)}{ending}\n" for place, key in enumerate(KEYS)]
+    Path(name).write_text("".join(["key,score\n", *rows]))
+
+
+def test_a_quote_in_a_table_that_is_never_closed(place):
+    scores({40: '"12 inch'})
+    told = submit(*SCORED, code=1)
+    assert "scores.csv: no readable table (line 42: a quote that opens here is never closed; close it" in told
+
+
+@pytest.mark.parametrize("cell", ["NA", "N/A", "null", "None", "-"])
+def test_a_text_among_the_numbers_of_a_table(place, cell):
+    scores({0: cell, 50: cell})
+    told = submit(*SCORED, code=1)
+    assert "data.keep: score is a text, where a number is needed: " in told
+    assert f"scores.csv: line 2: '{cell}' is not a number; a missing value is an empty cell of CSV, or null" in told
+
+
+def test_a_text_among_the_numbers_of_json_lines(place):
+    rows = [f'{{"key": "{key}", "score": {value}}}\n' for key, value in zip(KEYS[:2], ("6", '"NA"'), strict=True)]
+    Path("scores.jsonl").write_text("".join(rows))
+    told = submit("data.keep=score >= 5", "data.table={file: scores.jsonl}", code=1)
+    assert "scores.jsonl: line 2: 'NA' is not a number, and " in told
+
+
+def test_a_table_without_a_row_for_any_sample(place):
+    Path("scores.csv").write_text("key,score\n" + "".join(f"./{key},6\n" for key in KEYS))
+    told = submit(*SCORED, code=1)
+    assert "scores.csv: no row for any of 136 samples: its first key is './train-0000000', that of a sample" in told
+    assert "is 'train-0000000'; write keys into it as samples have them" in told
+    Path("scores.csv").write_text("key,score\n")
+    assert "scores.csv: no row for any of 136 samples: it has no row, that of a sample is" in submit(*SCORED, code=1)
+
+
+def test_samples_without_a_row_in_the_table_are_counted_beforehand(place):
+    commands = [("submit", "--dry-run"), ("plan",)]
+    arguments = ("tiny.yaml", "--site", "embedded", "--run-dir", "run", *SCORED)
+    line = f"passed over   samples without a row in data.table: 5 ({', '.join((*KEYS[:2], KEYS[-3]))}, ...)\n"
+    for command in commands:
+        Path("scores.csv").write_text("key,score\n" + "".join(f"{key},6\n" for key in KEYS[2:-3]))
+        done = hpcddm(*command, *arguments)
+        assert done.exit_code == 0 and line in done.stdout
+        scores({})
+        assert "passed over" not in hpcddm(*command, *arguments).output
+
+
+def test_a_cluster_in_a_table_that_is_not_one(place):
+    scores({7: "NA"}, name="clusters.csv")
+    override = "cluster.clustering={name: file, table: {file: clusters.csv}, column: score}"
+    assert "clusters.csv: line 2: score of train-0000000: '6' is no whole number from 0 to 1" in submit(
+        override, code=1
     )
 
 
