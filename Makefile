@@ -12,12 +12,13 @@ TESTBED := slurm/testbed
 # One word for the shell, whatever it holds; SET alone is several.
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help install submit test test-long gpu-check benchmarks lint testbed-up testbed-down clean
+.PHONY: help install submit test test-bare test-long gpu-check benchmarks lint testbed-up testbed-down clean
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
 	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
+	@echo "make test-bare     this commit's make submit and make test on a bare Debian 12 and 13, which need root: two hours"
 	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
 	@echo "make benchmarks    the figures of docs/results.md about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    three real Slurm clusters on this machine; make testbed-down removes them"
@@ -34,6 +35,9 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 bash tests/run.sh -m 'long or slurm'
+
+test-bare: $(VENV)/installed-test
+	@$(VENV)/bin/python -m tests.isolation.bare_machine
 
 gpu-check: $(VENV)/installed-test
 	@status=0; $(VENV)/bin/python -m pytest -m gpu tests/gpu || status=1; \

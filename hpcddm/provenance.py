@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import re
 import runpy
 import subprocess
 from collections.abc import Mapping
@@ -57,6 +58,9 @@ def code_files() -> dict[str, bytes]:
 
 def _snapshot() -> dict[str, Any] | None:
     """Read the record of the snapshot that this process runs from; None where it runs from none."""
+    if not re.fullmatch(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}", AROUND.name):
+        # Beside a checkout, a file of such a name is the user's.
+        return None
     stored = atomic.read_json(record_of(AROUND))
     return stored if isinstance(stored, dict) and stored.get("digest") == AROUND.name else None
 

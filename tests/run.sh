@@ -1,41 +1,29 @@
 #!/bin/bash
-# `make test`: everything that can run here. With root on Debian a real Slurm is installed and brought up; in CI not
-# having one is a failure, elsewhere it is said plainly what is left out. Arguments go to pytest, and then all tests
-# run one after the other.
+# `make test`: everything that can run here. With root on Debian a real Slurm is installed; in CI not having one is a
+# failure. Then the tests run with an empty home, and as root on Linux where what packages and people fill is empty, too.
+# Arguments go to pytest, and then all tests run one after the other.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-VENV=${VENV:-.venv}
+export VENV=${VENV:-.venv}
 export HPCDDM_TESTBED=${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}
-# Runs that several sessions read are made once.
-HPCDDM_TEST_RUNS=$(mktemp -d) && export HPCDDM_TEST_RUNS
-trap 'rm -rf "$HPCDDM_TEST_RUNS"' EXIT
-
-if bash slurm/testbed/install.sh && said=$(bash slurm/testbed/up.sh "$HPCDDM_TESTBED"); then
-    echo "$said"
-    case "$said" in
-        *"up already"*) ;;  # somebody else's: it stays up
-        *) trap 'bash slurm/testbed/down.sh "$HPCDDM_TESTBED"; rm -rf "$HPCDDM_TEST_RUNS"' EXIT ;;
-    esac
-elif [ -n "${CI:-}" ]; then
-    echo "error: no Slurm could be started, and in CI the tests on a real Slurm may not be skipped" >&2
-    exit 1
-else
-    echo "NOTE: no Slurm could be started; the tests marked 'slurm' are skipped" >&2
-    unset HPCDDM_TESTBED
-fi
+bash slurm/testbed/install.sh
 # Without it the tests in tests/late_names are skipped, and in CI they may not be.
 bash tests/late_names/install.sh || [ -z "${CI:-}" ] || exit 1
-"$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check --quiet . && "$VENV/bin/mypy" || exit 1
-# Bits are compared, and those of a GPU are other ones; 'make gpu-check' is for GPUs.
-export CUDA_VISIBLE_DEVICES=
-# One thread per process: the tests start many, and the embedded site counts cores.
-export OMP_NUM_THREADS=1
-if [ $# -gt 0 ]; then
-    "$VENV/bin/python" -m pytest "$@"
-    exit
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch"/{home/.config,runs,matplotlib,opened}
+# Of the home, tests get what pip is configured by.
+for own in .config/pip .pip .netrc; do
+    [ ! -e "$HOME/$own" ] || cp -r "$HOME/$own" "$scratch/home/$own"
+done
+export HOME=$scratch/home MPLCONFIGDIR=$scratch/matplotlib HPCDDM_TEST_RUNS=$scratch/runs HPCDDM_OPENED=$scratch/opened
+for name in $(compgen -e | grep -E '^(HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH_HOME$|XDG_|HPCDDM_CACHE$|HPCDDM_VARIANTS$)'); do
+    unset "$name"
+done
+if [ "$(id -u)" -eq 0 ] && unshare --mount true 2>/dev/null; then
+    "$VENV/bin/python" tests/isolation/places.py enter bash tests/run_isolated.sh "$@"
+else
+    echo "NOTE: no mount namespace could be made (it needs root on Linux): only the home is empty" >&2
+    bash tests/run_isolated.sh "$@"
 fi
-# On Slurm, and in whole runs, tests would take each other's cores and be late; all others share the cores by files.
-# The workers must find the same tests, whose names may hold sets.
-PYTHONHASHSEED=0 "$VENV/bin/python" -m pytest -n auto --dist loadfile --durations=30 -m "not alone and not long and not gpu and not foreign"
-others=$?
-"$VENV/bin/python" -m pytest --durations=30 -m "alone and not long and not gpu and not foreign" && exit "$others"

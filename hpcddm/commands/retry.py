@@ -16,6 +16,7 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.site import Site
+from hpcddm.strict_yaml import parse_value
 
 
 def retry(
@@ -77,7 +78,7 @@ def _changed(site: Site, resources: tuple[str, ...], keys: list[str]) -> Site:
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--resource {text}: needs NAME=VALUE, for instance minutes=120")
-        changes[name] = int(value) if value.isdigit() else value
+        changes[name] = parse_value(name, value, f"--resource {text}")
     if not changes:
         return site
     stages = site.stages | {key: site.stages.get(key, {}) | changes for key in keys}

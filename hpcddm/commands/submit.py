@@ -8,7 +8,7 @@ import click
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch import continuation
+from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
@@ -44,8 +44,6 @@ from hpcddm.weights import SettingsWithWeights
 
 PATIENCE_SECONDS = 60
 """Seconds that one submit waits for another of the same run."""
-SIGNS_IN_PATHS = {"%": "Slurm", ":": "Python, which finds the run's code by PYTHONPATH"}
-"""Characters that the path of a run must not hold -> the program to which they mean something else."""
 
 
 def submit(
@@ -206,10 +204,8 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
 
 
 def make_folder(run: RunDir) -> None:
-    """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its name has a meaning."""
-    for sign, who in SIGNS_IN_PATHS.items():
-        if sign in str(run.root.resolve()):
-            raise ConfigError(f"--run-dir {run.root}: '{sign}' in a path means something to {who}; take another name")
+    """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its path has a meaning."""
+    script_paths.check_folder(run.root, "--run-dir")
     sharing.follow(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
+from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
 from hpcddm.pipeline.passed_over import JUNK, Item, printable
 
@@ -359,11 +360,14 @@ def _value(sample: _Sample, place: Field | None) -> Any:
     if place is None or place.extension not in sample.contents:
         return None
     if place.entry is not None:
-        return _json(sample, place.extension).get(place.entry)
+        value = _json(sample, place.extension).get(place.entry)
+        return cleaned(value) if isinstance(value, str) else value
     try:
-        return sample.contents[place.extension].decode()
+        return decoded(sample.contents[place.extension])
     except UnicodeDecodeError:
         raise _BrokenSample(f"its {place.extension} is no UTF-8") from None
+    except ValueError as error:
+        raise _BrokenSample(f"its {place.extension} has {error}") from None
 
 
 def _json(sample: _Sample, extension: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hpcddm import provenance, rooms
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch import script_paths
 from hpcddm.provenance import AROUND, Code
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
@@ -103,6 +104,7 @@ class Checkout:
         self.variants = str(rooms.own_folder() or "")
         if not provenance.is_checkout():
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
+        script_paths.check_path(AROUND, f"--live: the checkout {AROUND}")
 
     def make(self) -> Code:
         """Return the version that lies there now."""

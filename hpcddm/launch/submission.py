@@ -16,7 +16,7 @@ from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
 from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
+from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
@@ -88,6 +88,8 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     check_gpus(site, [unit.key for unit in decision.to_run], experiment)
     _check_starts(experiment, [unit.key for unit in decision.to_run])
     _check_lists(experiment, {unit.key for unit in decision.to_run})
+    if CLUSTER in (unit.key for unit in decision.to_run):
+        experiment.cluster.clustering.check_file(experiment.cluster.experts)
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
 
@@ -118,12 +120,12 @@ def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
 
 def _check_source(experiment: Experiment) -> None:
     """Check that the images exist, with the classes and captions that the experiment needs, and are enough."""
-    from hpcddm.data.keep import Keep
+    from hpcddm.data.filtering import Filter
     from hpcddm.data.sources.base import Source
-    from hpcddm.data.tables import Table
 
     data = experiment.data
-    source = plugins.create(Source, data.source)
+    source, chosen = plugins.create(Source, data.source), Filter.of(data)
+    splits = []
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)
         for line in passed_over.lines(passed_over.counted(records.passed_over)):
@@ -138,13 +140,14 @@ def _check_source(experiment: Experiment) -> None:
                 f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
                 " take the condition none"
             )
-        if data.keep is not None:
-            of_table = Table(Path(data.table.file), data.table.key).names if data.table else frozenset[str]()
-            _check_names(Keep(data.keep).names, records.known | of_table)
+        chosen.check(records.known)
         # Else only the catalog knows the numbers, and sees to them.
         if records.is_exact:
             _check_counts(records, split, shards, experiment)
         _check_readable(records)
+        splits.append(records)
+    for line in passed_over.lines(passed_over.counted(chosen.lacking(splits, source.prefix))):
+        print(f"passed over   {line}")
 
 
 def _check_readable(records: "Split") -> None:
@@ -159,13 +162,6 @@ def _check_readable(records: "Split") -> None:
         except PictureError:
             if number == tried[-1]:
                 raise
-
-
-def _check_names(names: list[str], known: frozenset[str]) -> None:
-    """Check that the filter's columns are known of the samples, before hours of reading end at a misspelt one."""
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"data.keep: no column {name}; there are: {', '.join(sorted(known))}")
 
 
 def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:

@@ -8,8 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcddm import rooms
 from hpcddm.errors import UserError
+from hpcddm.launch.script_paths import check_line
 from hpcddm.package_data import share_folder
+from hpcddm.pretrained import VARIABLE
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -17,7 +20,7 @@ from hpcddm.site import Resources, Site
 if TYPE_CHECKING:
     import jinja2
 
-VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
+JOB_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2")
@@ -60,17 +63,20 @@ def render(
 
     source: text of the template; place: file that it came from, for complaints; parts: texts of the user's own parts,
     by default those below the working directory.
-    Raises `UserError` naming the template when it has a mistake.
+    Raises `UserError` naming the template when it has a mistake, or the path that a script cannot hold.
     """
     import jinja2
 
     parts = own_parts() if parts is None else parts
+    python = resources.python or Path(sys.executable)
+    for name, path in {"python": python, rooms.VARIABLE: values["variants"], VARIABLE: values["cache"]}.items():
+        check_line(path, f"{name}={path}")
     try:
         template = _compiled(source, frozenset(parts.items()))
         return template.render(
             site=site.model_dump(),
             resources=resources.model_dump(),
-            python=[*(resources.container or ()), resources.python or sys.executable],
+            python=[*(resources.container or ()), python],
             **values,
         )
     except jinja2.TemplateError as error:
@@ -98,13 +104,16 @@ def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Templat
     return environment.from_string(source)
 
 
-def command_word(word: str) -> str:
+def command_word(word: str | Path) -> str:
     """Quote a word of a command for bash, with the job's variables expanded and nothing else.
 
-    An unset variable ends the script with an error that names it.
+    A `Path` of this machine holds no variables, whatever it looks like. An unset variable ends the script with an error
+    that names it.
     """
+    if isinstance(word, Path):
+        return shlex.quote(str(word))
     text, end = "", 0
-    for match in VARIABLE.finditer(word):
+    for match in JOB_VARIABLE.finditer(word):
         text += _literal(word[end : match.start()])
         text += f'"${{{match[1]}:?is not set in the job, but the site names it}}"'
         end = match.end()

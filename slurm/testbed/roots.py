@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,7 @@ while IFS= read -r place; do
     mount --rbind "$place" "$root$place"
 done <<< "$2"
 while IFS= read -r file; do
+    mkdir -p "$root${file%/*}"
     touch "$root$file"
     mount --bind "$file" "$root$file"
 done <<< "$3"
@@ -82,21 +83,27 @@ def shared_places() -> list[Path]:
     return sorted(place for place in places if not any(parent in places for parent in place.parents))
 
 
-def enter(root: Path, command: list[str], places: list[Path]) -> list[str]:
-    """The command line that runs a command in a root, in a mount namespace of its own."""
+def enter(root: Path, command: list[str], places: list[Path], files: Sequence[str] = FILES) -> list[str]:
+    """The command line that runs a command in a root with some of this machine's places and files, in a mount namespace
+    of its own."""
     alone = ["unshare", "--mount", "--propagation", "private"]
-    return [*alone, "bash", "-c", ENTER, "enter", str(root), "\n".join(map(str, places)), "\n".join(FILES), *command]
+    return [*alone, "bash", "-c", ENTER, "enter", str(root), "\n".join(map(str, places)), "\n".join(files), *command]
 
 
 def made(suite: str) -> Path:
     """The root of a suite, made where it is missing."""
     if suite not in PACKAGES:
         raise RootError(f"there is no suite {suite} here; choose one of {', '.join(PACKAGES)}")
-    with making(suite) as half:
+    return root_of(suite, suite, PACKAGES[suite])
+
+
+def root_of(name: str, suite: str, packages: tuple[str, ...]) -> Path:
+    """Return the root of that name, made from a suite and some of its packages where it is missing."""
+    with making(name) as half:
         if half:
             bootstrap(suite, half)
-            install(half, PACKAGES[suite])
-    return folder() / suite
+            install(half, packages)
+    return folder() / name
 
 
 def image() -> Path:

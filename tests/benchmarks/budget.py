@@ -60,8 +60,14 @@ class Atom:
         """Arguments of hpcddm."""
         return ["sweep", self.sweep, "--site", "embedded", *(part for one in self.only for part in ("--only", one))]
 
+    def experiments(self) -> list[Experiment]:
+        """Read its settings; needs no images."""
+        definition = read_sweep(self.sweep)
+        labels = matching(definition, self.only)
+        return [experiment for label, experiment in definition.experiments.items() if label in labels]
+
     def runs(self) -> list[SweepRun]:
-        """Plan the runs of its settings, in sweeps/ of the current folder."""
+        """Plan the runs of its settings, in sweeps/ of the current folder; hashes the images."""
         definition = read_sweep(self.sweep)
         labels = matching(definition, self.only)
         everything = sweep_runs_of(definition, RunDir(Path("sweeps") / definition.name))

@@ -104,15 +104,15 @@ def test_a_tuning_that_is_not_complete_or_holds_a_row_twice_is_refused():
 
 def test_the_curve_is_what_the_tuning_chose_and_another_recipe_is_refused():
     known = budget_curve.read(budget.ROWS).values()
-    runs = [run for atom in (*budget.CURVE, *budget.LONGER) for run in atom.runs()]
-    for run in runs:
-        budget.check_recipe(run.experiment, known)
+    experiments = [experiment for atom in (*budget.CURVE, *budget.LONGER) for experiment in atom.experiments()]
+    for experiment in experiments:
+        budget.check_recipe(experiment, known)
     for experts, override in (
         (4, {"evaluate__guidance": 9.0}),
         (4, {"experts__training__batch": 128}),
         (8, {"experts__overrides": [{"clusters": [7], "learning_rate": 0.004}]}),
     ):
-        settings = next(run.experiment for run in runs if run.experiment.cluster.experts == experts)
+        settings = next(experiment for experiment in experiments if experiment.cluster.experts == experts)
         other = Experiment.model_validate(changed(settings.model_dump(mode="json"), **override))
         with pytest.raises(UserError, match=r"K=.* (tuning chose|several learning rates)"):
             budget.check_recipe(other, known)

@@ -72,6 +72,12 @@ class FolderSplit(Split):
             self.names, self.labels = listing.pictures, None
         _check_some(self.root, self.names, bool(self.class_names), self.passed_over)
         _check_keys(self.root, self.names)
+        self.table = _table(self.root)
+        if self.table:
+            others = Table(self.table, key="file").other_keys(self.names)
+            self.passed_over += [
+                Item(printable(name), f"rows of {self.table.name} without an image") for name in others
+            ]
         share = settings.heldout and settings.heldout.share
         if split == "train":
             self.passed_over += _beside(settings)
@@ -83,7 +89,6 @@ class FolderSplit(Split):
         if share:
             self._keep([is_heldout(_key(name), share) == (split == "heldout") for name in self.names])
             require(bool(self.names), f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
-        self.table = _table(self.root)
         self._template = settings.caption
         self.has_captions = self.table is not None or self._template is not None
         self._captions = _captions(self.table, self.names) if self.table else None
@@ -237,9 +242,12 @@ def _check_template(template: str | None, has_classes: bool) -> None:
 
 def _captions(table: Path, names: list[str]) -> list[str | None]:
     """Return the caption of every image."""
-    captions = Table(table, key="file").texts("caption", names)
-    for name, caption in zip(names, captions, strict=True):
-        require(caption is not None, f"{table}: no caption of {name}; every image needs one")
+    opened = Table(table, key="file")
+    captions = opened.texts("caption", names)
+    missing = [name for name, caption in zip(names, captions, strict=True) if caption is None]
+    if missing:
+        count = f"{len(missing)} of {len(names)} lack one; the first file in the table is {opened.first_key()}"
+        raise UserError(f"{table}: no caption of {missing[0]}; every image needs one, and {count}")
     return captions
 
 

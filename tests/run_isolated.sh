@@ -1,0 +1,38 @@
+#!/bin/bash
+# The part of tests/run.sh that runs where the home, and other places that packages and people fill, are empty.
+set -u
+if said=$(bash slurm/testbed/up.sh "$HPCDDM_TESTBED"); then
+    echo "$said"
+    case "$said" in
+        *"up already"*) ;;  # somebody else's: it stays up
+        *) trap 'bash slurm/testbed/down.sh "$HPCDDM_TESTBED"' EXIT ;;
+    esac
+elif [ -n "${CI:-}" ]; then
+    echo "error: no Slurm could be started, and in CI the tests on a real Slurm may not be skipped" >&2
+    exit 1
+else
+    echo "NOTE: no Slurm could be started; the tests marked 'slurm' are skipped" >&2
+    unset HPCDDM_TESTBED
+fi
+"$VENV/bin/ruff" check . && "$VENV/bin/ruff" format --check --quiet . && "$VENV/bin/mypy" || exit 1
+# Bits are compared, and those of a GPU are other ones; 'make gpu-check' is for GPUs.
+export CUDA_VISIBLE_DEVICES=
+# One thread per process: the tests start many, and the embedded site counts cores.
+export OMP_NUM_THREADS=1
+# It reads all fonts once, and draws with its own.
+"$VENV/bin/python" -c 'import matplotlib.font_manager'
+"$VENV/bin/python" tests/isolation/places.py watch "$HPCDDM_OPENED"
+if [ $# -gt 0 ]; then
+    "$VENV/bin/python" -m pytest "$@"
+    failed=$?
+else
+    # On Slurm, and in whole runs, tests would take each other's cores and be late; all others share the cores by files.
+    # The workers must find the same tests, whose names may hold sets.
+    PYTHONHASHSEED=0 "$VENV/bin/python" -m pytest -n auto --dist loadfile --durations=30 \
+        -m "not alone and not long and not gpu and not foreign"
+    others=$?
+    "$VENV/bin/python" -m pytest --durations=30 -m "alone and not long and not gpu and not foreign" && (exit "$others")
+    failed=$?
+fi
+"$VENV/bin/python" tests/isolation/places.py report "$HPCDDM_OPENED" || [ -z "${CI:-}" ] || failed=1
+exit "$failed"
