@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from hpcddm import plugins, renamed
+from hpcddm.printing import printable
 
 Location = tuple[str | int, ...]
 """Keys and positions that lead to a value in nested settings."""
@@ -92,7 +93,7 @@ class _Mistake:
         return ".".join(map(str, self.location))
 
 
-def text_of(error: ValidationError, schema: type[Any], values: Any, origins: Origins) -> str:
+def lines_of(error: ValidationError, schema: type[Any], values: Any, origins: Origins) -> list[str]:
     """Format all errors of a validation, one line each, with the valid keys where a key is unknown.
 
     A key that is missing because it is misspelt has one line; keys that one mapping lacks have one line, too.
@@ -108,7 +109,7 @@ def text_of(error: ValidationError, schema: type[Any], values: Any, origins: Ori
     if len(lines) > MOST_LINES:
         rest = list(dict.fromkeys(key for line in lines[MOST_LINES:] for key in keys[line]))
         lines[MOST_LINES:] = [f"{origins.file}: and {len(rest)} more: {', '.join(rest)}"]
-    return "\n".join(lines)
+    return lines
 
 
 def _texts(mistakes: list[_Mistake]) -> Iterator[tuple[_Mistake, str]]:
@@ -150,7 +151,7 @@ def _mistakes(error: ValidationError, schema: type[Any], values: Any) -> Iterato
             yield _unknown(location, owner)
         else:
             message = item["msg"] if item["type"] == "variant" else f"{item['msg'][0].lower()}{item['msg'][1:]}"
-            found = "" if item["type"] == "variant" else f", found {_shortened(item['input'])}"
+            found = "" if item["type"] == "variant" else f", found {printable(repr(item['input']), LONGEST_VALUE)}"
             hint = "; put it in quotes" if item["type"] == "string_type" and _is_scalar(item["input"]) else ""
             merged.setdefault((location, found + hint), []).append(message)
     for (location, ending), messages in merged.items():
@@ -192,8 +193,3 @@ def model_in(annotation: Any) -> Any:
 
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, bool | int | float)
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
-from hpcddm.mistakes import Origins, model_in, text_of
+from hpcddm.mistakes import Origins, lines_of, model_in
 from hpcddm.pretrained import PretrainedFile
 
 M = TypeVar("M", bound="StrictModel")
@@ -117,7 +117,7 @@ def validate(schema: type[M], values: Any, origins: str | Origins) -> M:
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(text_of(error, schema, values, origins)) from None
+        raise ConfigError(*lines_of(error, schema, values, origins)) from None
 
 
 def hashed(settings: StrictModel) -> dict[str, Any]:

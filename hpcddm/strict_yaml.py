@@ -102,7 +102,7 @@ def _load(text: str, place: str, key: str | None = None) -> tuple[Any, dict[Loca
             places = [
                 place if key is not None else f"{place}:{mark.line + 1}:{mark.column + 1}" for mark, _ in problems
             ]
-            raise ConfigError("\n".join(f"{at}: {text}" for at, (_, text) in zip(places, problems, strict=True)))
+            raise ConfigError(*(f"{at}: {text}" for at, (_, text) in zip(places, problems, strict=True)))
         _number_lines(root, (), lines)
         return loader.construct_document(root), lines
     except RecursionError:

@@ -21,6 +21,7 @@ FOUNDATION = {
     "renamed",
     "errors",
     "exit_codes",
+    "printing",
     "package_data",
     "pretrained",
     "provenance",
@@ -31,13 +32,14 @@ FOUNDATION |= {"runtime"}
 NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights"}
 MAY_IMPORT = {
     "exit_codes": set(),
-    "errors": {"exit_codes"},
+    "printing": set(),
+    "errors": {"exit_codes", "printing"},
     "renamed": set(),
     "rooms": {"errors"},
     "plugins": {"errors", "rooms"},
     "pretrained": {"errors"},
     "collections": {"errors", "pretrained", "rundir"},
-    "mistakes": {"plugins", "renamed"},
+    "mistakes": {"plugins", "printing", "renamed"},
     "schema": {"errors", "mistakes", "plugins", "renamed", "pretrained"},
     "strict_yaml": {"errors", "mistakes"},
     "paths": {"plugins", "schema"},
@@ -49,11 +51,12 @@ MAY_IMPORT = {
     "flags": set(),
     "site": {"mistakes", "schema", "flags"},
     "package_data": {"errors"},
-    "rundir": {"errors", "schema", "config", "plugins"},
+    "rundir": {"errors", "printing", "schema", "config", "plugins"},
     "provenance": {"package_data", "rooms", "rundir"},
     "initial_weights": {"errors", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
+        "printing",
         "rooms",
         "paths",
         "errors",
@@ -84,7 +87,7 @@ MAY_IMPORT = {
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "weights"},
-    "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},
+    "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "mistakes", "strict_yaml"},
@@ -94,9 +97,9 @@ MAY_IMPORT = {
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
     | {"arms", "collections", "mistakes", "strict_yaml"},
-    "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
+    "cli": {"errors", "exit_codes", "printing", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
-    "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
+    "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep", "concepts"},

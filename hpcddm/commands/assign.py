@@ -18,6 +18,7 @@ from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.strict_yaml import read_yaml
@@ -48,7 +49,7 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     status = states[CLUSTER]
     if status.state is not State.COMPLETE:
         reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {root}'")
+        raise UserError(f"{status.key} is {status.state}{reason}; see: hpcddm status {quoted(root)}")
     from hpcddm.data.new_samples import NewSamples
     from hpcddm.data.table_writing import table_file
 
@@ -71,11 +72,11 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     broken = [sample for samples in collections for sample in samples.broken]
     if broken:
         named = ", ".join(f"{key} ({reason})" for key, reason in broken[:NAMED])
-        click.echo(f"left out {len(broken)} broken samples: {named}{', ...' * (len(broken) > NAMED)}", err=True)
+        echo(f"left out {len(broken)} broken samples: {named}{', ...' * (len(broken) > NAMED)}", err=True)
     for line in passed_over.lines(passed_over.merged(samples.passed_over for samples in collections)):
-        click.echo(f"passed over   {line}", err=True)
+        echo(f"passed over   {line}", err=True)
     written = sum(sizes) if cluster is None else sizes[cluster]
-    click.echo(f"{output}: {written} of {sum(sizes)} samples; of clusters 0 to {len(sizes) - 1}: {sizes}")
+    echo(f"{output}: {written} of {sum(sizes)} samples; of clusters 0 to {len(sizes) - 1}: {sizes}")
 
 
 def _check_options(experiment: Experiment, output: Path, cluster: int | None) -> None:
@@ -198,4 +199,4 @@ class _Hashes:
         repeated = int((hashes[1:] == hashes[:-1]).sum())
         if repeated:
             advice = "the clustering 'file' refuses such a table; give each source a name of its own as 'collection'"
-            click.echo(f"warning: {repeated} samples have a key that one before them has; {advice}", err=True)
+            echo(f"warning: {repeated} samples have a key that one before them has; {advice}", err=True)

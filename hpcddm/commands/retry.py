@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
 from hpcddm.commands.submit import submit_missing
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import launcher_of
@@ -12,6 +10,7 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide, stored_site
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment
 from hpcddm.pipeline.plan import plan
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
@@ -43,10 +42,10 @@ def retry(
         if key not in failed:
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:
-        click.echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {root}")
+        echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {quoted(root)}")
         return 0
     site = _changed(site, resources, failed)
-    click.echo(f"again: {', '.join(failed)}")
+    echo(f"again: {', '.join(failed)}")
     return submit_missing(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
 
 

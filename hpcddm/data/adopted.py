@@ -17,7 +17,7 @@ from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
 from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import JUNK, Item, printable
+from hpcddm.pipeline.passed_over import JUNK, Item, escaped
 
 LONGEST_KEY = 1000
 """Most bytes of a key."""
@@ -150,7 +150,7 @@ def index_adopted(
             if not is_wanted(prefix + sample.key):
                 continue
             keys.add(sample.key)
-            key = printable(prefix + sample.key)
+            key = escaped(prefix + sample.key)
             if not sample.images:
                 broken += [(key, reason) for reason in map(_unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
                 continue
@@ -170,8 +170,8 @@ def index_adopted(
 
 def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: Layout) -> Item:
     """Say why a member is passed over; keys: those of the samples, broken ones among them."""
-    member, extension = stray.member, printable(stray.extension)[:LONGEST_EXTENSION]
-    name = printable(member.name)
+    member, extension = stray.member, escaped(stray.extension)[:LONGEST_EXTENSION]
+    name = escaped(member.name)
     if is_junk(member.name):
         return Item(name, JUNK)
     if member.kind not in (Kind.FILE, Kind.SPARSE):
@@ -192,7 +192,7 @@ def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: L
 
 def _further(name: str, extension: str) -> Item:
     """Name a member of a sample for which the layout has no use."""
-    return Item(printable(name), f"further members of samples, .{printable(extension)[:LONGEST_EXTENSION]}")
+    return Item(escaped(name), f"further members of samples, .{escaped(extension)[:LONGEST_EXTENSION]}")
 
 
 def _unknown_pictures(
@@ -200,9 +200,9 @@ def _unknown_pictures(
 ) -> dict[str, str]:
     """Return, by key, the reason why a sample without an image lacks it, where its picture has an unknown extension."""
     lacking = {key for key, reason in broken if reason == NO_IMAGE}
-    mine = [stray for stray in strays if lacking and printable(prefix + stray.key) in lacking]
+    mine = [stray for stray in strays if lacking and escaped(prefix + stray.key) in lacking]
     return {
-        printable(prefix + stray.key): _unnamed((stray.member.name, stray.extension))
+        escaped(prefix + stray.key): _unnamed((stray.member.name, stray.extension))
         for stray in mine
         if stray.member.kind is Kind.FILE and is_read(os.pread(descriptor, HEAD_BYTES, stray.member.offset))
     }
@@ -228,7 +228,7 @@ def _unnamed(picture: tuple[str, str]) -> str:
     """Return the reason for which a picture without a sample is broken; picture: its name and extension."""
     name, extension = picture
     said = "a name is split at its first dot" if "." in extension else "data.source.image names others"
-    return f"no image: {printable(name)} has the extension {printable(extension)} ({said}); see data.source.image"
+    return f"no image: {escaped(name)} has the extension {escaped(extension)} ({said}); see data.source.image"
 
 
 def _row(

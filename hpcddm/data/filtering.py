@@ -16,7 +16,7 @@ from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.data.tables import Table
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, require
-from hpcddm.pipeline.passed_over import Item, printable
+from hpcddm.pipeline.passed_over import Item, escaped
 
 WITHOUT_ROW = "samples without a row in data.table"
 
@@ -83,7 +83,7 @@ class Filter:
             keys = [key for records in splits for key in records.keys(prefix, tars)]
             rows = self._table.rows([], keys).values
             if rows:
-                return [Item(printable(key), WITHOUT_ROW) for key in keys if key not in rows]
+                return [Item(escaped(key), WITHOUT_ROW) for key in keys if key not in rows]
         require(not keys, self._table.lacks_all(keys, len(keys)))
         return []
 
@@ -113,7 +113,7 @@ class Filter:
         columns: dict[str, Sequence[object]] = {**values, "key": keys}
         if self.has_table:
             missing = [key for key in keys if key not in self._rows]
-            self.without_row += [Item(printable(key), WITHOUT_ROW) for key in missing]
+            self.without_row += [Item(escaped(key), WITHOUT_ROW) for key in missing]
             self._with_row += len(keys) - len(missing)
         nothing = (None,) * len(self._looked_up)
         for place, name in enumerate(self._looked_up):

@@ -16,6 +16,7 @@ from pathlib import Path
 from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import fresh, sharing, training_states
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -127,7 +128,7 @@ def _attempted(
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        return Outcome.FAILED, f"{type(error).__name__}: {error}".splitlines()[0], 1
+        return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MOST_OF_A_LINE), 1
 
 
 def _outlook(spec: Spec) -> str:
@@ -201,7 +202,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         if _fits(folder, expected):
             _close_states(spec, unit)
             return Outcome.ALREADY_COMPLETE
-        if (folder / manifests.FILE_NAME).exists():
+        if os.path.lexists(folder / manifests.FILE_NAME):
             is_continued = bool(training_states.of_training(unit.state, unit.trajectory))
             set_aside(run, spec.key, training_states.CONTINUED if is_continued else ())
         heartbeat.beat()
@@ -229,7 +230,7 @@ def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> Ex
 
 def _fits(folder: Path, expected: Manifest) -> bool:
     """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
-    present = manifests.read(folder)
+    present = manifests.read_if_usable(folder)
     if present is None or present.fingerprint != expected.fingerprint:
         return False
     return not manifests.damage(folder, present)

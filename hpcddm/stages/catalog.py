@@ -21,7 +21,7 @@ from hpcddm.pipeline.passed_over import Count, Counts, lines, merged
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
 from hpcddm.rundir.layout import relative_to_run
-from hpcddm.rundir.manifest import DIGESTS, Manifest, digest
+from hpcddm.rundir.manifest import DIGESTS, FILE_NAME, Manifest, digest
 from hpcddm.runtime.unit import Result, Unit
 
 NAMED = 5
@@ -65,11 +65,21 @@ def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
             names = shard.results["columns"]
             columns = names if columns is None else columns
             require(names == columns, f"data: samples of {key} have {', '.join(names)}, others {', '.join(columns)}")
-        tars += [Tar(**tar) for tar in shard.results["tars"]]
+        tars += _tars(shard, unit.run.unit(key))
         parts.append(Part(name_of(key), f"{key}/{COLUMNS}", shard.results["images"], shard.digest))
     data = settings.data
     form = PictureForm(data.channels, data.image_size, data.transform.model_dump())
     return SplitEntry(columns or [], tars, parts, form if data.source.adopts_tars else None)
+
+
+def _tars(shard: Manifest, folder: Path) -> list[Tar]:
+    """List the tars that a manifest names; raises `UserError` naming it for one that cannot be."""
+    try:
+        return [Tar(**tar) for tar in shard.results["tars"]]
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder / FILE_NAME}: names a tar that cannot be ({error}); remove it, submit again"
+        ) from None
 
 
 def _check_listings(shards: dict[str, Manifest]) -> None:

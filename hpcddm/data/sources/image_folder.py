@@ -31,7 +31,7 @@ from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
 from hpcddm.errors import UserError, require
-from hpcddm.pipeline.passed_over import Item, counted, described, printable
+from hpcddm.pipeline.passed_over import Item, counted, described, escaped
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting
 
@@ -66,7 +66,7 @@ class FolderSplit(Split):
         self.passed_over = [*listing.passed_over, *passed_over]
         if self.class_names:
             self.passed_over += [
-                Item(printable(name), "pictures beside the folders of classes", True) for name in listing.pictures
+                Item(escaped(name), "pictures beside the folders of classes", True) for name in listing.pictures
             ]
         else:
             self.names, self.labels = listing.pictures, None
@@ -75,9 +75,7 @@ class FolderSplit(Split):
         self.table = _table(self.root)
         if self.table:
             others = Table(self.table, key="file").other_keys(self.names)
-            self.passed_over += [
-                Item(printable(name), f"rows of {self.table.name} without an image") for name in others
-            ]
+            self.passed_over += [Item(escaped(name), f"rows of {self.table.name} without an image") for name in others]
         share = settings.heldout and settings.heldout.share
         if split == "train":
             self.passed_over += _beside(settings)
@@ -184,7 +182,7 @@ def _by_class(
                 f"{root / name / inner[0]}: a folder in that of a class; move its images up, or the folder elsewhere"
             )
         if not pictures:
-            items.append(Item(f"{printable(name)}/", "folders without a picture, which are no classes"))
+            items.append(Item(f"{escaped(name)}/", "folders without a picture, which are no classes"))
             continue
         if numbers is not None and name not in numbers:
             raise UserError(f"{root / name}: no such class with images in {train} ({', '.join(numbers)})")
