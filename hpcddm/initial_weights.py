@@ -1,14 +1,11 @@
 """Initial weights: the description of a weights file, and its check against a unit's network; without torch."""
 
-import json
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.conditions.settings import Form
@@ -18,7 +15,10 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import NetworkSettings
 from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.rundir import atomic, manifest
+from hpcddm.printing import printable
+from hpcddm.rundir import atomic, manifest, reading
+from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.tensor_file import TensorFile
 from hpcddm.schema import VariantSettings
 from hpcddm.spaces.settings import WHAT_X_IS, SpaceSettings
 from hpcddm.training.settings import Expert, ExpertVariation, InitialWeights
@@ -105,20 +105,33 @@ def header(path: Path) -> Header:
 
     Raises `UserError` naming the file when it is missing, a folder, torn or of another format.
     """
+    with opened(path) as file:
+        return Header({name: form.shape for name, form in file.forms.items()}, description_of(file))
+
+
+def opened(path: Path) -> TensorFile:
+    """Open a safetensors file that the user names; errors as those of `header`."""
     try:
-        with safe_open(path, "np") as opened:
-            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}
-            metadata = json.loads((opened.metadata() or {}).get(METADATA, "{}"))
-    except (SafetensorError, OSError, ValueError) as error:
+        return TensorFile(path, follows_links=True)
+    except (OSError, Unreadable) as error:
         raise UserError(unreadable(path, error)) from None
-    return Header(shapes, metadata if isinstance(metadata, dict) else {})
+
+
+def description_of(file: TensorFile) -> dict[str, Any]:
+    """Read what hpcddm's own files say of themselves; empty for others. Raises `UserError` where it is not JSON."""
+    try:
+        description = reading.parse(file.metadata.get(METADATA, "{}").encode())
+    except ValueError as error:
+        raise UserError(unreadable(file.path, error)) from None
+    return description if isinstance(description, dict) else {}
 
 
 def unreadable(path: Path, error: Exception) -> str:
     """Return the error message about a file that cannot be read as initial weights."""
     if path.is_dir():
         return f"{path}: no weights to start from (a folder); name the file in it: {path / OWN_WEIGHTS}"
-    reason = "it is not there" if not path.exists() else str(error) or type(error).__name__
+    reason = getattr(error, "reason", None) or printable(error) or type(error).__name__
+    reason = reason if path.exists() else "it is not there"
     return f"{path}: no weights to start from ({reason}); put it back, or see 'hpcddm convert'"
 
 

@@ -29,7 +29,7 @@ FOUNDATION = {
     "rundir",
 }
 FOUNDATION |= {"runtime"}
-NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights"}
+NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights", "tensors"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "printing": set(),
@@ -53,7 +53,8 @@ MAY_IMPORT = {
     "package_data": {"errors"},
     "rundir": {"errors", "printing", "schema", "config", "plugins"},
     "provenance": {"package_data", "rooms", "rundir"},
-    "initial_weights": {"errors", "schema", "settings", "config", "plugins", "rundir"},
+    "tensors": {"errors", "rundir"},
+    "initial_weights": {"errors", "printing", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
         "printing",

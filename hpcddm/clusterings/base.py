@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.partition import Partition, read_arrays
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data.columns import Numbers
+from hpcddm.errors import UserError
 from hpcddm.plugins import S, Variant
+from hpcddm.printing import printable
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ class Clustering(Variant[S]):
     @abstractmethod
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
         """Make a fitted partition again from its `arrays()`."""
+
+    def read(self, path: Path) -> Partition:
+        """Read a fitted partition from its file; raises `UserError` naming one that is missing or not usable."""
+        try:
+            return self.load(read_arrays(path))
+        except (TypeError, ValueError) as error:
+            reason = printable(error)
+            raise UserError(
+                f"{path}: not a partition of this clustering ({reason}); submit again with --redo cluster"
+            ) from None
 
 
 class FeatureClustering(Clustering[S]):

@@ -11,8 +11,9 @@ from jaxtyping import Float, Float64, Int64
 
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data.columns import Numbers
-from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.errors import UserError, require
+from hpcddm.rundir import atomic, hdf5
+from hpcddm.rundir.reading import Unreadable
 
 
 class Partition(ABC):
@@ -62,9 +63,13 @@ def write_arrays(path: Path, partition: Partition) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or torn."""
+    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or not usable."""
     try:
-        with h5py.File(path) as file:
-            return {name: np.asarray(dataset[()]) for name, dataset in file.items()}
-    except OSError as error:
-        raise UserError(f"{path}: no readable partition ({error}); submit again with --redo cluster") from None
+        with hdf5.opened(path) as file:
+            arrays = {name: np.asarray(dataset[()]) for name, dataset in hdf5.datasets(file)}
+    except (FileNotFoundError, Unreadable) as error:
+        reason = getattr(error, "reason", "it is missing")
+        raise UserError(f"{path}: no readable partition ({reason}); submit again with --redo cluster") from None
+    broken = next((name for name, values in arrays.items() if not np.isfinite(values).all()), None)
+    require(broken is None, f"{path}: '{broken}' is not finite; submit again with --redo cluster")
+    return arrays

@@ -131,12 +131,11 @@ class _Assigner:
 
     def __init__(self, experiment: Experiment, run: RunDir) -> None:
         from hpcddm.clusterings.base import Clustering
-        from hpcddm.clusterings.partition import read_arrays
         from hpcddm.encoders.image.base import SampleEncoder
 
         own = experiment.cluster.clustering
         self._experiment = experiment
-        self._partition = plugins.create(Clustering, own).load(read_arrays(run.output(CLUSTER, PARTITION)))
+        self._partition = plugins.create(Clustering, own).read(run.output(CLUSTER, PARTITION))
         self._encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
 
     def clusters_of(self, block: list["NewSample"]) -> list[int]:

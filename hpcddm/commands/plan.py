@@ -106,7 +106,7 @@ def plan(
     _print(rows, total, run)
     _print_collection(images)
     for line in passed_over.lines(left_out):
-        click.echo(f"passed over   {line}")
+        echo(f"passed over   {line}")
     if experts:
         echo(f"clusters  {line_of(experts)}")
     for text in numbers:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from hpcddm.concepts.presence import IMAGE, JOINT, KINDS, TEXT, Pairs
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, hdf5
 
 
 @dataclass
@@ -73,5 +73,5 @@ class Counts:
     @classmethod
     def read(cls, path: Path) -> "Counts":
         """Read the counts from a file that `write` has written."""
-        with h5py.File(path) as file:
+        with hdf5.opened(path) as file:
             return cls(**{field.name: file[field.name][()] for field in fields(cls)})

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from jaxtyping import Int64
-from safetensors.numpy import load_file
 
-from hpcddm import plugins
+from hpcddm import plugins, tensors
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
@@ -25,7 +24,7 @@ from hpcddm.pipeline.concept_tagger import TAGGER_FILE
 from hpcddm.pipeline.concept_tags import TAGS_FILE, THRESHOLDS_FILE, tags_keys
 from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
 from hpcddm.pipeline.keys import CONCEPT_COUNTS, CONCEPT_TAGGER, CONCEPT_VOCABULARY
-from hpcddm.rundir import reading
+from hpcddm.rundir import manifest, reading
 from hpcddm.runtime.unit import Unit
 
 
@@ -79,7 +78,11 @@ def tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[Tag
     """Open the tagger, ready for use."""
     own = new_tagger(settings, unit, device)
     if settings.concept_settings.tagger.is_trained:
-        own.load(load_file(unit.input(CONCEPT_TAGGER, TAGGER_FILE)))
+        path = unit.input(CONCEPT_TAGGER, TAGGER_FILE)
+        with tensors.opened(path) as file:
+            tensors.fill({}, file, manifest.stated_digest(path.parent, path.name))
+            # Not all are finite: the threshold of a concept that is never seen is infinity.
+            own.load({name: tensors.read_whole(file, name).numpy() for name in file.forms})
     return own
 
 

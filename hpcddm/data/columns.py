@@ -21,6 +21,8 @@ from jaxtyping import Int64, Integer, Shaped
 
 from hpcddm.data.column_files import BYTES, OFFSETS, VALUES
 from hpcddm.errors import UserError
+from hpcddm.rundir import hdf5, reading
+from hpcddm.rundir.reading import Unreadable
 
 Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""
@@ -178,15 +180,16 @@ class _MappedFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            with h5py.File(path) as file:
-                self._layouts = dict(_layouts(file))
-            with open(path, "rb") as plain:
+            # The map first: it keeps the file that is looked at.
+            with open(reading.open_regular(path), "rb") as plain:
                 self._map = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            # h5py says in any of these ways that a file is damaged.
-            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-                raise UserError(f"{path}: {error.strerror}; raise the limit, 'ulimit -n' of the job's shell") from None
-            raise _unusable(path, str(error)) from None
+                with hdf5.checked(path, plain) as file:
+                    self._layouts = dict(_layouts(file))
+        except (Unreadable, OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error)
+            if any(os.strerror(number) in reason for number in (errno.EMFILE, errno.ENFILE)):
+                raise UserError(f"{path}: {reason}; raise the limit, 'ulimit -n' of the job's shell") from None
+            raise _unusable(path, reason) from None
         self._path = path
 
     def rows(self, name: str, count: int) -> Shaped[np.ndarray, "{count} ..."]:
@@ -256,11 +259,8 @@ def _unusable(path: Path, reason: str) -> UserError:
 
 def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int, ...], np.dtype]]]:
     """Yield name, offset in bytes (None where the values do not lie together), shape and dtype of every dataset."""
-    names: list[str] = []
-    file.visit(names.append)
-    for name in names:
-        if isinstance(dataset := file[name], h5py.Dataset):
-            yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
+    for name, dataset in hdf5.datasets(file):
+        yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
 
 
 def _checked(numbers: Numbers, count: int) -> Int64[np.ndarray, " n"]:

@@ -1,25 +1,25 @@
 """Denoisers of the stages train and distill: building, initial weights and objective."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm import initial_weights, plugins
+from hpcddm import initial_weights, plugins, tensors
 from hpcddm.config import Experiment, ExpertConfig
-from hpcddm.errors import UserError, require
+from hpcddm.errors import require
 from hpcddm.initial_weights import InitRequest
 from hpcddm.models.base import Denoiser
 from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
+from hpcddm.printing import printable
 from hpcddm.rundir import atomic, reading
+from hpcddm.rundir.tensor_file import TensorFile, require_floats
 from hpcddm.rundir.training_states import START
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.settings import WHAT_X_IS
@@ -43,40 +43,46 @@ def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> 
 
     Raises `UserError` naming the file, and the key or the tensor, when those weights are not the network's.
     """
-    path, weights = read_initial_weights(request, unit)
     parameters = dict(model.named_parameters())
-    unexpected = sorted(weights.keys() - model.state_dict().keys())
-    missing = sorted(parameters.keys() - weights.keys())
-    wrong = [name for name, value in parameters.items() if weights.get(name, value).shape != value.shape]
-    first = next(iter([*missing, *unexpected, *wrong]), None)
-    require(
-        first is None,
-        f"{path}: not the weights of this model ({len(missing)} tensors missing, {len(unexpected)} unknown,"
-        f" {len(wrong)} of another shape, the first {first}); {request.advice}",
-    )
+    with opened(request, unit) as (file, digest):
+        unexpected = sorted(file.forms.keys() - model.state_dict().keys())
+        missing = sorted(parameters.keys() - file.forms.keys())
+        shapes = {name: form.shape for name, form in file.forms.items()}
+        wrong = [name for name, value in parameters.items() if shapes.get(name, value.shape) != value.shape]
+        first = next(iter([*missing, *unexpected, *wrong]), None)
+        require(
+            first is None,
+            f"{file.path}: not the weights of this model ({len(missing)} tensors missing, {len(unexpected)} unknown,"
+            f" {len(wrong)} of another shape, the first {first and printable(first)}); {request.advice}",
+        )
+        weights = read_initial_weights(file, parameters, digest)
     # The buffers are computed.
-    model.load_state_dict({name: weights[name] for name in parameters}, strict=False)
+    model.load_state_dict(weights, strict=False)
 
 
-def read_initial_weights(request: InitRequest, unit: Unit) -> tuple[Path, dict[str, torch.Tensor]]:
-    """Read the file that a training starts from: its path and tensors; its description is stored for `started`.
+@contextmanager
+def opened(request: InitRequest, unit: Unit) -> Iterator[tuple[TensorFile, str]]:
+    """Open the file that a training starts from, and hash it; its description is stored for `started`.
 
-    Raises `UserError` naming the file when it holds none, other ones than when the run was submitted, or another
+    Raises `UserError` naming the file when it holds no tensors, other ones than when the run was submitted, or another
     network's.
     """
     path = (unit.run.root / request.init_from.weights).resolve()
-    try:
-        weights, digest = load_file(path), atomic.sha256(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(initial_weights.unreadable(path, error)) from None
-    is_same = request.init_from.content in (None, digest)
-    require(is_same, f"{path}: has changed since the run was submitted; put it back, or submit again")
-    description = initial_weights.described(path, initial_weights.header(path).description, digest)
-    space = unit.inputs.get(LATENT_SCALE)
-    initial_weights.check(request, path, description, space.digest_of(WHAT_X_IS) if space else None)
-    if unit.ranks.rank == 0:
-        atomic.write_json(unit.folder / START, initial_weights.record(path, description, digest))
-    return path, weights
+    with initial_weights.opened(path) as file:
+        digest = file.read({})
+        atomic.require_submitted(path, request.init_from.content, digest)
+        description = initial_weights.described(path, initial_weights.description_of(file), digest)
+        space = unit.inputs.get(LATENT_SCALE)
+        initial_weights.check(request, path, description, space.digest_of(WHAT_X_IS) if space else None)
+        if unit.ranks.rank == 0:
+            atomic.write_json(unit.folder / START, initial_weights.record(path, description, digest))
+        yield file, digest
+
+
+def read_initial_weights(file: TensorFile, names: Collection[str], digest: str) -> dict[str, torch.Tensor]:
+    """Read some tensors of the file that a training starts from; raises `UserError` for one that is not finite."""
+    require_floats(file, names)
+    return tensors.read(file, names, digest)
 
 
 def started(settings: Experiment, unit: Unit) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
-from hpcddm import plugins
+from hpcddm import plugins, tensors
 from hpcddm.conditions import base as conditions
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.devices import DTYPES
@@ -23,8 +22,7 @@ from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key, name_of
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.pipeline.snapshots import FINAL, Choice, is_made_of_powers, weights_file
 from hpcddm.pipeline.train import expert_keys, joined_keys
-from hpcddm.rundir import manifest
-from hpcddm.training.loop import WEIGHTS, load_weights
+from hpcddm.training.loop import load_weights
 
 DENSE = (MONOLITH, STUDENT)
 
@@ -41,7 +39,7 @@ def load_ensemble(
     needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
     where `evaluate.placement` wants them. choice: which of their weights.
     """
-    weights_of = partial(_weights, settings, choice)
+    fill = partial(_filled, settings, choice)
     evaluate = settings.evaluate
     configs = {expert_key(expert): settings.expert_config(expert) for expert in experts_of(settings)}
     configs = {
@@ -50,7 +48,7 @@ def load_ensemble(
         if key in needed
     }
     on_host = {
-        key: _filled(denoisers.build(settings, config), weights_of(key, folder_of(key))).to(DTYPES[config.precision])
+        key: fill(denoisers.build(settings, config), key, folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
     placed = plugins.create(Placement, evaluate.placement).place(on_host, device)
@@ -59,7 +57,7 @@ def load_ensemble(
     joined = {name_of(key): loaded[key] for key in joined_keys(settings) if key in loaded}
     loaded_router = None
     if ROUTER in needed:
-        loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device, partial(weights_of, ROUTER)))
+        loaded_router = router.load(settings, folder_of(ROUTER), partial(_ready, device, partial(fill, key=ROUTER)))
     (null,) = conditions.build(settings.data).null(1)
     return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), null, joined)
 
@@ -73,29 +71,20 @@ def load_measuring_network(
     settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> Classifier[ClassifierModelSettings]:
     """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    network, folder = measuring.build(settings, key), folder_of(key)
-    manifest.intact(folder, WEIGHTS)
-    load_weights(network, folder)
+    network = measuring.build(settings, key)
+    load_weights(network, folder_of(key))
     return network.to(device)
 
 
 def _ready(
-    device: torch.device,
-    weights_in: Callable[[Path], dict[str, torch.Tensor]],
-    network: nn.Module,
-    folder: Path,
-    precision: str,
+    device: torch.device, fill: Callable[..., nn.Module], network: nn.Module, folder: Path, precision: str
 ) -> nn.Module:
-    return _filled(network, weights_in(folder)).to(device, DTYPES[precision])
+    return fill(network, folder=folder).to(device, DTYPES[precision])
 
 
-def _weights(settings: Experiment, choice: Choice, key: str, folder: Path) -> dict[str, torch.Tensor]:
-    """Load the weights of a unit that were chosen, by name; the bytes of their files must be those of the manifest."""
-    if is_made_of_powers(settings, key, choice):
-        return posthoc.average(settings, key, folder, choice)
-    return load_file(manifest.intact(folder, weights_file(settings, key, choice)))
-
-
-def _filled(network: nn.Module, weights: dict[str, torch.Tensor]) -> nn.Module:
-    network.load_state_dict(weights)
+def _filled(settings: Experiment, choice: Choice, network: nn.Module, key: str, folder: Path) -> nn.Module:
+    """Fill a network with the chosen weights of a unit; the bytes of their files must be those of the manifest."""
+    if not is_made_of_powers(settings, key, choice):
+        return load_weights(network, folder, weights_file(settings, key, choice))
+    network.load_state_dict(posthoc.average(settings, key, folder, choice, tensors.forms(network.state_dict())))
     return network.eval().requires_grad_(False)

@@ -1,27 +1,32 @@
 """Averages of weights made after a training, of the power-function averages that it kept (arXiv 2312.02696)."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 
+from hpcddm import tensors
 from hpcddm.config import Experiment
 from hpcddm.errors import require
 from hpcddm.pipeline.keys import ROUTER
 from hpcddm.pipeline.snapshots import Choice, power_average, snapshot_number, weights_name
 from hpcddm.rundir import manifest
 from hpcddm.rundir.manifest import SNAPSHOTS
+from hpcddm.rundir.tensor_file import Form
 from hpcddm.training.power_ema import Profile, coefficients, distance, exponent
 
 FARTHEST = 0.3
 """Largest distance of the profile of an average that is made afterwards, as a share of the norm of the wanted one."""
 
 
-def average(settings: Experiment, key: str, folder: Path, choice: Choice) -> dict[str, torch.Tensor]:
+def average(
+    settings: Experiment, key: str, folder: Path, choice: Choice, forms: Mapping[str, Form]
+) -> dict[str, torch.Tensor]:
     """Make the average of `choice.sigma_rel` at the snapshot of `choice`, or at the end: fp32 tensors by name.
 
-    folder: the unit's. It is the sum of the averages that were kept up to then whose profile over time is nearest.
+    folder: the unit's; forms: those of the network's tensors. It is the sum of the averages that were kept up to then
+    whose profile over time is nearest.
     Raises `UserError` where a file is not what the manifest names. Costs one model of memory, and a tensor in float64.
     """
     if choice.sigma_rel is None:
@@ -36,8 +41,11 @@ def average(settings: Experiment, key: str, folder: Path, choice: Choice) -> dic
         f" power_ema, or train with more `snapshots`: averages were kept at {points} points",
     )
     with ExitStack() as stack:
-        opened = [stack.enter_context(safe_open(manifest.intact(folder, name), "pt")) for name in files]
-        return {name: _sum([file.get_tensor(name) for file in opened], factors) for name in opened[0].keys()}
+        opened = [stack.enter_context(tensors.opened(folder / name)) for name in files]
+        for name, file in zip(files, opened, strict=True):
+            file.require(forms)
+            tensors.fill({}, file, manifest.stated_digest(folder, name))
+        return {name: _sum([tensors.read_whole(file, name) for file in opened], factors) for name in forms}
 
 
 def _kept(settings: Experiment, key: str, folder: Path, choice: Choice) -> tuple[dict[str, Profile], int]:

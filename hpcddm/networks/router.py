@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
-import torch
+from pydantic import Field, FiniteFloat
 from torch import nn
 
 from hpcddm import initial_weights, plugins
@@ -14,11 +15,20 @@ from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.settings import RouterModelSettings
 from hpcddm.networks import denoisers
-from hpcddm.rundir import manifest, reading
+from hpcddm.rundir import manifest
 from hpcddm.runtime.unit import Unit
+from hpcddm.schema import StrictModel, validate
 
 CALIBRATION = "calibration.json"
 """File with the arguments of `CalibratedRouter`; missing where there is nothing to correct."""
+
+
+class Calibration(StrictModel):
+    """Content of the file."""
+
+    log_prior: list[FiniteFloat]
+    levels: list[FiniteFloat]
+    temperatures: list[Annotated[FiniteFloat, Field(gt=0)]]
 
 
 def build(settings: Experiment) -> Router[RouterModelSettings]:
@@ -61,8 +71,11 @@ def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, s
     router = ready(build(settings), folder, precision(settings))
     if CALIBRATION not in manifest.output_names(folder):
         return router
-    calibration = reading.need_json(manifest.intact(folder, CALIBRATION))
-    return CalibratedRouter(router, **calibration).eval()
+    place, experts = str(folder / CALIBRATION), settings.cluster.experts
+    own = validate(Calibration, manifest.intact_json(folder, CALIBRATION), place)
+    is_whole = len(own.log_prior) == experts and len(own.levels) == len(own.temperatures) > 1
+    require(is_whole, f"{place}: is not of {experts} experts; fetch it again, or remove {folder}")
+    return CalibratedRouter(router, own.log_prior, own.levels, own.temperatures).eval()
 
 
 def precision(settings: Experiment) -> str:
@@ -75,14 +88,17 @@ def _trained(settings: Experiment) -> TrainedRouter[RouterModelSettings]:
 
 
 def _copy_body(router: TrainedRouter[RouterModelSettings], request: InitRequest, unit: Unit) -> None:
-    path, stored = denoisers.read_initial_weights(request, unit)
-    for name, parameter in _body(router).items():
-        shape = stored.get(name, torch.empty(0)).shape
-        require(
-            shape == parameter.shape,
-            f"{request.place}.weights: {path}: {name} is {list(shape)}, here it is {list(parameter.shape)};"
-            f" {request.advice}",
-        )
+    body = _body(router)
+    with denoisers.opened(request, unit) as (file, digest):
+        for name, parameter in body.items():
+            shape = list(file.forms[name].shape) if name in file.forms else [0]
+            require(
+                shape == list(parameter.shape),
+                f"{request.place}.weights: {file.path}: {name} is {shape}, here it is {list(parameter.shape)};"
+                f" {request.advice}",
+            )
+        stored = denoisers.read_initial_weights(file, body, digest)
+    for name, parameter in body.items():
         parameter.data.copy_(stored[name])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, hdf5
 
 Pictures = dict[int, dict[str, np.ndarray]]
 """Pictures by concept and arm, uint8 (N, H, W, C); an arm that drew none is not there."""
@@ -16,7 +16,7 @@ def gather(files: Iterable[Path], wanted: Mapping[int, Sequence[tuple[str, str]]
     """Read some concepts' pictures; wanted: the arms of each, by the name that they get, and that in the files."""
     gathered: Pictures = {}
     for path in files:
-        with h5py.File(path) as file:
+        with hdf5.opened(path) as file:
             for concept, arms in wanted.items():
                 own = {arm: file[f"{stored}/{concept}"][()] for arm, stored in arms if f"{stored}/{concept}" in file}
                 if own:
@@ -34,7 +34,7 @@ def write(pictures: Pictures, path: Path) -> None:
 
 def read(path: Path) -> Pictures:
     """Read the pictures that `write` has written."""
-    with h5py.File(path) as file:
+    with hdf5.opened(path) as file:
         wanted: dict[int, list[tuple[str, str]]] = {}
         for arm in file:
             for concept in file[arm]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from hpcddm.errors import require
+from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.reading import Unreadable
 
@@ -264,13 +264,34 @@ def output_names(folder: Path) -> set[str]:
     return {output.path for output in listed.outputs} if listed else set()
 
 
-def intact(folder: Path, name: str) -> Path:
-    """Return the path of an output; raises `UserError` unless its bytes are those that the manifest names."""
+def stated_digest(folder: Path, name: str) -> str | None:
+    """Return the SHA-256 that the manifest of a unit's folder states of an output; None while there is no manifest.
+
+    Raises `UserError` for an output that it does not list.
+    """
     listed = read(folder)
-    expected = {output.path: output.sha256 for output in listed.outputs} if listed else {}
-    file = folder / name
-    require(
-        file.is_file() and atomic.sha256(file) == expected.get(name),
-        f"{file}: its bytes are not those of its manifest; fetch it again, or remove {folder}",
-    )
-    return file
+    if listed is None:
+        return None
+    digests = {output.path: output.sha256 for output in listed.outputs}
+    require(name in digests, f"{folder / name}: its manifest does not list it; fetch it again, or remove {folder}")
+    return digests[name]
+
+
+def intact(folder: Path, name: str) -> bytes:
+    """Read a small output; raises `UserError` unless its bytes are those that the manifest states."""
+    file, stated = folder / name, stated_digest(folder, name)
+    try:
+        content = reading.read_bytes(file, reading.RESULT_BYTES)
+    except FileNotFoundError:
+        raise UserError(f"{file}: is missing; fetch it again, or remove {folder}") from None
+    is_stated = stated == hashlib.sha256(content).hexdigest()
+    require(is_stated, f"{file}: its bytes are not those of its manifest; fetch it again, or remove {folder}")
+    return content
+
+
+def intact_json(folder: Path, name: str) -> Any:
+    """Read a small output of JSON; raises `UserError` where it is none, or not as the manifest states."""
+    try:
+        return reading.parse(intact(folder, name))
+    except ValueError as error:
+        raise Unreadable(folder / name, f"holds no usable JSON ({error})") from None

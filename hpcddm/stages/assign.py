@@ -6,7 +6,6 @@ import numpy as np
 
 from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import read_arrays
 from hpcddm.clusterings.samples import Samples
 from hpcddm.config import Experiment
 from hpcddm.data import samples
@@ -31,7 +30,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
     split = Samples(samples.catalog(unit, split_of(unit.key)), features, numbers.start)
     clustering = plugins.create(Clustering, own)
-    partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
+    partition = clustering.read(unit.input(CLUSTER, PARTITION))
 
     def assigned() -> Iterator[np.ndarray]:
         for block in blocks_of(numbers):

@@ -8,7 +8,7 @@ import torch
 
 from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import FeaturePartition, read_arrays
+from hpcddm.clusterings.partition import FeaturePartition
 from hpcddm.concepts.choosing import Choice
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
@@ -116,7 +116,7 @@ def _distances(settings: Experiment, unit: Unit, drawing: UnitDrawing) -> dict[s
 def _distances_of(settings: Experiment, unit: Unit) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return a function from images to their distances from every cluster; None where the partition has none."""
     clustering = plugins.create(Clustering, settings.cluster.clustering)
-    partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
+    partition = clustering.read(unit.input(CLUSTER, PARTITION))
     if not isinstance(partition, FeaturePartition) or not settings.encode.encoder.reads_images:
         return None
     encoder = plugins.create(SampleEncoder, settings.encode.encoder)

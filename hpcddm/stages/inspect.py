@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from hpcddm import paths, plugins
 from hpcddm.clusterings import measures, words
 from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import FeaturePartition, read_arrays
+from hpcddm.clusterings.partition import FeaturePartition
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, blocks_of
@@ -136,7 +136,7 @@ def _partition(settings: Experiment, unit: Unit) -> tuple[FeaturePartition | Non
     if settings.cluster.experts < 2:
         return None, "there is one cluster only"
     clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
-    partition = clustering.load(read_arrays(unit.input(CLUSTER, PARTITION)))
+    partition = clustering.read(unit.input(CLUSTER, PARTITION))
     if isinstance(partition, FeaturePartition):
         return partition, ""
     return None, f"the partition of {own.name} goes by more than features"

@@ -1,15 +1,13 @@
 """Stage measuring: two networks trained on real images, the extractor of the distances and the classifier."""
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import nn
 
+from hpcddm import tensors
 from hpcddm.config import ClassifierSettings, Experiment
 from hpcddm.data import samples
 from hpcddm.data.augmentations import flip, shift
@@ -20,8 +18,8 @@ from hpcddm.data.batch import LabelledBatch, LabelledBatches, PixelInputs, Turne
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
-from hpcddm.errors import UserError, require
-from hpcddm.initial_weights import unreadable
+from hpcddm.errors import require
+from hpcddm.initial_weights import opened
 from hpcddm.networks import measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline import trainings
@@ -72,21 +70,15 @@ def _given(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Res
     if given is None:
         raise ValueError(f"{unit.key}: no weights are given")
     if unit.ranks.rank == 0:
-        path = (unit.run.root / given.weights).resolve()
-        try:
-            content = path.read_bytes()
-            weights = load(content)
-        except (OSError, SafetensorError) as error:
-            raise UserError(unreadable(path, error)) from None
-        atomic.require_submitted(path, given.content, hashlib.sha256(content).hexdigest())
-        shapes = {name: value.shape for name, value in measuring.build(settings, unit.key).state_dict().items()}
+        path, own = (unit.run.root / given.weights).resolve(), measuring.build(settings, unit.key).state_dict()
         place = f"measuring.{name_of(unit.key)}"
-        require(
-            shapes == {name: value.shape for name, value in weights.items()},
-            f"{path}: not the weights of {place}.model; change that, or name other weights in {place}.pretrained",
-        )
-        with atomic.replacing(unit.folder / WEIGHTS) as staged:
-            staged.write_bytes(content)
+        with opened(path) as file:
+            require(
+                file.forms == tensors.forms(own),
+                f"{path}: not the weights of {place}.model; change that, or name other weights in {place}.pretrained",
+            )
+            with atomic.replacing(unit.folder / WEIGHTS) as staged:
+                atomic.require_submitted(path, given.content, file.copy(staged))
     return Result([WEIGHTS], {"images": 0})
 
 

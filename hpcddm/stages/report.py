@@ -32,7 +32,7 @@ from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
-from hpcddm.rundir import atomic, reading
+from hpcddm.rundir import atomic, hdf5, reading
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import CURVE, WEIGHTS
@@ -81,7 +81,7 @@ def _usage(unit: Unit, arm: str) -> np.ndarray:
 def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
     """Yield what each unit stored of one arm, in the samples' order, with its range of samples."""
     for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
-        with h5py.File(unit.input(key, EVALUATION)) as file:
+        with hdf5.opened(unit.input(key, EVALUATION)) as file:
             yield *evaluate_range(key), file[arm]
 
 

@@ -10,12 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hpcddm import tensors
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import Reader
 from hpcddm.devices import DTYPES, own_device
+from hpcddm.errors import require
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.networks import budgets, denoisers
@@ -135,9 +137,12 @@ def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:
             unit.heartbeat.beat(done, len(reader))
 
         router.fit(reader, x0_of(settings, unit, TRAIN, reader, space_of(settings.data, unit.input)), advance)
+        weights = router.state_dict()
+        broken = tensors.first_not_finite(weights)
+        require(broken is None, f"{unit.key}: tensor '{broken}' is not finite; look for images that are not")
         unit.attempt.require_ownership()
         with atomic.replacing(unit.folder / WEIGHTS) as staged:
-            save_tensors(router.state_dict(), staged)
+            save_tensors(weights, staged)
     return Result([WEIGHTS], results), [0.0] * settings.cluster.experts
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Generic
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
+from hpcddm import tensors
 from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
 from hpcddm.pipeline.snapshots import Kept
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, manifest
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import Stopped
@@ -148,9 +148,13 @@ def count_micro_batches(share: int, most: int | None) -> int:
     return next(parts for parts in range(fewest, share + 1) if share % parts == 0)
 
 
-def load_weights(model: nn.Module, folder: Path) -> nn.Module:
-    """Fill a model with the weights of a finished training and make it ready for inference."""
-    model.load_state_dict(load_file(folder / WEIGHTS))
+def load_weights(model: nn.Module, folder: Path, name: str = WEIGHTS) -> nn.Module:
+    """Fill a model with weights that a unit's training has kept and make it ready for inference.
+
+    Raises `UserError` naming the file where its bytes are not those of the unit's manifest, of a unit that is complete,
+    and the tensor that is another than the model's, or not finite.
+    """
+    tensors.load(model, folder / name, manifest.stated_digest(folder, name))
     return model.eval().requires_grad_(False)
 
 

@@ -5,12 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import safe_open
 
+from hpcddm import tensors
 from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.printing import printable
+from hpcddm.rundir import reading
+from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.tensor_file import Form, TensorFile
 
 STARTS = "starts"
 """Key in a file's metadata of the first value of each parameter that the file holds, by name, as JSON."""
@@ -57,16 +60,15 @@ class Stored:
     def __init__(self, files: Iterable[Path]) -> None:
         self._paths = list(files)
         self._opened = ExitStack()
-        self._parts: dict[str, list[tuple[int, int, Any]]] = {}
+        self._parts: dict[str, list[tuple[int, int, TensorFile]]] = {}
 
     def __enter__(self) -> "Stored":
         for path in self._paths:
-            file = self._opened.enter_context(safe_open(path, framework="pt"))
-            starts = json.loads(file.metadata()[STARTS])
-            for key in file.keys():  # noqa: SIM118
+            file = self._opened.enter_context(tensors.opened(path))
+            starts = _starts(file)
+            for key, form in file.forms.items():
                 start = starts[key.partition("/")[2]]
-                stop = start + file.get_slice(key).get_shape()[0]
-                self._parts.setdefault(key, []).append((start, stop, file))
+                self._parts.setdefault(key, []).append((start, start + form.shape[0], file))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,7 +86,7 @@ class Stored:
     def steps(self, part: Slice) -> float | None:
         """Return the optimizer's steps of a slice's parameter; None where there are none."""
         key = f"{STEPS}/{part.name}"
-        return next((file.get_tensor(key).item() for _, _, file in self._parts.get(key, ())), None)
+        return next((tensors.read_whole(file, key).item() for _, _, file in self._parts.get(key, ())), None)
 
     def fill(self, kind: str, part: Slice, values: torch.Tensor) -> None:
         """Set a slice's values, (length,), to those of this kind; raises `RuntimeError` where some are missing."""
@@ -92,8 +94,25 @@ class Stored:
         for stored_start, stored_stop, file in self._parts.get(key, ()):
             first, last = max(part.start, stored_start), min(stop, stored_stop)
             if first < last:
-                source = file.get_slice(key)[first - stored_start : last - stored_start]
-                values[first - part.start : last - part.start].copy_(source)
+                target = values[first - part.start : last - part.start]
+                read = torch.empty(last - first, dtype=torch.float32)
+                tensors.read_part(file, key, first - stored_start, read)
+                target.copy_(read)
                 filled += last - first
         if filled != part.length:
             raise RuntimeError(f"{kind} of {part.name}: {filled} of the values {part.start} to {stop} are in the state")
+
+
+def _starts(file: TensorFile) -> dict[str, int]:
+    """Read the first value of each parameter in a file; raises `Unreadable` where it is not a part of a state."""
+    try:
+        starts = reading.parse(file.metadata.get(STARTS, "").encode())
+    except ValueError as error:
+        raise Unreadable(file.path, f"has no usable '{STARTS}': {error}") from None
+    for key, form in file.forms.items():
+        kind, _, name = key.partition("/")
+        if not isinstance(starts, dict) or type(starts.get(name)) is not int or starts[name] < 0:
+            raise Unreadable(file.path, f"does not say where tensor '{printable(key)}' begins")
+        if form != Form("F32", (1,) if kind == STEPS else form.shape[:1]):
+            raise file.unfit(key, "flat F32")
+    return starts

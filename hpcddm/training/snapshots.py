@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from hpcddm import tensors
 from hpcddm.errors import UserError, require
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.snapshots import Kept, impossible, missing, weights_name
@@ -77,8 +78,8 @@ def write_weights(weights: dict[str, torch.Tensor], file: Path, unit: Unit) -> N
 
     Raises `UserError`, before writing, where a weight is not finite, and where the disk does not take the file.
     """
-    finite = all(values.isfinite().all() for values in weights.values())
-    require(finite, f"{unit.key}: the weights are not finite; lower the learning_rate")
+    broken = tensors.first_not_finite(weights)
+    require(broken is None, f"{unit.key}: the weights are not finite, first '{broken}'; lower the learning_rate")
     unit.attempt.require_ownership()
     try:
         if not file.parent.is_dir():

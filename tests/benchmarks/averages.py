@@ -15,6 +15,7 @@ from hpcddm.networks import posthoc
 from hpcddm.pipeline.snapshots import Choice, power_average, weights_name
 from hpcddm.pipeline.train import train_keys
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.tensor_file import TensorFile
 
 MADE_OF = [0.05, 0.1]
 
@@ -36,7 +37,9 @@ def apart(experiment: Experiment, run: RunDir, key: str, number: int | None, sig
     def kept(length: float) -> torch.Tensor:
         return flat(load_file(run.unit(key) / weights_name(number, power_average(length))))
 
-    made = flat(posthoc.average(of_two(experiment), key, run.unit(key), Choice(number, None, sigma_rel)))
+    with TensorFile(run.unit(key) / weights_name(None)) as file:
+        forms = file.forms
+    made = flat(posthoc.average(of_two(experiment), key, run.unit(key), Choice(number, None, sigma_rel), forms))
     direct = kept(sigma_rel)
     between = kept(MADE_OF[0]) - kept(MADE_OF[1])
     return ((made - direct).norm() / direct.norm()).item(), ((made - direct).norm() / between.norm()).item()

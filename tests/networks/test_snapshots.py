@@ -14,6 +14,7 @@ from hpcddm.pipeline.trainings import expert_training, numbered
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.rundir.tensor_file import Form
 from hpcddm.training.power_ema import exponent
 from tests.helpers import JOINED, hpcddm, tiny
 
@@ -24,6 +25,8 @@ KEPT = {
 }
 POWERS = {"experts__training__power_ema": [0.05, 0.1], "experts__training__snapshots": [16, 32, 48]}
 LARGE = [{"clusters": [1], "model": {"name": "dit", "width": 32, "depth": 2, "heads": 2, "patch": 4}}]
+
+FORMS = {"a": Form("F32", (2,)), "b": Form("I64", (1,))}
 
 
 def files_of(experiment, snapshot):
@@ -151,14 +154,15 @@ def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
         manifest.publish(folder, Manifest(*key.split("/"), {}, {}, outputs, results))
         for number, own in points.items():
             for sigma_rel, most in ((0.05, 1e-6), (0.1, 1e-6), (0.07, 0.01), (0.15, 0.06)):
-                made = posthoc.average(experiment, key, folder, Choice(number, None, sigma_rel))
+                made = posthoc.average(experiment, key, folder, Choice(number, None, sigma_rel), FORMS)
                 gamma = exponent(sigma_rel)
                 aim = (gamma + 1) / (gamma + 2) * own
                 assert made["a"].dtype == torch.float32 and made["b"].item() == 7
                 assert (made["a"] - aim).abs().max() <= most * own, (key, number, sigma_rel)
-    (folder / weights_name(16, power_average(0.1))).write_bytes(b"torn")
+    changed = folder / weights_name(16, power_average(0.1))
+    changed.write_bytes(changed.read_bytes()[:-1] + b"\1")
     with pytest.raises(UserError, match="its bytes are not those of its manifest"):
-        posthoc.average(experiment, key, folder, Choice(None, None, 0.07))
+        posthoc.average(experiment, key, folder, Choice(None, None, 0.07), FORMS)
 
 
 def test_the_weights_that_were_chosen_are_loaded(tmp_path):

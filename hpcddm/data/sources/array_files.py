@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, hdf5, reading
 
 FAILURES = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What h5py, zipfile and NumPy raise for a file that is torn or damaged."""
@@ -59,10 +59,13 @@ class Hdf5Rows(Rows):
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
-        with _named(str(path)):
-            file = h5py.File(path, "r")
-        dataset = file.get(name)
-        if not isinstance(dataset, h5py.Dataset):
+        with hdf5.named(path):
+            with open(reading.open_regular(path, follows_links=True), "rb") as plain:
+                file = hdf5.open_file(plain)
+            dataset = hdf5.find(file, name)
+            if dataset is not None:
+                hdf5.require_usable(path, name, dataset, users=True)
+        if dataset is None:
             raise _unknown(path, name)
         self.shape, self.dtype = dataset.shape or (), dataset.dtype
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
@@ -136,10 +139,8 @@ def names(path: Path) -> list[str]:
         if not h5py.is_hdf5(path):
             with zipfile.ZipFile(path) as archive:
                 return sorted(member.removesuffix(".npy") for member in archive.namelist())
-        present: list[str] = []
-        with h5py.File(path, "r") as file:
-            file.visititems(lambda place, item: present.append(place) if isinstance(item, h5py.Dataset) else None)
-        return sorted(present)
+        with open(reading.open_regular(path, follows_links=True), "rb") as plain, hdf5.open_file(plain) as file:
+            return [place for place, _ in hdf5.datasets(file, users=True)]
 
 
 def content(path: Path) -> str:

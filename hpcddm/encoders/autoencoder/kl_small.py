@@ -12,13 +12,14 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Float32
 from pydantic import Field
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from hpcddm import tensors
 from hpcddm.data.settings import ImageShape, Shape
 from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.encoders.autoencoder.settings import TrainedAutoencoderSettings
+from hpcddm.rundir import manifest
 from hpcddm.schema import Positive
 
 NORM_GROUPS = 8
@@ -127,7 +128,7 @@ class SmallKL(TrainedAutoencoder[Settings]):
         super().__init__(settings, images, trained)
         self.network: Network = Network(settings, images)
         if trained is not None:
-            self.network.load_state_dict(load_file(trained))
+            tensors.load(self.network, trained, manifest.stated_digest(trained.parent, trained.name))
             self.network.eval().requires_grad_(False).to(current_device())
 
     def encode(self, images: Float32[Tensor, "n c h w"]) -> Float32[Tensor, "n 2 z latent_h latent_w"]:
