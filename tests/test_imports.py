@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "site": {"schema", "flags"},
     "package_data": {"errors"},
     "rundir": {"errors", "printing", "schema", "config", "plugins"},
-    "provenance": {"package_data", "rooms", "rundir"},
+    "provenance": {"errors", "package_data", "rooms", "rundir"},
     "initial_weights": {"errors", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {

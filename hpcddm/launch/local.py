@@ -56,6 +56,8 @@ class DetachedExecutor(submitit.LocalExecutor):
             STOP_VARIABLE: str(self.folder / "never.stop"),
             "PYTHONPATH": python_path(self._code.folder, os.environ.get("PYTHONPATH")),
             rooms.VARIABLE: self._code.variants,
+            # Compiled code beside the code would be run unseen in its place.
+            "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,

@@ -127,6 +127,7 @@ class Slurm(QueueLauncher):
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
+            digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,
             cache=cache_folder(),
             scheduler_prefixes=SCHEDULER_PREFIXES,

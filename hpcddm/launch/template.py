@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpcddm.errors import UserError
 from hpcddm.package_data import share_folder
+from hpcddm.printing import printable
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -60,7 +61,7 @@ def render(
 
     source: text of the template; place: file that it came from, for complaints; parts: texts of the user's own parts,
     by default those below the working directory.
-    Raises `UserError` naming the template when it has a mistake.
+    Raises `UserError` naming the template when it has a mistake, or does what the sandbox forbids.
     """
     import jinja2
 
@@ -77,21 +78,32 @@ def render(
         part = place
         if isinstance(error, jinja2.TemplateSyntaxError):
             part = f"{error.name or place}, line {error.lineno}"
-        raise UserError(f"{part}: {error.message}") from None
+        raise UserError(f"{part}: {printable(error.message or error)}") from None
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        # Raised by the expressions of a template, which may divide or index.
+        raise UserError(f"{place}: {printable(error) or type(error).__name__}") from None
 
 
 @cache
 def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Template":
-    """Compile a template with the user's own parts, and the package's for all others."""
+    """Compile a template with the user's own parts, and the package's for all others.
+
+    In jinja2's sandbox its expressions reach no Python beside the values that they are given; it includes `PARTS` only.
+    """
     import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     own_texts = dict(parts)
-    environment = jinja2.Environment(
+
+    def text_of(name: str) -> str | None:
+        return (own_texts.get(name) or (share_folder() / name).read_text()) if name in PARTS else None
+
+    environment = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(lambda name: own_texts.get(name) or (share_folder() / name).read_text()),
+        loader=jinja2.FunctionLoader(text_of),
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     environment.filters["words"] = lambda values: " ".join(map(command_word, values))
