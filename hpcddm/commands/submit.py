@@ -27,7 +27,7 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
-from hpcddm.launch.template import store_parts, stored_part, stored_parts
+from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
@@ -98,18 +98,18 @@ def submit_missing(
     only: Collection[str] | None = None,
     dry_run: bool = False,
     live: bool = False,
-    as_submitted: bool = False,
+    parts: Mapping[str, str] | None = None,
     rest: Rest | None = None,
     until: str | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
-    as_submitted: the batch script follows the template with which the run was last submitted.
+    parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
     """
     launcher = launcher_of(site, run)
-    if as_submitted:
-        follow_stored_template(launcher, run)
+    if parts is not None:
+        follow_stored_template(launcher, run, parts)
     if live:
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only, until=until)
@@ -173,9 +173,9 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
     return True
 
 
-def follow_stored_template(launcher: Launcher, run: RunDir) -> None:
+def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, str]) -> None:
     """Use the template with which the run was submitted; print a note where the one here differs."""
-    here, launcher.template_parts = launcher.template_parts, stored_parts(run)
+    here, launcher.template_parts = launcher.template_parts, dict(parts)
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
             kept = (

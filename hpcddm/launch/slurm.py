@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.launch import vouching
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
@@ -127,6 +128,7 @@ class Slurm(QueueLauncher):
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
+            submitted=vouching.digests(self.site, parts),
             digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,
             cache=cache_folder(),

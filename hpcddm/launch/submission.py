@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
+from hpcddm.launch import vouching
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
@@ -329,8 +330,9 @@ def store_experiment(experiment: Experiment, run: RunDir) -> None:
 
 
 def store_site(site: Site, run: RunDir) -> None:
-    """Store the site as it was used, so that later commands need not name it."""
-    atomic.write_json(run.site(site.name), site.model_dump(mode="json"), durable=False)
+    """Store the site as it was used, so that later commands need not name it; the user vouches for it."""
+    atomic.write_json(run.site(site.name), vouching.values_of(site), durable=False)
+    vouching.remember(vouching.values_of(site))
 
 
 def stored_site(name: str, run: RunDir) -> Site:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcddm.errors import UserError
+from hpcddm.launch import vouching
 from hpcddm.package_data import share_folder
 from hpcddm.printing import printable
 from hpcddm.rundir import atomic
@@ -46,7 +47,8 @@ def stored_parts(run: RunDir) -> dict[str, str]:
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
-    """Store the user's own parts with the run, so that a later retry follows them wherever it is called."""
+    """Store the user's own parts, so that a later retry follows them wherever it is called; the user vouches for them."""
+    vouching.remember(parts)
     for part in PARTS:
         if part in parts:
             atomic.write_text(stored_part(run, part), parts[part], durable=False)
