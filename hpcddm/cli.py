@@ -144,7 +144,8 @@ def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, r
 def cost(run: Path, records_only: bool, as_json: bool) -> None:
     """Count the GPU-hours and CPU-hours of RUN.
 
-    They are listed per unit and attempt, with the wasted share. The numbers are those of sacct, every execution of a requeued job included, else those of the run's own records.
+    They are listed per unit and attempt, with the wasted share. The numbers are those of sacct, every execution of a
+    requeued job included, else those of the run's own records.
 
     \b
     Example: hpcddm cost runs/fashion_mnist

@@ -16,6 +16,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.rundir.links import SWEEP_FILE
 from hpcddm.schema import validate, variants_of
 from hpcddm.site import Site
 from hpcddm.weights import SettingsWithWeights
@@ -24,8 +25,6 @@ NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
-SWEEP_FILE = "sweep.json"
-"""File that marks a folder as that of a sweep."""
 
 
 class Loader(yaml.SafeLoader):

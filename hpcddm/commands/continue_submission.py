@@ -38,7 +38,9 @@ def _continue(root: Path, trust_run: bool) -> int:
     if rest.sweep is not None:
         from hpcddm.commands.sweep import sweep
 
-        return sweep(rest.sweep, str(home.site(rest.site)), home.root, False, False, rest.is_live, rest, trust_run=trust_run)
+        return sweep(
+            rest.sweep, str(home.site(rest.site)), home.root, False, False, rest.is_live, rest, trust_run=trust_run
+        )
     from hpcddm.commands.retry import continue_run
 
     return continue_run(home, rest, trust_run)

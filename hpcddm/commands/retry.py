@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from hpcddm.commands.announcements import require_no_refusal
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusting import stored_start
 from hpcddm.errors import ConfigError, UserError
@@ -49,6 +50,7 @@ def retry(
         if key not in failed:
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:
+        require_no_refusal(decision)
         click.echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {root}")
         return 0
     site = _changed(site, resources, failed)
@@ -98,6 +100,8 @@ def _why_not(key: str, decision: Decision) -> str:
         return "it is in the queue or running; cancel it before it is retried"
     if key in decision.elsewhere:
         return f"it belongs to site {decision.states[key].unit.site}; retry it there"
+    if key in decision.refused:
+        return decision.refused[key]
     if key in decision.blocked:
         return f"it reads {decision.blocked[key]}, which is not complete; name that, too, or none to retry all"
     return "it was recalled and goes along with what it reads; name that"

@@ -12,7 +12,7 @@ from hpcddm.launch.preflight import check_snapshots, check_state
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
-from hpcddm.rundir import sharing
+from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 from hpcddm.unit_states import State, activity, survey
@@ -25,6 +25,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     """
     run = RunDir(root)
     sharing.follow(root)
+    inside.guard(run.root)
     experiment = stored_experiment(run)
     units = {unit.key: unit for unit in plan(experiment)}
     if key not in units:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do
+from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import continuation
@@ -32,7 +32,7 @@ from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, w
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import sharing
+from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
@@ -211,6 +211,7 @@ def make_folder(run: RunDir) -> None:
         if sign in str(run.root.resolve()):
             raise ConfigError(f"--run-dir {run.root}: '{sign}' in a path means something to {who}; take another name")
     sharing.follow(run.root)
+    inside.guard(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -228,7 +229,7 @@ def _run_here(
     from hpcddm.launch.embedded import Embedded
 
     items = items_of(decision.to_run, experiment, run)
-    absent = {*decision.elsewhere, *decision.blocked}
+    absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         click.echo(f"error: {key}: {reason}; its log: hpcddm logs {run.root} {key}", err=True)
@@ -256,6 +257,7 @@ def _queue(
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
     click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
+    require_no_refusal(decision)
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.announcements import announce_code
+from hpcddm.commands.announcements import announce_code, require_no_refusal
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
@@ -87,6 +87,9 @@ def sweep(
         launcher.code = Checkout()
     asked = matching(definition, only) if only else None
     scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table, asked=asked)
+    if not only_table:
+        for label, decision in scan.decisions.items():
+            require_no_refusal(decision, f"setting {label}: ")
     if only_table or not scan.items:
         return _show(scan, home)
     check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})

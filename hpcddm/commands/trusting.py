@@ -49,8 +49,8 @@ def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) 
     for line in lines:
         click.echo(f"  {printable(line, MOST_LETTERS)}", err=True)
     raise ConfigError(
-        f"{run.root}: you have never submitted with the site '{printable(name)}' and the template that are stored there;"
-        " name your site file with --site, or, if you trust what is printed above, repeat with --trust-run"
+        f"{run.root}: you have never submitted with the site '{printable(name)}' and the template that are stored"
+        " there; name your site file with --site, or, if you trust what is printed above, repeat with --trust-run"
     )
 
 

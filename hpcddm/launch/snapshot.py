@@ -13,7 +13,7 @@ from typing import Any
 from hpcddm import provenance, rooms
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.provenance import AROUND, Code
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, inside
 from hpcddm.rundir.layout import RunDir
 
 
@@ -93,6 +93,7 @@ class Snapshot:
 
     def _write(self) -> None:
         """Write to a temporary folder, then rename; another submit may make the same snapshot at the same time."""
+        inside.make(self._home)
         staged = self._home / f".{self.folder.name}.{atomic.unused()}"
         before = self._same_files()
         try:

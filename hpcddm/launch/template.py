@@ -12,7 +12,7 @@ from hpcddm.errors import UserError
 from hpcddm.launch import vouching
 from hpcddm.package_data import share_folder
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, inside
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
@@ -47,13 +47,13 @@ def stored_parts(run: RunDir) -> dict[str, str]:
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
-    """Store the user's own parts, so that a later retry follows them wherever it is called; the user vouches for them."""
+    """Store the user's own parts, so that a later retry follows them everywhere; the user vouches for them."""
     vouching.remember(parts)
     for part in PARTS:
         if part in parts:
             atomic.write_text(stored_part(run, part), parts[part], durable=False)
         else:
-            stored_part(run, part).unlink(missing_ok=True)
+            inside.remove(stored_part(run, part))
 
 
 def render(

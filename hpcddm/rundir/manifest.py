@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -167,13 +168,22 @@ def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
 
 
 def damage(folder: Path, manifest: Manifest) -> str | None:
-    """Return a message about the first output that is missing or whose size is not the manifest's; None without one."""
+    """Return a message about the first output that is missing, a link, or of another size; None without one."""
     for output in manifest.outputs:
         file = folder / output.path
-        if not file.is_file():
+        # A folder in between, as `snapshots`, may be a link, too.
+        places = (*(folder / part for part in reversed(Path(output.path).parents[:-1])), file)
+        linked = next((place for place in places if place.is_symlink()), None)
+        if linked:
+            return f"{linked} is a link; put the files themselves there"
+        try:
+            status = file.stat(follow_symlinks=False)
+        except OSError:
             return f"{file} is missing"
-        if file.stat().st_size != output.size:
-            return f"{file} has {file.stat().st_size} bytes instead of {output.size}"
+        if not stat.S_ISREG(status.st_mode):
+            return f"{file} is not a file"
+        if status.st_size != output.size:
+            return f"{file} has {status.st_size} bytes instead of {output.size}"
     return None
 
 

@@ -1,10 +1,10 @@
 """Training states of a unit, as far as they can be read without torch: which there are, and of which training."""
 
-import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from hpcddm.rundir import fresh
+from hpcddm.rundir import fresh, inside
 from hpcddm.rundir.manifest import SNAPSHOTS
 
 FOLDER, STATE = "state", "state.json"
@@ -25,10 +25,11 @@ def name_of(images: int) -> str:
 def of_training(folder: Path, trajectory: str, most_images: int | None = None) -> list[tuple[Path, dict[str, Any]]]:
     """List a unit's states, oldest first, without those of a training with other settings.
 
-    folder: the unit's `state/`.
+    folder: the unit's `state/`; no link is followed there.
     most_images: also without those of a longer training.
     """
-    folders = sorted(folder / name for name in fresh.names(folder) if name.startswith(PREFIX))
+    listed = [] if folder.is_symlink() else fresh.names(folder)
+    folders = sorted(path for name in listed if name.startswith(PREFIX) and not (path := folder / name).is_symlink())
     stored = [(path, fresh.read_json(path / STATE)) for path in folders]
     own = [(path, state) for path, state in stored if _is_of(state, trajectory)]
     return [(path, state) for path, state in own if most_images is None or state["images"] <= most_images]
@@ -40,12 +41,10 @@ def close(folder: Path, trajectory: str, images: int, keep: bool) -> None:
     keep: False to remove that one as well.
     """
     last = [path for path, _ in of_training(folder, trajectory, images)][-1:] if keep else []
-    if not last:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for path in folder.iterdir():
+    for path in folder.iterdir() if last else [folder]:
         if path not in last:
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                inside.remove(path, folder.parent)
 
 
 def _is_of(state: Any, trajectory: str) -> TypeGuard[dict[str, Any]]:
