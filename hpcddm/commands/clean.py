@@ -116,7 +116,8 @@ def _remove(path: Path) -> None:
     try:
         inside.remove(path)
     except OSError as error:
-        place = Path(error.filename or path)
+        # Of what is inside a folder only the way from there is known.
+        place = Path(path.parent, error.filename or path.name)
         raise UserError(
             f"{place}: cannot be removed ({error.strerror}); its folder belongs to {_owner(place.parent)},"
             " who can run hpcddm clean"
