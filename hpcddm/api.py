@@ -37,7 +37,8 @@ from hpcddm.pipeline.keys import LISTS, REPORT
 from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.pipeline.report import METRICS
 from hpcddm.pipeline.snapshots import chosen
-from hpcddm.rundir import atomic, manifest
+from hpcddm.printing import quoted
+from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.spaces.base import Space, space_of
@@ -75,8 +76,8 @@ class Run:
         """Content of the report's metrics.json; raises `UserError` where there is no report yet."""
         path = self._run.unit(REPORT) / METRICS
         if manifest.read(path.parent) is None:
-            raise UserError(f"{path.parent}: no report yet; see 'hpcddm status {self._run.root}'")
-        content: dict[str, Any] = atomic.read_json(path) or {}
+            raise UserError(f"{path.parent}: no report yet; see: hpcddm status {quoted(self._run.root)}")
+        content: dict[str, Any] = reading.need_json(path)
         return content
 
     def data(self, split: str = TRAIN) -> NamedReader:

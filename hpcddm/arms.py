@@ -7,6 +7,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.keys import LISTS, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import expert_keys, joined_keys
+from hpcddm.printing import quoted
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State, survey
 
@@ -44,7 +45,7 @@ def missing_experts(experiment: Experiment, run: RunDir, needed: list[str]) -> l
     is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
     for status in (states[key] for key in missing if key not in experts or not is_enough):
         reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {run.root}'")
+        raise UserError(f"{status.key} is {status.state}{reason}; see: hpcddm status {quoted(run.root)}")
     return missing
 
 

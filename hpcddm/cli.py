@@ -9,6 +9,7 @@ import click
 from hpcddm import __version__, exit_codes
 from hpcddm.cli_preparing import PATH, SITE, TRUST, assign, convert, plan, prefetch, selftest, site_init
 from hpcddm.errors import UserError
+from hpcddm.printing import echo
 
 EPILOG = """\b
 Two commands do everything:
@@ -29,10 +30,10 @@ class Group(click.Group):
         try:
             return super().invoke(context)
         except UserError as error:
-            click.echo(f"error: {error}", err=True)
+            echo(f"error: {error}", err=True)
             sys.exit(error.exit_code)
         except click.UsageError as error:
-            click.echo(f"error: {error.format_message()} See '{(error.ctx or context).command_path} --help'.", err=True)
+            echo(f"error: {error.format_message()} See '{(error.ctx or context).command_path} --help'.", err=True)
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; the same command continues", err=True)

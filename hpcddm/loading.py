@@ -14,7 +14,7 @@ from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.package_data import find_yaml
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.rundir.links import SWEEP_FILE
 from hpcddm.schema import validate, variants_of
@@ -83,13 +83,13 @@ def stored_experiment(run: RunDir) -> Experiment:
 
     Raises `ConfigError` when the folder holds no run.
     """
-    values = atomic.read_json(run.experiment)
+    values = _stored(run)
     if values is None and is_sweep(run):
         raise ConfigError(
             f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING; see {run.root}/table.csv"
         )
     if values is None:
-        raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing or torn)")
+        raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing)")
     try:
         return validate(Experiment, values, str(run.experiment))
     except ConfigError as error:
@@ -98,6 +98,11 @@ def stored_experiment(run: RunDir) -> Experiment:
                 f"{error}; where it is a variant of your own, set {rooms.VARIABLE} to its folder"
             ) from None
         raise
+
+
+def _stored(run: RunDir) -> dict[str, Any] | None:
+    """Read the values of the experiment that a run has stored; raises `Unreadable` where the file is damaged."""
+    return reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES)
 
 
 def is_sweep(run: RunDir) -> bool:
@@ -114,7 +119,7 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     Raises `UserError` or `ConfigError` when images or files are missing and the run has no hash of them.
     """
     data = experiment.data
-    stored = atomic.read_json(run.experiment) or {}
+    stored = _stored(run) or {}
     files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
     known_hashes = {holder[key]: holder["content"] for holder, key in files}
     if images is None and not data.source.adopts_tars and _is_stored(data.source, stored.get("data", {}), run):

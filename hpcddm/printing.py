@@ -1,24 +1,38 @@
 """Text from files, data and schedulers as it may be shown: on a terminal, on a page, in advice."""
 
+import shlex
+import sys
+
 MOST_LETTERS = 300
 """Usual length of a text that others wrote."""
+MOST_OF_A_LINE = 10_000
+"""Length of a whole line or message."""
 
 
 def printable(text: object, most: int = MOST_LETTERS) -> str:
     r"""Return a text on one line, of visible characters alone, shortened to `most` of them.
 
     Control characters, also those of terminals, bidirectional marks and lone surrogates become escapes such as '\x1b';
-    other spaces become a plain one.
+    a line break, a tab and every other space become a plain one.
     """
     shown = str(text)
     if len(shown) > most:
-        shown = f"{shown[: max(most - 3, 0)]}..."
+        shown = f"{shown[: most - 3]}..."
     if shown.isprintable():
         return shown
     return "".join(character if character.isprintable() else _escaped(character) for character in shown)
 
 
+def quoted(value: object) -> str:
+    """Return a value as one word of a command that a user pastes into a shell."""
+    return shlex.quote(printable(value, MOST_OF_A_LINE))
+
+
+def echo(*lines: object, err: bool = False) -> None:
+    """Print lines of visible characters alone, each on one line."""
+    shown = (printable(line, MOST_OF_A_LINE) for line in lines or ("",))
+    print(*shown, sep="\n", file=sys.stderr if err else None, flush=True)
+
+
 def _escaped(character: str) -> str:
-    if character.isspace() and ord(character) > 0x7F and character not in "\x85\u2028\u2029":
-        return " "
-    return character.encode("unicode_escape").decode()
+    return " " if character.isspace() else character.encode("unicode_escape").decode()

@@ -18,7 +18,7 @@ from typing import Any
 from hpcddm import __version__, rooms
 from hpcddm.errors import UserError, require
 from hpcddm.package_data import AROUND, share_file
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 
 PACKAGE = Path(__file__).parent.name
 TEMPLATES = tuple(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh"))
@@ -64,8 +64,8 @@ def _snapshot() -> dict[str, Any] | None:
     if not re.fullmatch(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}", AROUND.name):
         # Beside a checkout, a file of such a name is the user's.
         return None
-    stored = atomic.read_json(record_of(AROUND))
-    return stored if isinstance(stored, dict) and stored.get("digest") == AROUND.name else None
+    stored = reading.read_mapping(record_of(AROUND))
+    return stored if stored and stored.get("digest") == AROUND.name else None
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
 from hpcddm.pretrained import PretrainedFile
+from hpcddm.printing import printable
 
 M = TypeVar("M", bound="StrictModel")
 Positive = Annotated[int, Field(gt=0)]
@@ -189,7 +190,7 @@ def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
     if first["type"] in ("inner", "variant"):
         joint = "." if first["type"] == "inner" and location else ": " if location else ""
         return f"{location}{joint}{first['msg']}"
-    return f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']!r}"
+    return f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}, found {printable(repr(first['input']), 200)}"
 
 
 def _model_in(annotation: Any) -> type[StrictModel]:

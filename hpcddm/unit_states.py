@@ -1,7 +1,7 @@
 """States of the units of a run, from the files of the run alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,13 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record
@@ -72,9 +74,13 @@ def unit_state(
     fault, folder = link_above(run, unit.key), run.unit(unit.key)
     if fault:
         return UnitStatus(unit, State.DAMAGED, fault), None
-    present = manifest.read(folder)
+    try:
+        present = manifest.read(folder)
+    except Unreadable as error:
+        return UnitStatus(unit, State.DAMAGED, str(error)), None
     arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
     status = _state_of(unit, present, made, arrived, folder)
+    status = replace(status, reason=printable(status.reason, MOST_OF_A_LINE))
     if present is None or status.state not in (State.COMPLETE, State.STALE):
         return status, None
     return status, present
@@ -87,7 +93,7 @@ def _state_of(
         return UnitStatus(unit, State.MISSING)
     changes = _changes(present.settings, unit.fingerprint_settings)
     if changes:
-        listed = "; ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        listed = _listed(changes)
         return UnitStatus(unit, State.STALE, f"made with other settings ({listed})", changes)
     broken = manifest.damage(folder, present)
     if broken:
@@ -123,6 +129,14 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any
     return {key: (before.get(key, defaults[key]), now.get(key, defaults[key])) for key in changed}
 
 
+def _listed(changes: dict[str, tuple[Any, Any]], explain: Callable[[str, Any], str] = lambda key, before: "") -> str:
+    """List changed settings; key and old value are a manifest's."""
+    return "; ".join(
+        f"{printable(key)}: {printable(repr(old))} -> {printable(repr(new))}{explain(key, old)}"
+        for key, (old, new) in changes.items()
+    )
+
+
 def check_stale(
     states: list[UnitStatus], redo: set[str], explain: Callable[[str, Any], str] = lambda key, before: ""
 ) -> None:
@@ -136,7 +150,7 @@ def check_stale(
         return
     changes = {key: change for status in stale for key, change in (status.changes or {}).items()}
     stages = list(dict.fromkeys(status.unit.stage for status in stale))
-    listed = "; ".join(f"{key}: {old!r} -> {new!r}{explain(key, old)}" for key, (old, new) in changes.items())
+    listed = _listed(changes, explain)
     flags = " ".join(f"--redo {stage}" for stage in stages)
     raise ConfigError(
         f"settings changed since this run was made: {listed}. Stale: {', '.join(stages)} and what reads them."

@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from hpcddm import pretrained
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.schema import PathSetting, StrictModel, VariantSettings
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -140,9 +141,10 @@ def config(own: SettingsWithWeights) -> dict[str, Any]:
     path = own.weights.place / own.layout.config
     if not path.exists():
         return {}
-    values = atomic.read_json(path)
-    if not isinstance(values, dict):
-        raise ValueError(f"{path.name} is no JSON object; copy it anew")
+    try:
+        values: dict[str, Any] = reading.need_json(path, follows_links=True)
+    except Unreadable as error:
+        raise ValueError(f"{path.name} {error.reason}; copy it anew") from None
     return values
 
 

@@ -20,7 +20,7 @@ from hpcddm import devices
 from hpcddm.devices import Device, MissingGpu
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry
 from hpcddm.runtime.environment import Ranks
@@ -212,7 +212,7 @@ def test_a_unit_whose_gpus_are_not_there_fails_and_is_tried_again(tmp_path, monk
     monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
     monkeypatch.setattr(entry, "_call_stage", lambda spec, unit: devices.own_device(unit))
     assert entry._run(run.spec(unit.key), StopFlag()) == 1
-    ended = atomic.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
+    ended = reading.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
     assert "rank 0 on" in ended["reason"] and f"needs 1 of the 2 that {unit.key} was given" in ended["reason"]
     assert not ended.get("final"), "another node may do"
 

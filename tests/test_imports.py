@@ -33,13 +33,13 @@ NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "printing": set(),
-    "errors": {"exit_codes"},
+    "errors": {"exit_codes", "printing"},
     "renamed": set(),
     "rooms": {"errors"},
     "plugins": {"errors", "rooms"},
     "pretrained": {"errors"},
     "collections": {"errors", "pretrained", "rundir"},
-    "schema": {"errors", "plugins", "renamed", "pretrained"},
+    "schema": {"errors", "plugins", "printing", "renamed", "pretrained"},
     "paths": {"plugins", "schema"},
     "weights": {"errors", "schema", "pretrained", "rundir"},
     "settings": {"errors", "plugins", "renamed", "schema", "pretrained"},
@@ -54,6 +54,7 @@ MAY_IMPORT = {
     "initial_weights": {"errors", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
+        "printing",
         "rooms",
         "paths",
         "errors",
@@ -84,7 +85,7 @@ MAY_IMPORT = {
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "paths", "pretrained", "weights"},
-    "unit_states": {"errors", "schema", "config", "rundir", "runtime", "pipeline"},
+    "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics"},
@@ -94,9 +95,9 @@ MAY_IMPORT = {
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
     | {"arms", "collections"},
-    "cli": {"errors", "exit_codes", "commands", "cli_preparing"},
+    "cli": {"errors", "exit_codes", "printing", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
-    "report": {"rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
+    "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep", "concepts"},

@@ -56,10 +56,13 @@ def test_a_missing_unit_of_which_nothing_counts_holds_up_nobody(run, tmp_path):
     assert states(run, experiment) == expected(experiment, **copies)
 
 
-def test_a_unit_with_a_torn_manifest_is_missing(run, tmp_path):
-    path = run.unit(EXPERT) / "manifest.json"
+def test_a_unit_with_a_torn_manifest_is_damaged_and_named_and_the_others_are_what_they_were(run, tmp_path):
+    path, before = run.unit(EXPERT) / "manifest.json", states(run, tiny(tmp_path))
     path.write_bytes(path.read_bytes()[:-30])
-    assert states(run, tiny(tmp_path))[EXPERT] is State.MISSING
+    status = survey(plan(tiny(tmp_path)), run)
+    assert status[EXPERT].state is State.DAMAGED and f"{path}: holds no usable JSON" in status[EXPERT].reason
+    for key in before.keys() - {EXPERT}:
+        assert status[key].state is before[key] or EXPERT in status[key].unit.inputs
 
 
 def test_a_truncated_output_is_damage_that_names_the_file(run, tmp_path):

@@ -8,7 +8,8 @@ from typing import IO
 
 from hpcddm.collections.packages import Package
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
+from hpcddm.rundir.reading import Unreadable
 
 PROOF = "proven.json"
 """File with the hashes of a package's archive and files; it is written last."""
@@ -21,8 +22,11 @@ INNER = "!"
 
 def defect(package: Package, folder: Path) -> str | None:
     """Return the reason why the files in `folder` are not those of the package, or None."""
-    proof = atomic.read_json(folder / PROOF)
-    if not isinstance(proof, dict) or not isinstance(proof.get("files"), dict):
+    try:
+        proof = reading.read_mapping(folder / PROOF, most_bytes=reading.RESULT_BYTES) or {}
+    except Unreadable as error:
+        return error.reason
+    if not isinstance(proof.get("files"), dict):
         return "missing"
     if proof.get("sha256") != package.sha256 or proof["files"].keys() != {_kept_name(name) for name in package.files}:
         return f"of another package than {package.requirement}"

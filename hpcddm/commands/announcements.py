@@ -1,13 +1,12 @@
 """Words of `submit` and `sweep` about a submission before it happens, and where there is nothing to submit."""
 
-import click
-
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.submission import Decision
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
 from hpcddm.pipeline.keys import INSPECT, REPORT
 from hpcddm.pipeline.report import PAGE
+from hpcddm.printing import echo
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -18,7 +17,7 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
     counts = f"{len(decision.complete)} units complete, {len(decision.to_run)} to run"
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
-    click.echo(f"run {run.root}   site {site.name}   {counts}")
+    echo(f"run {run.root}   site {site.name}   {counts}")
     _print_other_sites(decision, run)
 
 
@@ -26,26 +25,24 @@ def announce_code(launcher: Launcher) -> None:
     """Store the code that jobs will run; print its version, and a note where earlier jobs have another."""
     code, before = launcher.code.make(), launcher.code.others()
     where = f"{launcher.code.folder}, live: a change there changes what jobs run" if launcher.code.is_live else ""
-    click.echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")
+    echo(f"code {code}   {where or f'kept in {launcher.run.code}/'}")
     if before:
-        click.echo(f"note: earlier jobs were submitted with other code and keep theirs; the last was {before[0]}")
+        echo(f"note: earlier jobs were submitted with other code and keep theirs; the last was {before[0]}")
 
 
 def _print_other_sites(decision: Decision, run: RunDir) -> None:
     if decision.elsewhere:
         sites = {site for key in decision.elsewhere if (site := decision.states[key].unit.site)}
-        click.echo(f"elsewhere ({', '.join(sorted(sites))}): {', '.join(decision.elsewhere)}")
+        echo(f"elsewhere ({', '.join(sorted(sites))}): {', '.join(decision.elsewhere)}")
         for key, reason in decision.elsewhere.items():
             if reason:
-                click.echo(f"{key} is here but does not fit: {reason}; fetch the right one, or remove the folder")
+                echo(f"{key} is here but does not fit: {reason}; fetch the right one, or remove the folder")
     for key, fault in decision.refused.items():
-        click.echo(f"not submitted: {key}: {fault}")
+        echo(f"not submitted: {key}: {fault}")
     if decision.blocked and not decision.refused:
         first = next(iter(decision.blocked.values()))
         stages = dict.fromkeys(key.split("/")[0] for key in decision.blocked)
-        click.echo(
-            f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again"
-        )
+        echo(f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again")
 
 
 def require_no_refusal(decision: Decision, place: str = "") -> None:
@@ -58,27 +55,27 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
     """Print why nothing is submitted, and what comes next; raises `UserError` for a unit that a link keeps back."""
     require_no_refusal(decision)
     if decision.active:
-        click.echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
+        echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
     elif decision.not_requested:
-        click.echo(f"what was asked for is complete; {len(decision.not_requested)} units were not asked for")
+        echo(f"what was asked for is complete; {len(decision.not_requested)} units were not asked for")
     elif decision.elsewhere:
-        click.echo("everything that belongs to this site is complete")
+        echo("everything that belongs to this site is complete")
         _print_other_sites(decision, run)
     else:
-        click.echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    report = manifest.read(run.unit(REPORT))
+        echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
+    report = manifest.read_if_usable(run.unit(REPORT))
     if report and REPORT in decision.complete:
         from hpcddm.commands.table import print_table
 
         print_table(report.results)
-        click.echo(f"report {run.unit(REPORT) / PAGE}")
+        echo(f"report {run.unit(REPORT) / PAGE}")
     elif INSPECT in decision.complete:
-        click.echo(clusters_line(run))
+        echo(clusters_line(run))
 
 
 def clusters_line(run: RunDir) -> str:
     """Name the page about the clusters, and say how many warnings it has."""
-    inspected = manifest.read(run.unit(INSPECT))
+    inspected = manifest.read_if_usable(run.unit(INSPECT))
     count = len(inspected.results.get("warnings", [])) if inspected else 0
     warnings = f", with {count} warning{'s' * (count > 1)}" if count else ""
     return f"clusters {run.unit(INSPECT) / CLUSTERS_PAGE}{warnings}"

@@ -16,6 +16,7 @@ from hpcddm.loading import out_of_run, read_yaml, resolve_paths, stored_experime
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.unit_states import State, survey
@@ -45,7 +46,7 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     status = states[CLUSTER]
     if status.state is not State.COMPLETE:
         reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see 'hpcddm status {root}'")
+        raise UserError(f"{status.key} is {status.state}{reason}; see: hpcddm status {quoted(root)}")
     from hpcddm.data.new_samples import NewSamples
     from hpcddm.data.table_writing import table_file
 
@@ -68,9 +69,9 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     broken = [sample for samples in collections for sample in samples.broken]
     if broken:
         named = ", ".join(f"{key} ({reason})" for key, reason in broken[:NAMED])
-        click.echo(f"left out {len(broken)} broken samples: {named}{', ...' * (len(broken) > NAMED)}", err=True)
+        echo(f"left out {len(broken)} broken samples: {named}{', ...' * (len(broken) > NAMED)}", err=True)
     written = sum(sizes) if cluster is None else sizes[cluster]
-    click.echo(f"{output}: {written} of {sum(sizes)} samples; of clusters 0 to {len(sizes) - 1}: {sizes}")
+    echo(f"{output}: {written} of {sum(sizes)} samples; of clusters 0 to {len(sizes) - 1}: {sizes}")
 
 
 def _check_options(experiment: Experiment, output: Path, cluster: int | None) -> None:
@@ -193,4 +194,4 @@ class _Hashes:
         repeated = int((hashes[1:] == hashes[:-1]).sum())
         if repeated:
             advice = "the clustering 'file' refuses such a table; give each source a name of its own as 'collection'"
-            click.echo(f"warning: {repeated} samples have a key that one before them has; {advice}", err=True)
+            echo(f"warning: {repeated} samples have a key that one before them has; {advice}", err=True)

@@ -5,8 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
@@ -15,6 +13,7 @@ from hpcddm.launch.submission import stored_site
 from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import plan
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
@@ -42,7 +41,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     journal = Journal(run.journal)
     queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
     if not queued:
-        click.echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
+        echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
         return
     sharing.follow(run.root)
     inside.guard(run.root)
@@ -59,7 +58,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         # What waits for a job starts when that job ends; so the last ones go first.
         chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:
-            click.echo(f"nothing of this is in the queue; {'no job' if withdrawn else 'nothing'} was cancelled")
+            echo(f"nothing of this is in the queue; {'no job' if withdrawn else 'nothing'} was cancelled")
             return
         saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
         # What may be refused comes last, so that the rest is ended all the same.
@@ -68,13 +67,13 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         for some in filter(None, (ours, foreign)):
             _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
     for key in reversed(chosen):
-        click.echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
+        echo(f"{'leaving  ' if key in saving else 'cancelled'} job {chosen[key].id}  {key}")
     _wait({key: chosen[key] for key in saving}, launcher, queued)
     waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
     if waiting:
-        click.echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
-    again = "the same hpcddm sweep" if is_sweep(run) else f"hpcddm retry {root}"
-    click.echo(f"next: {again}   submits anew what was cancelled")
+        echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
+    again = "the same hpcddm sweep" if is_sweep(run) else f"hpcddm retry {quoted(root)}"
+    echo(f"next: {again}   submits anew what was cancelled")
 
 
 def _cancel(
@@ -103,7 +102,7 @@ def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:
     rest = continuation.read(home)
     withdrawn = continuation.withdraw(home, rest.units if rest and units is None else units or ())
     if withdrawn:
-        click.echo(f"{len(withdrawn)} units that waited for room in the queue are not submitted: {withdrawn[0]} ...")
+        echo(f"{len(withdrawn)} units that waited for room in the queue are not submitted: {withdrawn[0]} ...")
     return withdrawn
 
 
@@ -112,7 +111,7 @@ def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) ->
     if not jobs:
         return
     started, seconds, interruptions = time.time(), launcher.site.signal_lead_seconds, 0
-    click.echo(f"they save before they leave; waiting at most {seconds} s (Ctrl-C twice ends them at once)")
+    echo(f"they save before they leave; waiting at most {seconds} s (Ctrl-C twice ends them at once)")
     while jobs and time.time() - started < seconds and interruptions < 2:
         try:
             time.sleep(min(POLL_SECONDS, seconds))
@@ -120,9 +119,9 @@ def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) ->
         except KeyboardInterrupt:
             interruptions += 1
             if interruptions == 1:
-                click.echo("they were told and are saving; Ctrl-C again ends them at once")
+                echo("they were told and are saving; Ctrl-C again ends them at once")
     launcher.cancel(*_ids(jobs.values()))
-    click.echo(f"ended without waiting: {', '.join(jobs)}" if jobs else f"gone after {time.time() - started:.0f} s")
+    echo(f"ended without waiting: {', '.join(jobs)}" if jobs else f"gone after {time.time() - started:.0f} s")
 
 
 def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> dict[str, Job]:

@@ -14,6 +14,7 @@ from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import WorkState
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
+from hpcddm.printing import echo
 from hpcddm.rundir import inside, links, manifest, sharing, training_states
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
@@ -53,19 +54,19 @@ def clean(root: Path, yes: bool) -> int:
         shown = find(run)
     for unit in plan(stored_experiment(run)):
         if fault := links.link_at(run, unit.key):
-            click.echo(f"left alone: {unit.key}: {fault}")
+            echo(f"left alone: {unit.key}: {fault}")
     if not shown:
-        click.echo(f"{root}: nothing to remove")
+        echo(f"{root}: nothing to remove")
         return 0
     for waste in shown:
         size, count = waste.size
-        click.echo(f"{readable(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
+        echo(f"{readable(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
     size, count = _total(shown)
     if not yes and not sys.stdin.isatty():
-        click.echo(f"{readable(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
+        echo(f"{readable(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
         return 0
     if not yes and not click.confirm(f"remove {readable(size)} in {count:,} files for ever?"):
-        click.echo("nothing was removed")
+        echo("nothing was removed")
         return 0
     # Not locked while the user thinks: a submit in between may have made use of something, so look once more.
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
@@ -74,7 +75,7 @@ def clean(root: Path, yes: bool) -> int:
         for waste in removable:
             for path in waste.paths:
                 _remove(path)
-    click.echo(f"removed {readable(size)} in {count:,} files")
+    echo(f"removed {readable(size)} in {count:,} files")
     return 0
 
 
@@ -168,7 +169,7 @@ def _last_states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]
 
 
 def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
-    inputs = {key: present for key in unit.inputs if (present := manifest.read(run.unit(key)))}
+    inputs = {key: present for key in unit.inputs if (present := manifest.read_if_usable(run.unit(key)))}
     return unit.expected(inputs).trajectory
 
 

@@ -1,9 +1,8 @@
 """The table of a sweep on the terminal."""
 
 from rich.table import Table
-from rich.text import Text
 
-from hpcddm.commands.terminal import table_console
+from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.metrics import all_metrics, headlines
 from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEEDS_CSV, Spread, over_seeds
@@ -24,7 +23,7 @@ def print_results(rows: list[SettingResult]) -> None:
         _print_spreads(spreads)
         unfinished = [f"{row.label}: {row.state}" for row in rows if not row.arms]
         for line in unfinished:
-            table_console().print(Text(line), soft_wrap=True)
+            table_console().print(plain_text(line), soft_wrap=True)
         return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
@@ -32,10 +31,10 @@ def print_results(rows: list[SettingResult]) -> None:
     title = f"{' / '.join(metric.title for metric in shown)}, by arm"
     table = Table(title=title, title_justify="left", show_lines=False)
     for name in keys.values():
-        table.add_column(name, no_wrap=True)
+        table.add_column(plain_text(name), no_wrap=True)
     if any(row.arms for row in rows):
         for arm in arms:
-            table.add_column(arm, justify="right", no_wrap=True)
+            table.add_column(plain_text(arm), justify="right", no_wrap=True)
     if any(not row.arms for row in rows):
         table.add_column("state")
     for row in rows:
@@ -45,14 +44,14 @@ def print_results(rows: list[SettingResult]) -> None:
             cells += [" / ".join(metric.text_of(figures) for metric in shown) if figures else "" for figures in by_arm]
         if any(not other.arms for other in rows):
             cells.append(row.state if not row.arms else "")
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(plain_text, cells))
     console = table_console()
     console.print(table)
     others = [metric.title for metric in all_metrics() if metric not in shown]
-    console.print(Text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
+    console.print(plain_text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         labels = [row.label for row in rows if row.remark == remark]
-        console.print(Text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)
+        console.print(plain_text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)
 
 
 def _print_spreads(spreads: list[Spread]) -> None:
@@ -65,7 +64,7 @@ def _print_spreads(spreads: list[Spread]) -> None:
     for spread in spreads:
         label = label_of(spread.setting, short_names(spread.setting))
         cells = [spread.formatted(metric) for metric in all_metrics()]
-        table.add_row(*map(Text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
+        table.add_row(*map(plain_text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
     table_console(SPREAD_COLUMNS, wraps_lines=True).print(table)
 

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 from rich import box
 from rich.table import Table
-from rich.text import Text
 
-from hpcddm.commands.terminal import needed_columns, table_console
+from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, TABLE
 from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic
+from hpcddm.printing import echo, quoted
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.unit_states import State, survey
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
         _print_concepts(first)
         _print_advice(first, roots[0])
     else:
-        click.echo(f"each run alone: {', '.join(f'hpcddm concepts {root}' for root in roots)}")
+        echo(f"each run alone: {', '.join(f'hpcddm concepts {quoted(root)}' for root in roots)}")
     if json_file:
         atomic.write_json(json_file, _as_json(roots, contents, first))
-        click.echo(f"written: {json_file}")
+        echo(f"written: {json_file}")
 
 
 def _content(run: RunDir) -> dict[str, Any]:
@@ -66,11 +66,12 @@ def _content(run: RunDir) -> dict[str, Any]:
     status = survey(plan(experiment), run)[CONCEPTS]
     if status.state is not State.COMPLETE:
         reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{run.root}: {CONCEPTS} is {status.state}{reason}; see 'hpcddm status {run.root}'")
+        raise UserError(f"{run.root}: {CONCEPTS} is {status.state}{reason}; see: hpcddm status {quoted(run.root)}")
     path = run.output(CONCEPTS, CONCEPTS_FILE)
-    content = atomic.read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: not readable; submit again with --redo concepts")
+    try:
+        content: dict[str, Any] = reading.need_json(path)
+    except Unreadable as error:
+        raise UserError(f"{path}: {error.reason}; submit again with --redo concepts") from None
     if any("captions" not in row for row in content["concepts"][:1]):
         redo = "--redo concept_counts --redo concept_scores --redo concepts"
         raise UserError(f"{path}: written by an earlier version of hpcddm; submit again with {redo}")
@@ -85,7 +86,7 @@ def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -
     repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if repeated:
         named = ", ".join(map(str, repeated))
-        click.echo(f"warning: seed {named} stands there twice: such runs say no more than one of them", err=True)
+        echo(f"warning: seed {named} stands there twice: such runs say no more than one of them", err=True)
     for root, content in zip(roots[1:], contents[1:], strict=True):
         for key, what in MUST_AGREE.items():
             if content[key] != contents[0][key]:
@@ -115,14 +116,14 @@ def _print_fits(facts: "ConceptFacts") -> None:
     for title in FIT_COLUMNS.values():
         fits.add_column(title.replace(", ", ",\n"), justify="right", no_wrap=True, vertical="bottom")
     for arm, row in facts.fit_rows().items():
-        fits.add_row(arm, *(row[column] for column in FIT_COLUMNS))
+        fits.add_row(plain_text(arm), *(plain_text(row[column]) for column in FIT_COLUMNS))
     _print_table(fits)
     bins = _table("mean relative score by frequency in all data; concepts that never occur are in no fit")
     shown = [arm for arm in facts.arms if arm in facts.fitted]
     for title in ("training samples", "n", *shown):
         bins.add_column(title, justify="left" if title == "training samples" else "right", no_wrap=True)
     for row in facts.bins():
-        bins.add_row(row["label"], row["concepts"], *(row.get(arm, "-") for arm in shown))
+        bins.add_row(*map(plain_text, (row["label"], row["concepts"], *(row.get(arm, "-") for arm in shown))))
     _print_table(bins)
 
 
@@ -135,7 +136,7 @@ def _print_concepts(facts: "ConceptFacts") -> None:
     for title in ("counted by", *tails):
         tail.add_column(title, justify="left" if title == "counted by" else "right", no_wrap=True)
     for label, values in tail_rows(tails):
-        tail.add_row(label, *values)
+        tail.add_row(*map(plain_text, (label, *values)))
     _print_table(tail)
     for said in facts.agreement():
         _print_text(said)
@@ -165,7 +166,7 @@ def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["Row"]) -> Non
         share = "-" if row.share_at_home is None else f"{row.share_at_home:.0%}"
         scores = ["-" if (score := row.relative(arm)) is None else f"{score:.2f}" for arm in arms]
         home = "-" if row.home is None else str(row.home)
-        table.add_row(Text(shown_name(row.name)), f"{row.frequency:,}", home, share, *scores)
+        table.add_row(plain_text(shown_name(row.name)), f"{row.frequency:,}", home, share, *scores)
     _print_table(table)
 
 
@@ -175,19 +176,20 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
     _print_text(f"starving experts: {starving}" if starving else "no expert starves")
     moved = facts.moved
     if sum(moved.values()):
-        click.echo(
+        echo(
             f"proposal: the samples of {len(facts.moved_concepts)} badly drawn concepts to the expert that has most of"
             f" them: {moved['train']:,} training and {moved['heldout']:,} held-out samples move; to try it:"
         )
         table = run.output(CONCEPTS, facts.content["proposal"]["file"])
         setting = f"{{name: file, table: {{file: {table.resolve()}}}, column: cluster}}"
         # The run's experiment says where all of it lies, relative to its folder.
-        click.echo(f"  hpcddm submit {run.experiment} --run-dir {root}-moved 'cluster.clustering={setting}'")
+        target, clustering = quoted(f"{root}-moved"), quoted(f"cluster.clustering={setting}")
+        echo(f"  hpcddm submit {quoted(run.experiment)} --run-dir {target} {clustering}")
     else:
-        click.echo("no proposal: no badly drawn concept lies in several experts")
-    click.echo(f"page {run.output(CONCEPTS, PAGE)}")
+        echo("no proposal: no badly drawn concept lies in several experts")
+    echo(f"page {run.output(CONCEPTS, PAGE)}")
     tables = [path for name in (TABLE, PARQUET) if (path := run.output(CONCEPTS, name)).exists()]
-    click.echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPTS, CONCEPTS_FILE)]))}")
+    echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPTS, CONCEPTS_FILE)]))}")
 
 
 def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:
@@ -212,4 +214,4 @@ def _print_table(table: Table) -> None:
 
 
 def _print_text(text: str, style: str = "") -> None:
-    table_console().print(Text(text, style=style), soft_wrap=True)
+    table_console().print(plain_text(text, style=style), soft_wrap=True)

@@ -3,11 +3,10 @@
 import os
 from pathlib import Path
 
-import click
-
 from hpcddm import exit_codes
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
+from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import HeldElsewhere
 
@@ -17,7 +16,7 @@ def continue_submission(root: Path, trust_run: bool) -> int:
     try:
         return _continue(root, trust_run)
     except HeldElsewhere as held:
-        click.echo(f"error: {held}", err=True)
+        echo(f"error: {held}", err=True)
         return exit_codes.LEAVES
 
 
@@ -25,7 +24,7 @@ def _continue(root: Path, trust_run: bool) -> int:
     home = RunDir(root.resolve())
     rest = continuation.read(home)
     if rest is None:
-        click.echo("nothing is left to submit: it was cancelled, or somebody has submitted it")
+        echo("nothing is left to submit: it was cancelled, or somebody has submitted it")
         return 0
     # Experiments, sites and the template are looked for where the command was typed.
     try:
@@ -34,7 +33,7 @@ def _continue(root: Path, trust_run: bool) -> int:
         if rest.sweep is not None:
             advice = "but the sweep's files are looked for there; repeat hpcddm sweep by hand"
             raise UserError(f"{rest.folder}: not to be seen from here ({error.strerror}), {advice}") from error
-        click.echo(f"note: {rest.folder} is not to be seen from here ({error.strerror})")
+        echo(f"note: {rest.folder} is not to be seen from here ({error.strerror})")
     if rest.sweep is not None:
         from hpcddm.commands.sweep import sweep
 

@@ -4,17 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 from rich.table import Table
-from rich.text import Text
 
 from hpcddm import initial_weights, plugins
-from hpcddm.commands.terminal import table_console
+from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.pipeline.lists import experts_of
+from hpcddm.printing import echo
 from hpcddm.rundir import atomic
 from hpcddm.training.settings import Expert
 
@@ -133,14 +132,14 @@ def _print(made: Any, description: dict[str, Any], output: Path) -> None:
     for name in ("tensor", "number", "verdict", "why"):
         table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
     for name, count, verdict, reason in made.table():
-        table.add_row(Text(name), str(count), verdict, Text(reason))
+        table.add_row(plain_text(name), str(count), verdict, plain_text(reason))
     table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
     for note in description["notes"]:
-        click.echo(f"note: {note}")
+        echo(f"note: {note}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())
     history = (
         "what its source cost is unknown"
         if description["images"] is None
         else f"its source saw {description['images']:,} images"
     )
-    click.echo(f"{output}: {counts}; {history}; start from it with experts.init_from.weights={output}")
+    echo(f"{output}: {counts}; {history}; start from it with experts.init_from.weights={output}")

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from hpcddm.commands.spending import JobCost, spending, units_with_logs
-from hpcddm.commands.terminal import table_console
+from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.progress import duration
 from hpcddm.loading import is_sweep, stored_experiment
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.records import records
 
 
@@ -49,7 +49,7 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
     if spent:
         console.print(_table(spent, "setting" if is_sweep(run) else "unit"))
     for line in (_total_line(spent), f"source: {source}", *_legend(spent)):
-        console.print(Text(line), soft_wrap=True)
+        console.print(plain_text(line), soft_wrap=True)
 
 
 def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
@@ -79,8 +79,11 @@ def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
 
 
 def _has_sacct(run: RunDir, site: str) -> bool:
-    stored = atomic.read_json(run.site(site))
-    return not isinstance(stored, dict) or bool(stored.get("has_sacct", True))
+    try:
+        stored = reading.read_mapping(run.site(site)) or {}
+    except Unreadable:
+        return True
+    return bool(stored.get("has_sacct", True))
 
 
 def _source(spent: list[JobCost], why_not: str) -> str:
@@ -104,10 +107,10 @@ def _table(spent: list[JobCost], what: str) -> Table:
         costs = [job_cost for job_cost in spent if job_cost.unit == unit]
         for job_cost in costs if what == "unit" else []:
             cells = [unit, str(job_cost.attempt or "-"), job_cost.job or "", job_cost.ending, _time([job_cost])]
-            table.add_row(*map(Text, [*cells, *_amounts([job_cost], kinds)]))
+            table.add_row(*map(plain_text, [*cells, *_amounts([job_cost], kinds)]))
         if len(costs) > 1 or what != "unit":
             cells = [unit, "all", "", "", _time(costs), *_amounts(costs, kinds)]
-            table.add_row(*(Text(word, style="bold") for word in cells))
+            table.add_row(*(plain_text(word, style="bold") for word in cells))
     return table
 
 

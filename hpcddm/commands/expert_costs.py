@@ -39,7 +39,7 @@ def expert_costs(
     experiment: Experiment, run: RunDir, site: Site, estimates: Mapping[str, "Estimate"]
 ) -> list[ExpertCost]:
     """List the costs of the experts that are trained at a site; nothing as long as there are no clusters."""
-    lists = manifest.read(run.unit(LISTS))
+    lists = manifest.read_if_usable(run.unit(LISTS))
     if lists is None or len(lists.results.get("sizes", [])) != experiment.cluster.experts:
         return []
     costs = []

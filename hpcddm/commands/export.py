@@ -1,23 +1,23 @@
 """The verb export: a trained denoiser as a folder that stock diffusers loads."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-
 from hpcddm import plugins
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
-from hpcddm.pipeline.latent_scale import SCALE_FILE
+from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.train import train_keys
-from hpcddm.rundir import atomic, manifest
+from hpcddm.printing import echo, quoted
+from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
 
@@ -75,7 +75,7 @@ def export(root: Path, unit: str, output: Path) -> None:
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
     if manifest.read(run.unit(unit)) is None:
-        raise UserError(f"{unit} is not complete; see 'hpcddm status {root}'")
+        raise UserError(f"{unit} is not complete; see: hpcddm status {quoted(root)}")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading
@@ -91,7 +91,7 @@ def export(root: Path, unit: str, output: Path) -> None:
         (output / "README.txt").write_text(readme)
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
-    click.echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
+    echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
 
 
 def scheduler_config(settings: ObjectiveSettings) -> dict[str, Any] | None:
@@ -160,9 +160,7 @@ def _space(run: RunDir, experiment: Experiment) -> str:
     settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
     name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings
     path = run.output(LATENT_SCALE, SCALE_FILE)
-    numbers = atomic.read_json(path)
-    require(numbers is not None, f"{path}: missing or torn; it says how the latents are decoded: fetch it again")
-    return LATENTS.format(autoencoder=name, **(numbers or {}))
+    return LATENTS.format(autoencoder=name, **asdict(reading.need_json(path, Scale)))
 
 
 def _readme(

@@ -8,6 +8,8 @@ from typing import BinaryIO
 
 import click
 
+from hpcddm.printing import echo, printable
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import COMES_BACK
@@ -25,7 +27,7 @@ def follow(run: RunDir, unit: str, rank: int, number: int) -> None:
     try:
         while True:
             record = _wait_for(run, unit, number)
-            click.echo(f"--- attempt {record.number} of {unit}: {record.folder / f'rank{rank}.log'}")
+            echo(f"--- attempt {record.number} of {unit}: {record.folder / f'rank{rank}.log'}")
             if _tail(run, unit, record, rank):
                 return
             number = record.number + 1
@@ -42,7 +44,7 @@ def _wait_for(run: RunDir, unit: str, number: int) -> AttemptRecord:
         if attempt:
             return read_record(*attempt)
         if not has_said:
-            click.echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
+            echo(f"--- waiting for attempt {number} of {unit} (Ctrl-C leaves)")
             has_said = True
         time.sleep(POLL_SECONDS)
 
@@ -56,15 +58,15 @@ def _tail(run: RunDir, unit: str, record: AttemptRecord, rank: int) -> bool:
         later = any(number > record.number for number, _ in attempts(run.logs(unit)))
         log.print_new()
         if _is_final(latest):
-            click.echo(f"--- attempt {latest.number} ended: {latest.decision or latest.outcome}{_because(latest)}")
+            echo(f"--- attempt {latest.number} ended: {latest.decision or latest.outcome}{_because(latest)}")
             return not later
         if later or latest.decision in COMES_BACK:
-            click.echo(
+            echo(
                 f"--- attempt {latest.number} ended: {latest.decision or latest.outcome or 'no word'}{_because(latest)}"
             )
             return False
         if latest.is_open and latest.beat and not latest.beat.is_fresh and not has_warned:
-            click.echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(latest.beat.time))}")
+            echo(f"--- no sign of life since {time.strftime('%H:%M:%S', time.localtime(latest.beat.time))}")
             has_warned = True
         time.sleep(POLL_SECONDS)
 
@@ -95,7 +97,7 @@ class Growing:
         """Print what was written since the last time, at first the last lines."""
         try:
             # Opened anew each time: on NFS that is what shows what other nodes have written.
-            with open(self._path, "rb") as file:
+            with open(reading.open_regular(self._path), "rb") as file:
                 if self._place is None:
                     self._place = self._last_lines(file)
                 file.seek(self._place)
@@ -103,7 +105,9 @@ class Growing:
         except FileNotFoundError:
             return
         self._place += len(content)
-        click.echo(self._decoder.decode(content), nl=False)
+        text = self._decoder.decode(content)
+        # A line may not be whole yet: its end comes with the next call.
+        click.echo("\n".join(printable(line, len(line)) for line in text.split("\n")), nl=False)
 
     def _last_lines(self, file: BinaryIO) -> int:
         size = file.seek(0, os.SEEK_END)

@@ -3,11 +3,11 @@
 import time
 from pathlib import Path
 
-import click
-
 from hpcddm.commands.following import follow
 from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
+from hpcddm.printing import MOST_OF_A_LINE, echo, printable
+from hpcddm.rundir import reading
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
@@ -43,7 +43,7 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
             _show(file)
     if kept:
         older = f" (the one before left attempts: --attempt {max(tried)})" if tried and not every else ""
-        click.echo(f"no attempt at {unit} by its newest job{older}; what the scheduler kept:")
+        echo(f"no attempt at {unit} by its newest job{older}; what the scheduler kept:")
         for file in kept:
             _show(file)
 
@@ -70,11 +70,11 @@ def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
 
 def _show_attempt(run: RunDir, record: AttemptRecord, rank: int) -> None:
     """Print an attempt's headline and log, or a note where it has no log."""
-    click.echo(f"=== {headline(record)}")
+    echo(f"=== {headline(record)}")
     try:
         files = _logs(run, record, rank)
     except ConfigError:
-        click.echo(f"(no log of rank {rank})")
+        echo(f"(no log of rank {rank})")
         return
     for file in files:
         _show(file)
@@ -85,7 +85,7 @@ def headline(record: AttemptRecord) -> str:
     parts = [f"attempt {record.number}"]
     if record.started:
         parts.append(f"started {_clock(record.started)}")
-    parts.append(f"on {record.owner.get('node_list') or record.owner.get('host') or 'an unknown node'}")
+    parts.append(f"on {record.nodes or printable(record.owner.get('host') or 'an unknown node')}")
     if record.job:
         parts.append(f"as job {record.job}")
     if record.stopped:
@@ -138,5 +138,9 @@ def _names(job: JobId, index: int, rank: int, is_local: bool) -> list[str]:
 
 
 def _show(file: Path) -> None:
-    click.echo(f"--- {file}")
-    click.echo(file.read_text(errors="replace") or "(empty)\n", nl=False)
+    echo(f"--- {file}")
+    with open(reading.open_regular(file), errors="replace") as lines:
+        line = lines.readline(MOST_OF_A_LINE) or "(empty)"
+        while line:
+            echo(line.removesuffix("\n"))
+            line = lines.readline(MOST_OF_A_LINE)

@@ -18,9 +18,11 @@ from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.pipeline.plan import batch_of, plan
 from hpcddm.pipeline.trainings import expert_training
+from hpcddm.printing import printable, quoted
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Resources
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
@@ -158,7 +160,7 @@ class Overview:
             more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
             return f"{hints[0]}{more}"
         if states & UNDER_WAY:
-            return f"under way; look at: hpcddm logs {root} STAGE/UNIT --follow"
+            return f"under way; look at: hpcddm logs {quoted(root)} STAGE/UNIT --follow"
         return "submit again to run what is missing"
 
     def as_json(self) -> dict[str, Any]:
@@ -205,6 +207,8 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
 def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> UnitRow:
     key, work = observed.status.key, observed.work
     state, reason = state_of(observed)
+    if work.last and work.last.faults and state != State.COMPLETE:
+        reason = "; ".join(filter(None, (reason, *work.last.faults)))
     beat, last, now = work.beat, work.last, time.time()
     is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
     running_beat = beat if is_running else None
@@ -240,7 +244,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         saved_images=work.saved[0] if work.saved else None,
         saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
         silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
-        user=observed.newest.user if observed.newest else "",
+        user=printable(observed.newest.user) if observed.newest else "",
         changes=last.changes if last else [],
     )
 
@@ -251,21 +255,20 @@ def _where(observed: UnitObservation, state: str) -> str:
     if observed.job and observed.job.detail:
         return observed.job.detail
     last = observed.work.last
-    return str(last.owner.get("node_list") or (last.beat.host if last.beat else "")) if last else ""
+    return last.nodes if last else ""
 
 
 def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
     """Return the next command, or thing to do, for one unit; '' for none."""
     key, root = observed.status.key, run.root
-    read = f"hpcddm logs {root} {key}"
+    read = f"hpcddm logs {quoted(root)} {key}"
     in_sweep = is_sweep(RunDir(root.resolve().parent))
     submit = "the same hpcddm sweep again" if in_sweep else "submit again"
     stop = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
-    again = f"rm {stop}, then {submit}" if stop else submit
-    last = observed.work.last
-    memory_gb = last.verdict.get("memory_gb") if last else None
+    again = f"rm {quoted(stop)}, then {submit}" if stop else submit
+    memory_gb = _advised_memory(observed)
     more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
-    retry = submit if in_sweep else f"hpcddm retry {root}{more}"
+    retry = submit if in_sweep else f"hpcddm retry {quoted(root)}{more}"
     site = observed.status.unit.site
     advice: dict[str, str] = {
         WorkState.HELD: " ".join(["scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number])
@@ -280,6 +283,15 @@ def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
     if more and state == WorkState.STOPPED and not in_sweep:
         return retry
     return again if state in needs_submit else advice.get(state, "")
+
+
+def _advised_memory(observed: UnitObservation) -> int | None:
+    """Return the memory in GB that the last verdict advises, if a site could ask for it."""
+    memory_gb = observed.work.last.verdict.get("memory_gb") if observed.work.last else None
+    try:
+        return None if memory_gb is None else Resources(memory_gb=memory_gb).memory_gb
+    except ValueError:
+        return None
 
 
 def _without_hints_while_driven(rows: list[UnitRow], submissions: list[Submission]) -> list[UnitRow]:

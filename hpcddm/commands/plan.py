@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 from rich.table import Table
 
 from hpcddm.commands.expert_costs import expert_costs, few_images, line_of, own_numbers
@@ -23,6 +22,7 @@ from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.printing import echo
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -87,7 +87,7 @@ def plan(
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
     rows, images, estimates = _rows(units, experiment, site, run, counts, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
-    missing = [unit for unit in units if manifest.read(run.unit(unit.key)) is None]
+    missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = remarks(site, [unit.key for unit in units], experiment)
     numbers, in_memory = own_numbers(experiment), _memory(units, experiment, site, counts)
     warning = few_images(experiment)
@@ -97,19 +97,19 @@ def plan(
         totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
         totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers, "few_images": warning}
         totals["memory"] = [asdict(own) for own in in_memory]
-        click.echo(json.dumps(content | totals, indent=1))
+        echo(json.dumps(content | totals, indent=1))
         return
-    click.echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
+    echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
     _print_collection(images)
     if experts:
-        click.echo(f"clusters  {line_of(experts)}")
+        echo(f"clusters  {line_of(experts)}")
     for text in numbers:
-        click.echo(f"override  {text}")
+        echo(f"override  {text}")
     if warning is not None:
-        click.echo(f"warning   {warning}")
+        echo(f"warning   {warning}")
     for text in idle:
-        click.echo(f"GPUs      {text}")
+        echo(f"GPUs      {text}")
     _print_memory(in_memory)
 
 
@@ -179,7 +179,7 @@ def _print_memory(in_memory: "list[RankMemory]") -> None:
     from hpcddm.planning.training_memory import line_of
 
     for own in in_memory:
-        click.echo(f"memory    {line_of(own)}")
+        echo(f"memory    {line_of(own)}")
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
@@ -254,15 +254,15 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
         )
     table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
-    click.echo(
+    echo(
         f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"
         f" {_hours(total['gpu_hours'])} GPU-hours{incomplete}"
     )
     for detail in dict.fromkeys((row.time_source, row.time_detail) for row in rows):
         stages = ", ".join(row.stage for row in rows if (row.time_source, row.time_detail) == detail)
-        click.echo(f"time      {detail[0]} ({detail[1]}): {stages}")
+        echo(f"time      {detail[0]} ({detail[1]}): {stages}")
     free_files = "inodes are not counted" if total["files_free"] is None else f"{total['files_free']:,} inodes free"
-    click.echo(
+    echo(
         f"storage   at most {readable(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still to"
         f" write in {run.root}, {readable(total['bytes_free'])} and {free_files}"
     )
@@ -272,11 +272,9 @@ def _print_collection(images: "Collection") -> None:
     size = "of unknown size (none is here)" if images.bytes is None else readable(images.bytes)
     counted = " and ".join(f"{count:,} {split}" for split, count in images.samples.items())
     index = "unknown" if images.index_hours is None else f"{_duration(images.index_hours)} for the longest"
-    click.echo(
-        f"images    {images.files:,} tars, {size}, {counted} samples; index: {images.index_units:,} units, {index}"
-    )
+    echo(f"images    {images.files:,} tars, {size}, {counted} samples; index: {images.index_units:,} units, {index}")
     epoch = "unknown" if images.epoch_hours is None else _duration(images.epoch_hours)
-    click.echo(f"reading   an epoch of one expert, {images.epoch_samples:,} samples: {epoch} ({images.epoch_detail})")
+    echo(f"reading   an epoch of one expert, {images.epoch_samples:,} samples: {epoch} ({images.epoch_detail})")
 
 
 def _duration(hours: float | None) -> str:

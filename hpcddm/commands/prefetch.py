@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import click
-
 from hpcddm import paths, plugins, pretrained
 from hpcddm.collections import COLLECTIONS
 from hpcddm.collections.packages import Collection
@@ -24,6 +22,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
 from hpcddm.package_data import find_yaml
 from hpcddm.pretrained import PretrainedFile
+from hpcddm.printing import echo
 from hpcddm.rundir import atomic
 from hpcddm.schema import variants_of
 from hpcddm.weights import SettingsWithWeights
@@ -74,10 +73,10 @@ def prefetch(
         for place, variant in of_user:
             prefetch_hub.check_or_fetch(place, variant)
         if not files and not collections and not of_user:
-            click.echo(f"{name}: needs no pretrained weights")
+            echo(f"{name}: needs no pretrained weights")
             return
     if cache:
-        click.echo(f"jobs find them with: export {pretrained.VARIABLE}={cache}")
+        echo(f"jobs find them with: export {pretrained.VARIABLE}={cache}")
 
 
 def _fetch_weights(files: list[PretrainedFile], cache: Path | None) -> None:
@@ -85,12 +84,12 @@ def _fetch_weights(files: list[PretrainedFile], cache: Path | None) -> None:
         path = pretrained.kept_file(file, cache)
         wrong = pretrained.defect(file, path)
         if wrong is None:
-            click.echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
+            echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
             continue
         if wrong != "missing":
-            click.echo(f"{path} is {wrong}; fetching it anew")
+            echo(f"{path} is {wrong}; fetching it anew")
         fetch(file, path)
-        click.echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
+        echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
 
 
 def fetch(file: PretrainedFile, path: Path) -> None:

@@ -6,11 +6,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import click
-
 from hpcddm.collections import archives, attribution
 from hpcddm.collections.packages import Collection, Package
 from hpcddm.errors import UserError
+from hpcddm.printing import echo
 
 NPM_SECONDS = 1800
 
@@ -27,9 +26,9 @@ def fetch_collection(
     wrong = {package: archives.defect(package, place / package.folder) for package in chosen}
     for package, defect in wrong.items():
         if defect is None:
-            click.echo(f"present  {place / package.folder}  SHA-256 {package.sha256[:12]} proven")
+            echo(f"present  {place / package.folder}  SHA-256 {package.sha256[:12]} proven")
         elif defect != "missing":
-            click.echo(f"{place / package.folder} is {defect}; fetching it anew")
+            echo(f"{place / package.folder} is {defect}; fetching it anew")
     needed = [package for package, defect in wrong.items() if defect]
     if needed and archives_in:
         _unpack(needed, archives_in, place)
@@ -43,7 +42,7 @@ def fetch_collection(
             raise UserError(f"{place}: cannot write there: {error.strerror or error}") from error
     there = [*collection.sets, *collection.always]
     there = [package for package in there if package in chosen or not archives.defect(package, place / package.folder)]
-    click.echo(f"licences {attribution.write(collection, there, place)}")
+    echo(f"licences {attribution.write(collection, there, place)}")
 
 
 def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
@@ -56,7 +55,7 @@ def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
     for package in packages:
         archives.unpack(package, folder / package.archive, place / package.folder)
         size = (folder / package.archive).stat().st_size
-        click.echo(
+        echo(
             f"fetched  {place / package.folder}  {size / 1e6:.1f} MB, SHA-256 {package.sha256[:12]} proven,"
             f" {package.licence}"
         )

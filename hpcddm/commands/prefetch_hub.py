@@ -7,10 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import click
-
 from hpcddm import weights
 from hpcddm.errors import UserError
+from hpcddm.printing import echo
 from hpcddm.weights import SettingsWithWeights
 
 SECONDS = "60"
@@ -33,7 +32,7 @@ def check_or_fetch(place: str, own: SettingsWithWeights) -> None:
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
     size = sum((folder / name).stat().st_size for name in weights.files(own))
-    click.echo(f"{verb}  {folder}  {size / 1e6:.1f} MB, content: {computed}")
+    echo(f"{verb}  {folder}  {size / 1e6:.1f} MB, content: {computed}")
 
 
 def _fetch(own: SettingsWithWeights, folder: Path) -> None:
@@ -62,7 +61,7 @@ def _download(hub: Any, own: SettingsWithWeights, staged: Path) -> Path:
     chosen = own.layout.chosen([name for name in names if "/" not in name])
     (staged / "whole").mkdir()
     for name in chosen:
-        click.echo(f"fetching {of_hub.hub}/{name} at {information.sha}")
+        echo(f"fetching {of_hub.hub}/{name} at {information.sha}")
         # Of one commit, though the branch may move meanwhile.
         path = hub.hf_hub_download(
             of_hub.repository, prefix + name, revision=information.sha, local_dir=staged / "parts"

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
 from hpcddm.commands.announcements import require_no_refusal
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusting import stored_start
@@ -14,6 +12,7 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment
 from hpcddm.pipeline.plan import plan
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
@@ -51,10 +50,10 @@ def retry(
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:
         require_no_refusal(decision)
-        click.echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {root}")
+        echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {quoted(root)}")
         return 0
     site = _changed(site, resources, failed)
-    click.echo(f"again: {', '.join(failed)}")
+    echo(f"again: {', '.join(failed)}")
     return submit_missing(experiment, site, run, only=failed, live=live, parts=parts)
 
 

@@ -19,6 +19,7 @@ from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.snapshots import chosen
+from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
 
@@ -65,7 +66,7 @@ def sample(
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
     weights = str(chosen(experiment))
-    click.echo(f"{output}: {num_images} images, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}")
+    echo(f"{output}: {num_images} images, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}")
 
 
 def _check_asked(experiment: Experiment, name: str | None, prompts: tuple[str, ...], is_oracle: bool) -> None:

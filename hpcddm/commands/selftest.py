@@ -3,20 +3,19 @@
 import json
 import secrets
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
-from rich.text import Text
 
 from hpcddm.checks import CheckRow, CheckVerdict
-from hpcddm.commands.terminal import table_console
+from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors import UserError
 from hpcddm.launch.client import unavailable_reason
 from hpcddm.loading import load_site
+from hpcddm.printing import echo
 from hpcddm.selftest import shapes
 from hpcddm.selftest.checks.accounting import Accounting
 from hpcddm.selftest.checks.array import Array
@@ -134,22 +133,22 @@ def _progress(started: float) -> Callable[[str], None]:
         nonlocal last
         if text != last:
             last = text
-            print(f"{time.time() - started:5.0f} s  {text}", file=sys.stderr, flush=True)
+            echo(f"{time.time() - started:5.0f} s  {text}", err=True)
 
     return say
 
 
 def _print(site: Site, rows: list[CheckRow], place: Path, seconds: float, is_good: bool) -> None:
-    table = Table(title=Text(f"site {site.name}"), title_justify="left")
+    table = Table(title=plain_text(f"site {site.name}"), title_justify="left")
     for column in ("check", "verdict"):
         table.add_column(column, no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
     table.add_column("what was seen", overflow="fold", ratio=3)
     table.add_column("what to do", overflow="fold", ratio=2)
     for row in rows:
-        verdict = Text(row.verdict, style=COLOURS[row.verdict])
+        verdict = plain_text(row.verdict, style=COLOURS[row.verdict])
         figure = "" if row.seconds is None else f"{row.seconds:.1f}"
-        table.add_row(Text(row.check), verdict, figure, Text(row.finding), Text(row.advice))
+        table.add_row(plain_text(row.check), verdict, figure, plain_text(row.finding), plain_text(row.advice))
     table_console(TABLE_COLUMNS).print(table)
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")

@@ -14,12 +14,15 @@ from rich.text import Text
 from hpcddm import exit_codes
 from hpcddm.commands.announcements import clusters_line
 from hpcddm.commands.overview import Overview, Queue, UnitRow, scan_run
-from hpcddm.commands.terminal import needed_columns, table_console
+from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError
+from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import WorkState
 from hpcddm.pipeline.keys import INSPECT, REPORT
+from hpcddm.printing import quoted
 from hpcddm.rundir import sharing
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State
 
@@ -57,14 +60,19 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> in
         return overview.exit_code if has_code else exit_codes.DONE
     console = table_console()
     for line in filter(None, (summary(overview), outlook(overview))):
-        console.print(Text(line), soft_wrap=True)
+        console.print(plain_text(line), soft_wrap=True)
     console.print(table(overview.rows, console.width))
     for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(remark, soft_wrap=True)
-    for line in last_lines(overview):
-        console.print(Text(line), soft_wrap=True)
+    for line in (*faults_of(overview.run), *last_lines(overview)):
+        console.print(plain_text(line), soft_wrap=True)
     return overview.exit_code if has_code else exit_codes.DONE
+
+
+def faults_of(run: RunDir) -> list[str]:
+    """List the errors about lines of the journals that are passed over."""
+    return [fault for home in journal_dirs(run) for fault in Journal(home.journal).faults()]
 
 
 def last_lines(overview: Overview) -> list[str]:
@@ -98,21 +106,21 @@ def _jittered(seconds: float) -> float:
 
 def _screen(overview: Overview, console: Console) -> RenderableType:
     """Render the rows and remarks that fit on the screen: complete units are dropped first, then remarks."""
-    head = Text(f"{time.strftime('%H:%M:%S')}  {summary(overview)}\n{outlook(overview)}".rstrip())
-    remark_lines, last = remarks(overview.rows), Text("\n".join(last_lines(overview)))
+    head = plain_text(*filter(None, (f"{time.strftime('%H:%M:%S')}  {summary(overview)}", outlook(overview))))
+    remark_lines, last = remarks(overview.rows), plain_text(*last_lines(overview))
     room = console.height - _lines([head, last], console.width) - 3
     rows = overview.rows
     if len(rows) + _lines(remark_lines, console.width) > room:
         rows = [row for row in rows if row.state != State.COMPLETE]
     hidden = len(overview.rows) - len(rows)
-    note = [Text(f"{hidden} complete units are not shown", style="dim")] if hidden else []
+    note = [plain_text(f"{hidden} complete units are not shown", style="dim")] if hidden else []
     fitting = list(remark_lines)
     while fitting and len(rows) + _lines(fitting, console.width) > room:
         fitting.pop()
     if len(fitting) < len(remark_lines):
         note.append(
-            Text(
-                f"{len(remark_lines) - len(fitting)} remarks are not shown: hpcddm status {overview.run.root}",
+            plain_text(
+                f"{len(remark_lines) - len(fitting)} remarks are not shown: hpcddm status {quoted(overview.run.root)}",
                 style="dim",
             )
         )
@@ -196,7 +204,7 @@ def _table(rows: list[UnitRow], layout: Layout) -> Table:
         built.add_column(name, no_wrap=True, justify="left" if name in LEFT else "right")
     for row, row_cells in zip(rows, cells, strict=True):
         # Text, because paths and reasons may hold what reads as markup in a plain string.
-        built.add_row(*(Text(row_cells[name], style=_style(name, row)) for name in names))
+        built.add_row(*(plain_text(row_cells[name], style=_style(name, row)) for name in names))
     return built
 
 
@@ -253,7 +261,7 @@ def remarks(rows: list[UnitRow]) -> list[Text]:
         state_text = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
         hint = f"   -> {following}" if following and not reason.endswith(following) else ""
         line = f"{_listed(units)}: {state_text}{hint}"
-        lines.append(Text(line, style=STYLES.get(state, "")))
+        lines.append(plain_text(line, style=STYLES.get(state, "")))
     return lines + _changes(rows)
 
 
@@ -263,7 +271,7 @@ def _changes(rows: list[UnitRow]) -> list[Text]:
     for row in rows:
         if row.changes:
             units.setdefault("; ".join(row.changes), []).append(row.unit)
-    return [Text(f"{_listed(keys)}: other code or packages {changes}") for changes, keys in units.items()]
+    return [plain_text(f"{_listed(keys)}: other code or packages {changes}") for changes, keys in units.items()]
 
 
 def _listed(units: list[str]) -> str:

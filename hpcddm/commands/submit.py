@@ -3,8 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-import click
-
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
@@ -31,6 +29,7 @@ from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
+from hpcddm.printing import echo, quoted
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
@@ -169,7 +168,7 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
     """Tell if the submission that is to be continued was cancelled while this waited for the lock; then print it."""
     if rest is None or continuation.read(home) is not None:
         return False
-    click.echo("cancelled meanwhile; nothing more is submitted")
+    echo("cancelled meanwhile; nothing more is submitted")
     return True
 
 
@@ -184,7 +183,7 @@ def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, 
                 else "the package's, as submitted"
             )
             other = f"; {part} here is another one, which hpcddm submit would take" if part in here else ""
-            click.echo(f"note: the batch script follows {kept}{other}")
+            echo(f"note: the batch script follows {kept}{other}")
 
 
 def _check_schedulers(decision: Decision, run: RunDir, launcher: Launcher) -> None:
@@ -232,10 +231,10 @@ def _run_here(
     absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
-        click.echo(f"error: {key}: {reason}; its log: hpcddm logs {run.root} {key}", err=True)
+        echo(f"error: {key}: {reason}; its log: hpcddm logs {quoted(run.root)} {key}", err=True)
         call_hook(launcher.site, run, HookEvent.STOPPED, key, reason)
     if failed:
-        click.echo("after mending, the same command continues", err=True)
+        echo("after mending, the same command continues", err=True)
         return 1
     final = decide(experiment, run, launcher, only=only, until=until)
     if final.to_run:
@@ -255,8 +254,8 @@ def _queue(
     until: str | None,
 ) -> int:
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
-    click.echo(f"scripts  {run.scripts}/\nlogs     {run.root / 'logs'}/")
-    click.echo(f"next     hpcddm status {run.root}   hpcddm logs {run.root} STAGE/UNIT")
+    echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
+    echo(f"next     hpcddm status {quoted(run.root)}   hpcddm logs {quoted(run.root)} STAGE/UNIT")
     require_no_refusal(decision)
     return 0
 
@@ -289,16 +288,16 @@ def submit_arrays(
                 after = f"  looks in {array.begin_seconds} s for what another cluster makes"
             last = len(array.keys) - 1
             names = array.keys[0] if last == 0 else f"{array.keys[0]} ... {array.keys[-1]}"
-            click.echo(f"job {array.job.range(last)}  {names}{after}")
+            echo(f"job {array.job.range(last)}  {names}{after}")
     except QueueFull as full:
         limit = str(full)
     remaining = [item.name for item in items if item.name not in jobs]
     if remaining:
-        click.echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
+        echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
     rest = Rest(launcher.site.name, remaining, str(Path.cwd()), sweep_file, base_file, launcher.code.is_live, until)
     if message := continuation.schedule(rest, items, only, home, launcher, {**active, **jobs}):
-        click.echo(message)
+        echo(message)
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
@@ -321,12 +320,12 @@ def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -
             journal.lost(newest[name].uuid, name, early.node)
             most = launcher.site.max_excluded_nodes
             message += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
-        click.echo(message)
+        echo(message)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
     if not isinstance(launcher, QueueLauncher):
-        click.echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
+        echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
     render_scripts(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
     return 0
@@ -338,7 +337,7 @@ def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher,
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
     for array in render_planned(planned_arrays, launcher):
-        click.echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
+        echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
     num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
     if num_remaining:
-        click.echo(f"{num_remaining} units would remain ({limit})")
+        echo(f"{num_remaining} units would remain ({limit})")

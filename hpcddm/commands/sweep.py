@@ -3,8 +3,7 @@
 import time
 from collections.abc import Collection
 from pathlib import Path
-
-import click
+from typing import Any
 
 from hpcddm.commands.announcements import announce_code, require_no_refusal
 from hpcddm.commands.comparison import print_results
@@ -40,10 +39,12 @@ from hpcddm.loading import load_site, within_run
 from hpcddm.pipeline.keys import CATALOG, TABLE
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.rundir import atomic, fresh
+from hpcddm.printing import echo, quoted
+from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.site import Site
 from hpcddm.sweep.index import link, write_index
@@ -76,7 +77,7 @@ def sweep(
     home = RunDir(folder or Path("sweeps") / definition.name)
     sweep_runs = sweep_runs_of(definition, home)
     for folded, taken in definition.folded:
-        click.echo(f"note: setting {folded} means the same as {taken} and runs once")
+        echo(f"note: setting {folded} means the same as {taken} and runs once")
     if rest is None:
         launcher = launcher_of(load_site(site_name), home)
     else:
@@ -160,8 +161,16 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     for sweep_run in scan.sweep_runs:
         link(sweep_run.run, sweep_run.owners)
         values = within_run(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
-        if atomic.read_json(sweep_run.run.experiment) != values:
+        if _stored(sweep_run.run) != values:
             atomic.write_json(sweep_run.run.experiment, values, durable=False)
+
+
+def _stored(run: RunDir) -> dict[str, Any] | None:
+    """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
+    try:
+        return reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES)
+    except Unreadable:
+        return None
 
 
 def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLauncher, rest: Rest | None) -> int:
@@ -179,8 +188,8 @@ def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLaun
     names = {item.name for item in items}
     active = {name: job for name, job in scan.active.items() if name not in names}
     submit_arrays(items, home, launcher, active, rest.units if rest else None, definition)
-    click.echo(f"scripts  {home.scripts}/\ntable    {home.root / CSV}, {home.root / PLOT}   by the last job")
-    click.echo(f"next     the same command   hpcddm status {scan.sweep_runs[0].run.root}")
+    echo(f"scripts  {home.scripts}/", f"table    {home.root / CSV}, {home.root / PLOT}   by the last job")
+    echo(f"next     the same command   hpcddm status {quoted(scan.sweep_runs[0].run.root)}")
     return 0
 
 
@@ -199,9 +208,9 @@ def _table_item(scan: SweepScan, home: RunDir) -> Item:
 
 
 def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
-    click.echo(_counts(scan))
+    echo(_counts(scan))
     if not isinstance(launcher, QueueLauncher):
-        click.echo("would run here: " + " ".join(item.name for item in scan.items))
+        echo("would run here: " + " ".join(item.name for item in scan.items))
     else:
         render_scripts([*scan.items, _table_item(scan, home)], home, launcher, scan.active)
     return 0
@@ -215,11 +224,11 @@ def _run_here(
     failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
     for name, reason in failed.items():
         label, _, key = name.partition("/")
-        click.echo(f"error: {name}: {reason}; its log: hpcddm logs {home.root / label} {key}", err=True)
+        echo(f"error: {name}: {reason}; its log: hpcddm logs {quoted(home.root / label)} {key}", err=True)
         call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
     after = scan_sweep(definition, scan.sweep_runs, home, launcher, asked=asked)
     if after.items:
-        click.echo("after mending, the same command continues", err=True)
+        echo("after mending, the same command continues", err=True)
     else:
         call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
     _show(after, home)
@@ -227,7 +236,7 @@ def _run_here(
 
 
 def _announce(scan: SweepScan, home: RunDir, site: Site) -> None:
-    click.echo(f"sweep {home.root}   site {site.name}   {_counts(scan)}")
+    echo(f"sweep {home.root}   site {site.name}   {_counts(scan)}")
 
 
 def _counts(scan: SweepScan) -> str:
@@ -240,19 +249,19 @@ def _counts(scan: SweepScan) -> str:
 def _show(scan: SweepScan, home: RunDir) -> int:
     """Write and print the table of the complete settings; return 0."""
     if scan.items:
-        click.echo(_counts(scan))
+        echo(_counts(scan))
     elif scan.active:
-        click.echo(f"{len(scan.active)} units are in the queue or running; nothing new to submit")
+        echo(f"{len(scan.active)} units are in the queue or running; nothing new to submit")
     elif scan.unasked:
-        click.echo(f"what was asked for is complete; {len(scan.unasked)} units were not asked for")
+        echo(f"what was asked for is complete; {len(scan.unasked)} units were not asked for")
     elif scan.absent:
-        click.echo("everything that belongs to this site is complete; nothing to submit")
+        echo("everything that belongs to this site is complete; nothing to submit")
     else:
-        click.echo(f"everything is complete ({len(scan.sweep_runs)} settings); nothing to submit")
+        echo(f"everything is complete ({len(scan.sweep_runs)} settings); nothing to submit")
     if home.root.is_dir():
         rows = publish(home, scan.index, scan.words)
         print_results(rows)
-        click.echo(f"table    {home.root / CSV}, {home.root / PLOT}")
+        echo(f"table    {home.root / CSV}, {home.root / PLOT}")
     if scan.index.left_out:
-        click.echo(f"left out, for the file names them no more: {', '.join(scan.index.left_out)}")
+        echo(f"left out, for the file names them no more: {', '.join(scan.index.left_out)}")
     return 0

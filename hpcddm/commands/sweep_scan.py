@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-import click
-
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.items import Item
@@ -12,6 +10,7 @@ from hpcddm.launch.submission import Decision, active_units, decide, submitted_j
 from hpcddm.loading import within_run
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
 from hpcddm.sweep.index import Index, read_index
@@ -100,7 +99,7 @@ def scan_sweep(
 def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
     jobs = launcher.states(submitted_jobs(home, launcher.site))
     if jobs is None:
-        click.echo("note: the scheduler does not answer; states are from the files alone")
+        echo("note: the scheduler does not answer; states are from the files alone")
     return jobs or {}
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
-from rich.text import Text
 
-from hpcddm.commands.terminal import needed_columns, table_console
+from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Better, Metric
+from hpcddm.printing import echo
 
 COUNTS = {"images": ("images", ",d"), "train_flops": ("training\nFLOPs", ".3g")}
 """Columns after those of the metrics: key -> title and format."""
@@ -28,11 +28,11 @@ def print_table(results: dict[str, Any]) -> None:
     ]:
         table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
     for name, arm in everyone.items():
-        table.add_row(Text(name), *(metric.text_of(arm) for metric in shown), *_counts(arm))
+        table.add_row(plain_text(name), *(metric.text_of(arm) for metric in shown), *_counts(arm))
     table_console(needed_columns(table), wraps_lines=True).print(table)
     # Reports that were made before experts could be missing do not say so.
     if results.get("remark"):
-        print(f"made with {results['remark']}")
+        echo(f"made with {results['remark']}")
 
 
 def _title(shown: Sequence[Metric]) -> str:

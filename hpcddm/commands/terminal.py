@@ -2,6 +2,9 @@
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from hpcddm.printing import MOST_OF_A_LINE, printable
 
 READABLE_COLUMNS = 140
 """Least width of most tables in a file or a pipe, where rich would assume 80."""
@@ -19,6 +22,11 @@ def table_console(least_columns: int = READABLE_COLUMNS, wraps_lines: bool = Fal
     if console.is_terminal and not wraps_lines:
         return console
     return Console(width=max(console.width, least_columns))
+
+
+def plain_text(*lines: object, style: str = "") -> Text:
+    """Return lines for a console, each of visible characters alone; what reads as markup stays as it is."""
+    return Text("\n".join(printable(line, MOST_OF_A_LINE) for line in lines), style=style)
 
 
 def needed_columns(table: Table) -> int:

@@ -6,20 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
 from hpcddm.errors import ConfigError
 from hpcddm.launch import vouching
 from hpcddm.launch.submission import stored_site
 from hpcddm.launch.template import own_parts, stored_part, stored_parts
 from hpcddm.loading import load_site
 from hpcddm.package_data import share_folder
-from hpcddm.printing import printable
+from hpcddm.printing import echo, printable
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
-
-MOST_LETTERS = 10_000
-"""Most letters of one value that is shown: a command must not hide behind its beginning."""
 
 
 def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) -> tuple[Site, dict[str, str]]:
@@ -45,9 +40,7 @@ def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) 
         return site, parts
     lines = [] if is_site_known else [*_of_site(values, own_site)]
     lines += [] if are_parts_known else [*_of_template(parts, here, run)]
-    click.echo(f"{run.root} would have executed:", err=True)
-    for line in lines:
-        click.echo(f"  {printable(line, MOST_LETTERS)}", err=True)
+    echo(f"{run.root} would have executed:", *(f"  {line}" for line in lines), err=True)
     raise ConfigError(
         f"{run.root}: you have never submitted with the site '{printable(name)}' and the template that are stored"
         " there; name your site file with --site, or, if you trust what is printed above, repeat with --trust-run"

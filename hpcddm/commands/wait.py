@@ -13,6 +13,7 @@ from hpcddm import exit_codes
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
 from hpcddm.loading import is_sweep
+from hpcddm.printing import MOST_OF_A_LINE, echo, printable, quoted
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.table import states_by_files
@@ -43,10 +44,10 @@ def wait(root: Path, timeout: float | None) -> int:
     try:
         finding = _wait(run, observe, ends)
     except KeyboardInterrupt:
-        click.echo(f"\nno longer waiting; jobs in a queue go on: hpcddm wait {root}", err=True)
+        echo("", f"no longer waiting; jobs in a queue go on: hpcddm wait {quoted(root)}", err=True)
         return exit_codes.INTERRUPTED
     if finding.code != exit_codes.DONE:
-        click.echo(f"{_reason(finding.code)}; next: {finding.next}", err=True)
+        echo(f"{_reason(finding.code)}; next: {finding.next}", err=True)
     return finding.code
 
 
@@ -69,7 +70,7 @@ def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float 
         is_over = ends is not None and time.monotonic() >= ends
         if is_over or (finding.code in FINAL_CODES and is_settled):
             if sys.stdout.isatty():
-                click.echo()
+                echo()
             return finding
         before = finding
         patience = READ_SECONDS * random.uniform(1.0, 1.2)
@@ -98,13 +99,13 @@ def _observe_sweep(home: RunDir, queue: Queue) -> Finding:
     is_alive = queue.jobs or any(word.endswith(" running") for word in missing.values())
     code = exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
     label, text = next(iter(missing.items()))
-    return Finding(code, line, f"hpcddm status {home.root / label} ({text}), then the same hpcddm sweep")
+    return Finding(code, line, f"hpcddm status {quoted(home.root / label)} ({text}), then the same hpcddm sweep")
 
 
 def _show(line: str, shown: str) -> str:
     """Print a line in the place of the last one on a terminal, elsewhere only where it is news; return it."""
     if sys.stdout.isatty():
-        click.echo(f"\r\033[K{time.strftime('%H:%M:%S')}  {line}", nl=False)
+        click.echo(f"\r\033[K{time.strftime('%H:%M:%S')}  {printable(line, MOST_OF_A_LINE)}", nl=False)
     elif line != shown:
-        click.echo(line)
+        echo(line)
     return line

@@ -1,6 +1,7 @@
 """Choice of the concepts that are scored: as many of each half decade of frequency, and of those that never occur."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from hpcddm.concepts.curves import half_decades
 from hpcddm.concepts.settings import ConceptSettings
 from hpcddm.data import draws
 from hpcddm.errors import UserError
+from hpcddm.rundir import reading
+from hpcddm.rundir.reading import Unreadable
 
 NEVER = -1
 """Bin of concepts that no training sample has."""
@@ -46,13 +49,14 @@ class Choice:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Choice":
-        """Read what `as_json` made; raises `UserError` for what an earlier version wrote."""
+    def read(cls, path: Path) -> "Choice":
+        """Read what `as_json` made; raises `UserError` for what an earlier version wrote, and what is damaged."""
         try:
-            return cls(content["others"], [Chosen(**entry) for entry in content["chosen"]])
-        except (KeyError, TypeError):
-            reason = "the chosen concepts were written by an earlier version of hpcddm"
-            raise UserError(f"{reason}; submit again with --redo concept_counts --redo concept_scores") from None
+            choice: Choice = reading.need_json(path, cls)
+        except Unreadable as error:
+            redo = "--redo concept_counts --redo concept_scores"
+            raise UserError(f"{path}: {error.reason}; submit again with {redo}") from None
+        return choice
 
 
 def bins(frequency: Int64[np.ndarray, " v"]) -> Int64[np.ndarray, " v"]:

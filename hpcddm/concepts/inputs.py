@@ -25,7 +25,7 @@ from hpcddm.pipeline.concept_tagger import TAGGER_FILE
 from hpcddm.pipeline.concept_tags import TAGS_FILE, THRESHOLDS_FILE, tags_keys
 from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
 from hpcddm.pipeline.keys import CONCEPT_COUNTS, CONCEPT_TAGGER, CONCEPT_VOCABULARY
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.runtime.unit import Unit
 
 
@@ -58,7 +58,7 @@ def presence(settings: Experiment, unit: Unit, split: str) -> Presence:
     tags = (catalog.made_by("concept_tags", TAGS_FILE, name) for name in (TAGGED, TAG_SCORE))
     concepts, scores = tags
     # All ranges were tagged with the same ones.
-    thresholds = atomic.read_json(unit.input(tags_keys(settings)[0], THRESHOLDS_FILE)) or {}
+    thresholds = reading.need_json(unit.input(tags_keys(settings)[0], THRESHOLDS_FILE))
     return Presence(len(vocabulary(unit)), mentions(unit, split), (concepts, scores), _from_json(thresholds["scores"]))
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
+from hpcddm.rundir.reading import Unreadable
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
         """Read a vocabulary that `write` has written; raises `UserError` naming a file that is missing or torn."""
-        content = atomic.read_json(path) or {}
         try:
-            return cls([Concept(**entry) for entry in content["concepts"]], content["lemmas"])
-        except (KeyError, TypeError):
-            raise UserError(f"{path}: no readable vocabulary; submit again with --redo concept_vocabulary") from None
+            vocabulary: Vocabulary = reading.need_json(path, cls)
+        except Unreadable as error:
+            raise UserError(f"{path}: {error.reason}; submit again with --redo concept_vocabulary") from None
+        return vocabulary
 
 
 @dataclass

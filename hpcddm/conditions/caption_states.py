@@ -16,7 +16,7 @@ from hpcddm.errors import UserError
 from hpcddm.pipeline.captions import INDEX, numbers_file
 from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.texts import STATES_FILE, texts_settings
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import Locate
 
 
@@ -29,7 +29,7 @@ class CaptionStates:
 
     def __init__(self, data: NetworkData, locate: Locate) -> None:
         self._shape = data.condition.shape
-        index = atomic.read_json(locate(CAPTIONS, INDEX))
+        index = reading.read_json(locate(CAPTIONS, INDEX), dict[str, Any])
         if index is None:
             folder = locate(CAPTIONS, INDEX).parent
             raise UserError(f"{folder}: the stage captions is not complete; submit the run again")

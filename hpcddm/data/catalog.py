@@ -13,8 +13,9 @@ from hpcddm.errors import UserError
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.ranges import split_of
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 
 N = TypeVar("N", bound=Numbers)
 SAMPLES_AT_ONCE, TEXTS_AT_ONCE = 65536, 8192
@@ -35,6 +36,12 @@ class Part:
     digest: str
     """Digest of tars and columns."""
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a path outside of the run, and for a number below zero."""
+        reading.require_inside(self.name)
+        reading.require_inside(self.file)
+        reading.require_counts(self.samples)
+
 
 @dataclass(frozen=True)
 class Tar:
@@ -48,6 +55,12 @@ class Tar:
     """Time of the last change of an adopted tar, in seconds since 1970; None for one that the run has written."""
     sha256: str | None = None
     """Digest of an adopted tar where its source's `digests` asks for it."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a path outside of the run, unless the tar is adopted, and for a size below zero."""
+        if self.changed is None:
+            reading.require_inside(self.file)
+        reading.require_counts(self.size)
 
 
 @dataclass(frozen=True)
@@ -69,14 +82,6 @@ class SplitEntry:
     parts: list[Part]
     form: PictureForm | None = None
     """None for tars of pictures that have the form in which they are seen."""
-
-    @classmethod
-    def parsed(cls, content: dict) -> "SplitEntry":
-        """Read an entry from the values of its JSON."""
-        tars, parts = [Tar(**tar) for tar in content["tars"]], [Part(**part) for part in content["parts"]]
-        # Catalogs of older runs have none.
-        form = content.get("form")
-        return cls(content["columns"], tars, parts, None if form is None else PictureForm(**form))
 
 
 class Catalog:
@@ -198,11 +203,14 @@ def read_catalog(file: Path, split: str, root: Path) -> Catalog:
 
     Raises `UserError` when it is missing or torn.
     """
-    content = atomic.read_json(file) or {}
     try:
-        return Catalog(root, SplitEntry.parsed(content[split]))
-    except (KeyError, TypeError):
-        raise UserError(f"{file}: no readable catalog; remove {file.parent}/manifest.json and submit again") from None
+        entries: dict[str, SplitEntry] = reading.need_json(file, dict[str, SplitEntry])
+        if absolute := next((tar.file for tar in entries[split].tars if tar.file.startswith("/")), None):
+            raise Unreadable(file, f"names a tar by an absolute path ({absolute})")
+        return Catalog(root, entries[split])
+    except (KeyError, Unreadable) as error:
+        reason = error.reason if isinstance(error, Unreadable) else f"has no split {split}"
+        raise UserError(f"{file}: {reason}; remove {file.parent}/manifest.json and submit again") from None
 
 
 def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:

@@ -7,7 +7,7 @@ from hpcddm import paths, plugins
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data_settings import DataSettings
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir, relative_to_run
 
 
@@ -36,9 +36,9 @@ def first_change(data: DataSettings, run: RunDir, before: str) -> str:
 
 def _indexed(run: RunDir, content: str) -> tuple[dict[str, tuple[int, int]], bool]:
     """Return size and time of the tars that a run has adopted, by path; and whether these are all that there were."""
-    shards = filter(None, map(manifest.read, sorted(run.root.glob("shard/*"))))
+    shards = filter(None, map(manifest.read_if_usable, sorted(run.root.glob("shard/*"))))
     tars = [tar for shard in shards if shard.settings.get("data.content") == content for tar in shard.results["tars"]]
-    stored = (atomic.read_json(run.experiment) or {}).get("data", {})
+    stored = (reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES) or {}).get("data", {})
     is_complete = len(tars) == stored.get("shards", 0) + stored.get("heldout_shards", 0)
     adopted = (tar for tar in tars if tar["changed"] is not None)
     return {tar["file"]: (tar["size"], tar["changed"]) for tar in adopted}, is_complete

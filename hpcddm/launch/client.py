@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from hpcddm.launch.base import clean_environment
+from hpcddm.printing import MOST_OF_A_LINE, printable
 
 CLIENT_SECONDS = 60
 
@@ -21,6 +22,7 @@ def call(*command: str, seconds: float | None = None, script: str | None = None)
         input=script,
         capture_output=True,
         text=True,
+        errors="replace",
         env=clean_environment(),
         timeout=seconds or CLIENT_SECONDS,
         check=False,
@@ -41,7 +43,7 @@ def query(*command: str, seconds: float | None = None) -> str:
         raise SlurmUnavailable(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
     if process.returncode != 0:
         raise SlurmUnavailable(error_text(process) or f"{command[0]} failed")
-    return process.stdout
+    return "".join(f"{printable(line, MOST_OF_A_LINE)}\n" for line in process.stdout.splitlines())
 
 
 def on(cluster: str | None) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ def on(cluster: str | None) -> tuple[str, ...]:
 
 def error_text(process: subprocess.CompletedProcess[str]) -> str:
     """Return a command's error message on one line: its stderr, else its stdout."""
-    return " ".join((process.stderr.strip() or process.stdout.strip()).split())
+    return printable(" ".join((process.stderr.strip() or process.stdout.strip()).split()), MOST_OF_A_LINE)
 
 
 def unavailable_reason(cluster: str | None = None) -> str | None:

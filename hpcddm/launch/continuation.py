@@ -12,7 +12,7 @@ from hpcddm.launch.base import Job, Launcher, Refused
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.rundir import atomic, inside
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -43,11 +43,8 @@ class Rest:
 
 def read(home: RunDir) -> Rest | None:
     """Read the rest; None when nothing is left to submit, or the rest was cancelled."""
-    values = atomic.read_json(_path(home))
-    try:
-        return Rest(**values) if values else None
-    except TypeError:
-        return None
+    rest: Rest | None = reading.read_json(_path(home), Rest, reading.MANIFEST_BYTES)
+    return rest
 
 
 def forget(home: RunDir) -> None:

@@ -69,7 +69,8 @@ class Embedded:
             item = self.running.pop(job)
             last = activity(item.run, item.unit.key)
             # A unit that is made anew and fails early still has its old manifest.
-            if last.outcome not in (Outcome.FAILED, Outcome.WAITING) and manifest.read(item.run.unit(item.unit.key)):
+            present = manifest.read_if_usable(item.run.unit(item.unit.key))
+            if present and last.outcome not in (Outcome.FAILED, Outcome.WAITING):
                 self.progress.completed(item.name)
                 continue
             self.failed[item.name] = last.reason or "the process died without a word"

@@ -108,7 +108,7 @@ def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] 
     folder = run.unit(unit.key) / training_states.FOLDER
     if not folder.is_dir():
         return None
-    inputs = {key: manifest.read(run.unit(key)) for key in unit.inputs}
+    inputs = {key: manifest.read_if_usable(run.unit(key)) for key in unit.inputs}
     if not all(inputs[key] for key in unit.requires):
         return None
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}

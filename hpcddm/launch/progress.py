@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.launch.items import Item
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.unit_states import activity
 
 PLAIN_SECONDS = 15
@@ -34,7 +35,10 @@ class ProgressDisplay:
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self._console.print(
-            f"[{duration(time.time() - self._started)}] {text}", markup=False, highlight=False, soft_wrap=True
+            f"[{duration(time.time() - self._started)}] {printable(text, MOST_OF_A_LINE)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
 
     def completed(self, name: str) -> None:

@@ -3,10 +3,9 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-import click
-
 from hpcddm.launch.preflight import newest_state
 from hpcddm.pipeline.plan import is_collective
+from hpcddm.printing import echo
 from hpcddm.rundir import training_states
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.unit_states import State, UnitStatus
@@ -34,5 +33,5 @@ def set_redone_aside(run: RunDir, decision: "Decision", redo: Collection[str]) -
         is_complete = decision.states[unit.key].state is State.COMPLETE
         state = None if is_complete else newest_state(unit, run)
         if state:
-            click.echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
+            echo(f"{unit.key} goes on from its state at {state[1]['images']} images")
         set_aside(run, unit.key, training_states.CONTINUED if state else ())

@@ -59,7 +59,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
 def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
     """Tell by the files if no job of this submission will work at the unit again."""
     run, key = _place(name, home)
-    if name in submission.cancelled or manifest.read(run.unit(key)):
+    if name in submission.cancelled or manifest.read_if_usable(run.unit(key)):
         return True
     attempts = [attempt for attempt in records(run.logs(key)) if attempt.token == submission.uuid]
     return bool(attempts) and attempts[-1].decision is not None and attempts[-1].decision not in COMES_BACK

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from hpcddm.errors import UserError
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
-from hpcddm.rundir import atomic
+from hpcddm.printing import echo
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.fresh import exists
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 
 TOKEN_FILE = "folder.token"
 PROOF_SECONDS = 30
@@ -65,8 +65,11 @@ def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
 def _token(run: RunDir) -> str:
     """Return the token in the folder, for the jobs to read; its file names the folder, so a copy proves nothing."""
     path, place = run.jobs / TOKEN_FILE, str(run.root.resolve())
-    stored = atomic.read_json(path)
-    if not isinstance(stored, dict) or stored.get("folder") != place:
+    try:
+        stored = reading.read_mapping(path) or {}
+    except Unreadable:
+        stored = {}
+    if stored.get("folder") != place or not isinstance(stored.get("token"), str):
         stored = {"folder": place, "token": uuid.uuid4().hex[:12]}
         atomic.write_json(path, stored)
     return stored["token"]
@@ -111,7 +114,7 @@ def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) ->
         if not place:
             gone_since = gone_since or now
         elif now > deadline or "Held" in place:
-            click.echo(
+            echo(
                 f"note: nobody could try yet whether cluster {messenger.cluster} sees {run.root} ({place});"
                 f" with more patience: hpcddm selftest --site SITE --folder {run.root.parent}"
             )

@@ -1,11 +1,12 @@
 """Code that jobs run: a snapshot in the run, made when they were submitted, or the checkout itself."""
 
 import os
+import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from typing import Any
 from hpcddm import provenance, rooms
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.provenance import AROUND, Code
-from hpcddm.rundir import atomic, inside
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
+
+HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
 class Snapshot:
@@ -58,8 +62,8 @@ class Snapshot:
     @cached_property
     def _made(self) -> Code:
         record = provenance.record_of(self.folder)
-        stored = atomic.read_json(record)
-        if self.folder.is_dir() and isinstance(stored, dict):
+        stored = _read(record)
+        if self.folder.is_dir() and stored:
             return Code(self.folder.name, stored.get("commit"), stored.get("modified"))
         with ThreadPoolExecutor(1) as other:
             commit = other.submit(provenance.commit)
@@ -77,14 +81,13 @@ class Snapshot:
         return [Code(version["digest"], version.get("commit"), version.get("modified")) for version in self._others()]
 
     def _others(self) -> list[dict[str, Any]]:
-        stored = [atomic.read_json(path) for path in self._home.glob("*.json") if path.stem != self.folder.name]
-        whole = [version for version in stored if isinstance(version, dict) and _is_record(version)]
-        return sorted(whole, key=lambda version: version["made"], reverse=True)
+        stored = [_read(path) for path in self._home.glob("*.json") if path.stem != self.folder.name]
+        return sorted(filter(None, stored), key=lambda version: version["made"], reverse=True)
 
     def _same_files(self) -> dict[str, Path]:
         """Return files of the newest other version that are the same in this one; none where its hash does not fit."""
         for version in self._others()[:1]:
-            folder = self._home / Path(version["digest"]).name
+            folder = self._home / version["digest"]
             with suppress(UserError):
                 hashes = provenance.folder_digests(folder)
                 if provenance.code_digest(hashes) == folder.name:
@@ -130,8 +133,28 @@ class Checkout:
         return []
 
 
-def _is_record(version: dict[str, Any]) -> bool:
-    return isinstance(version.get("digest"), str) and isinstance(version.get("made"), int | float)
+@dataclass(frozen=True)
+class Stored:
+    """Types of the record beside a snapshot."""
+
+    digest: str
+    commit: str | None
+    modified: bool | None
+    made: float
+    files: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what cannot be a digest or a commit: the digest is the name of a folder."""
+        if not HEXADECIMAL.fullmatch(self.digest) or not HEXADECIMAL.fullmatch(self.commit or "0"):
+            raise ValueError("holds a digest that cannot be")
+
+
+def _read(record: Path) -> dict[str, Any] | None:
+    """Read the record beside a snapshot; None where it is missing or damaged."""
+    try:
+        return reading.read_mapping(record, Stored)
+    except Unreadable:
+        return None
 
 
 def _link(existing: Path, new: Path) -> bool:

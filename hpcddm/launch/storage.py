@@ -36,7 +36,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
     """
     from hpcddm.data.sources.base import Source
 
-    if (catalog := manifest.read(run.unit(CATALOG))) is not None:
+    if (catalog := manifest.read_if_usable(run.unit(CATALOG))) is not None:
         return {split: split_results({CATALOG: catalog}, split)["samples"] for split in SPLITS}
     opened = plugins.create(Source, located(experiment.data.source, run.root))
     return {split: len(opened.open_split(split)) for split in SPLITS}

@@ -20,7 +20,7 @@ from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_at
@@ -347,7 +347,7 @@ def stored_site(name: str, run: RunDir) -> Site:
     Raises `ConfigError` naming the sites that the run used.
     """
     path = run.site(name)
-    values = atomic.read_json(path)
+    values = reading.read_mapping(path)
     if values is None:
         names = ", ".join(sorted(file.stem for file in path.parent.glob("*.json"))) or "none"
         raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {names}; or name one with --site")

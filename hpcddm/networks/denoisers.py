@@ -19,7 +19,7 @@ from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.training_states import START
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.settings import WHAT_X_IS
@@ -81,7 +81,7 @@ def read_initial_weights(request: InitRequest, unit: Unit) -> tuple[Path, dict[s
 
 def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty where they were random."""
-    record = atomic.read_json(unit.folder / START) if init_request(settings, unit.key) else None
+    record = reading.read_mapping(unit.folder / START) if init_request(settings, unit.key) else None
     return {} if record is None else {"start": record}
 
 

@@ -1,6 +1,5 @@
 """Routers: building, initial weights, loading a finished one."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.settings import RouterModelSettings
 from hpcddm.networks import denoisers
-from hpcddm.rundir import manifest
+from hpcddm.rundir import manifest, reading
 from hpcddm.runtime.unit import Unit
 
 CALIBRATION = "calibration.json"
@@ -62,7 +61,8 @@ def load(settings: Experiment, folder: Path, ready: Callable[[nn.Module, Path, s
     router = ready(build(settings), folder, precision(settings))
     if CALIBRATION not in manifest.output_names(folder):
         return router
-    return CalibratedRouter(router, **json.loads(manifest.intact(folder, CALIBRATION).read_text())).eval()
+    calibration = reading.need_json(manifest.intact(folder, CALIBRATION))
+    return CalibratedRouter(router, **calibration).eval()
 
 
 def precision(settings: Experiment) -> str:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -124,8 +124,8 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
 
 
 def _is_there(unit: Unit, plan: Plan) -> bool:
-    record = fresh.read_json(unit.folder / DRAWN)
-    return isinstance(record, dict) and record.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
+    record = fresh.read_mapping(unit.folder / DRAWN, dict[str, Any]) or {}
+    return record.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
 
 
 def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:

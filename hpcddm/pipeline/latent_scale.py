@@ -1,6 +1,7 @@
 """Stage latent_scale: shift and scale of the latents; behind it nothing needs a unit of a range of latents."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from hpcddm.config import Experiment
 from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
@@ -8,9 +9,20 @@ from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.ranges import range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.rundir import reading
 from hpcddm.spaces.settings import WHAT_X_IS
 
 SCALE_FILE = "latent_scale.json"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Shift and scale of the latents, one for each channel, as the file has them."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    shift: list[float]
+    scale: list[float]
 
 
 def space_keys(experiment: Experiment) -> list[str]:

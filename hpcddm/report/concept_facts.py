@@ -10,6 +10,7 @@ from hpcddm.concepts.analysis import MINUS
 from hpcddm.concepts.answer import Answer, answer, interval_text
 from hpcddm.concepts.scores import REAL_ARM
 from hpcddm.concepts.table import HOME_ARM, Row
+from hpcddm.printing import printable
 
 MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
 """Concepts that are shown at most: of the rarest and of the worst drawn ones; of those never seen; of those split."""
@@ -214,8 +215,7 @@ def title_of(arm: str) -> str:
 
 def shown_name(name: str) -> str:
     """Return a concept's name as page and terminal show it: without control characters, and not without end."""
-    printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
-    return printable if len(printable) <= MOST_LETTERS else f"{printable[: MOST_LETTERS - 3]}..."
+    return printable(name, MOST_LETTERS)
 
 
 def tail_rows(tails: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str]]]:

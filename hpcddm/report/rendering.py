@@ -5,7 +5,9 @@ from typing import Any
 
 import jinja2
 import numpy as np
+from markupsafe import Markup
 
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.report import pictures, plots
 from hpcddm.report.cluster_facts import THRESHOLDS, Facts
 from hpcddm.report.content import Cluster
@@ -20,11 +22,16 @@ def render(template: str, **values: Any) -> str:
     """Render a page as HTML in ASCII; other characters in names are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True, finalize=_shown,
     )  # fmt: skip
     environment.globals.update(swatch=plots.swatch, thresholds=THRESHOLDS, largest=_largest)
     page = environment.get_template(template).render(**values)
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def _shown(value: object) -> object:
+    """Make texts printable, such as names and captions of the data, but for what is HTML already."""
+    return printable(value, MOST_OF_A_LINE) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _largest(facts: Facts) -> int:
@@ -58,6 +65,6 @@ def picture(images: np.ndarray, columns: int, room: int, full: int = CLUSTER_COL
     # Fewer images than columns must not be larger than those of a full row.
     factor = pictures.enlargement(images.shape[2], max(columns, full), room)
     return {
-        "uri": pictures.data_uri(grid), "width": grid.width * factor, "height": grid.height * factor,
+        "uri": Markup(pictures.data_uri(grid)), "width": grid.width * factor, "height": grid.height * factor,
         "count": len(images), "pixelated": max(images.shape[1:3]) < PIXELATED_BELOW,
     }  # fmt: skip

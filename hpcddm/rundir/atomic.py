@@ -61,14 +61,6 @@ def write_json(path: Path, value: Any, durable: bool = True) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n", durable)
 
 
-def read_json(path: Path) -> Any | None:
-    """Read a JSON file; None when it is missing or torn."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 def append_line(path: Path, line: str) -> None:
     """Append one line and wait for the disk; concurrent writers do not tear each other's lines.
 

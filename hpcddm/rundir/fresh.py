@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 
 
 def names(folder: Path) -> list[str]:
@@ -31,8 +31,18 @@ def exists(path: Path) -> bool:
     return path.name in names(path.parent)
 
 
-def read_json(path: Path) -> Any | None:
-    """Read a JSON file as it is now; None when it is missing or torn."""
+def read_json(path: Path, kind: Any = Any, most_bytes: int = reading.RECORD_BYTES) -> Any:
+    """Read a JSON file as it is now; arguments and errors as those of `reading.read_json`."""
+    _refresh(path)
+    return reading.read_json(path, kind, most_bytes)
+
+
+def read_mapping(path: Path, shape: Any, most_bytes: int = reading.RECORD_BYTES) -> dict[str, Any] | None:
+    """Read a JSON mapping as it is now; arguments and errors as those of `reading.read_mapping`."""
+    _refresh(path)
+    return reading.read_mapping(path, shape, most_bytes)
+
+
+def _refresh(path: Path) -> None:
     with suppress(OSError):
         names(path.parent)
-    return atomic.read_json(path)

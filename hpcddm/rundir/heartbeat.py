@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 
 FILE_NAME = "heartbeat.json"
 BEAT_SECONDS = 5.0
@@ -35,10 +35,15 @@ class Heartbeat:
     """Images of the newest training state, which was saved at `saved_time`."""
     saved_time: float | None = None
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a time or a number that cannot be."""
+        reading.require_times(self.time, self.saved_time or 0.0)
+        reading.require_counts(self.done, self.total, self.rate, self.saved_images or 0)
+
     @property
     def is_fresh(self) -> bool:
-        """True if the last heartbeat is younger than `SILENT_SECONDS`."""
-        return time.time() - self.time < SILENT_SECONDS
+        """True if the last heartbeat is younger than `SILENT_SECONDS`, and not of a time that is yet to come."""
+        return abs(time.time() - self.time) < SILENT_SECONDS
 
     @property
     def seconds_left(self) -> float | None:
@@ -80,11 +85,9 @@ class HeartbeatWriter:
 
 
 def read(folder: Path) -> Heartbeat | None:
-    """Read the last heartbeat in an attempt's folder; None where there is none."""
-    content = atomic.read_json(folder / FILE_NAME)
-    try:
-        beat = Heartbeat(**content) if isinstance(content, dict) else None
-    except TypeError:
-        return None
-    numbers = (beat.time, beat.done, beat.total, beat.rate, beat.attempt) if beat else ()
-    return beat if all(isinstance(number, int | float) for number in numbers) else None
+    """Read the last heartbeat in an attempt's folder; None where there is none.
+
+    Raises `Unreadable` naming the file where it is damaged.
+    """
+    beat: Heartbeat | None = reading.read_json(folder / FILE_NAME, Heartbeat, reading.RECORD_BYTES)
+    return beat

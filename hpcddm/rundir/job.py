@@ -1,5 +1,9 @@
 """Name of a job: its id and the cluster that gave it, as the ids of two clusters may be equal."""
 
+import re
+
+PATTERN = re.compile(r"[0-9]+(_[0-9]+)?(@[A-Za-z0-9][A-Za-z0-9_.-]*)?")
+
 
 class JobId(str):
     """Id of a job or of one element of its array: '81235', '81235_3', or '81235_3@annex' on a named cluster.
@@ -41,3 +45,9 @@ class JobId(str):
     def range(self, last: int) -> str:
         """Return the elements from 0 to `last` of this array, as text for people."""
         return JobId.of(f"{self.array.number}_[0-{last}]", self.cluster)
+
+
+def require_job(text: str) -> None:
+    """Raise `ValueError` for what is not the id of a job, before it becomes an argument of a command."""
+    if not PATTERN.fullmatch(text):
+        raise ValueError("is not the id of a job")

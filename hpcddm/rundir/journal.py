@@ -1,13 +1,17 @@
 """Journal of everything that was submitted: the intent before the scheduler is called, the job id after."""
 
 import json
+import re
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar, Literal
 
-from hpcddm.rundir import atomic, fresh, sharing
-from hpcddm.rundir.job import JobId
+from hpcddm.printing import printable
+from hpcddm.rundir import atomic, fresh, reading, sharing
+from hpcddm.rundir.job import JobId, require_job
 
 KEYS = {
     "intent": ("uuid", "scheduler", "site", "units", "time"),
@@ -23,8 +27,43 @@ An intent also names its array, and the cluster where the site names one; a canc
 A cancellation is recorded before the scheduler is called; 'kept' revokes it where the scheduler refuses. 'lost' names a
 node on which the jobs of units ended before Python began.
 """
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""Pattern of the name of a site, a cluster or an array, and of a token: none is an option of a command."""
 LOST_SECONDS = 86_400
 """Seconds after which a node that lost jobs may have been mended."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Line of a journal; each kind has its keys."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    event: Literal["intent", "submitted", "refused", "cancelled", "kept", "lost"]
+    uuid: str
+    time: float | None = None
+    scheduler: Literal["slurm", "local"] | None = None
+    site: str | None = None
+    units: list[str] | None = None
+    name: str = ""
+    cluster: str | None = None
+    user: str = ""
+    job: str | None = None
+    node: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an event without one of its keys, or with a time that cannot be."""
+        for key in KEYS[self.event]:
+            if getattr(self, key) is None:
+                raise ValueError(f"{self.event}: {key} is missing")
+        reading.require_times(self.time or 0.0)
+        for word in filter(None, (self.uuid, self.site, self.name, self.cluster)):
+            if not WORD.fullmatch(word):
+                raise ValueError(f"{printable(word, 40)} is not a name")
+        for unit in self.units or ():
+            reading.require_inside(unit)
+        if self.job is not None:
+            require_job(self.job)
 
 
 @dataclass(frozen=True)
@@ -89,8 +128,8 @@ class Journal:
 
     def lost(self, token: str, unit: str, node: str) -> None:
         """Record, once, that the job of a unit ended on a node before Python began, by the node's fault."""
-        losses = (event for event in self._events() if event["event"] == "lost" and event["uuid"] == token)
-        if not any(unit in event["units"] for event in losses):
+        losses = (event for event in self._events() if event.event == "lost" and event.uuid == token)
+        if not any(unit in (event.units or ()) for event in losses):
             self._append(event="lost", uuid=token, units=[unit], node=node)
 
     def lost_nodes(self, site: str, cluster: str | None) -> list[str]:
@@ -101,8 +140,8 @@ class Journal:
             if (submission.site, submission.cluster) == (site, cluster)
         }
         since = time.time() - LOST_SECONDS
-        losses = (event for event in self._events() if event["event"] == "lost" and event["uuid"] in there)
-        nodes = [str(event["node"]) for event in losses if event["time"] > since]
+        losses = (event for event in self._events() if event.event == "lost" and event.uuid in there)
+        nodes = [event.node for event in losses if (event.time or 0.0) > since]
         return list(dict.fromkeys(reversed(nodes)))[::-1]
 
     def submissions(self) -> list[Submission]:
@@ -112,20 +151,19 @@ class Journal:
         """
         submissions: dict[str, Submission] = {}
         for event in self._events():
-            before = submissions.get(event["uuid"])
-            if event["event"] == "intent":
-                values = {key: event[key] for key in KEYS["intent"]}
-                values |= {key: str(event.get(key, "")) for key in ("name", "user")} | {"cluster": event.get("cluster")}
-                submissions[event["uuid"]] = Submission(**values)
-            elif before and event["event"] == "submitted":
-                submissions[before.uuid] = replace(before, job=JobId(event["job"]))
-            elif before and event["event"] == "cancelled":
-                units = event.get("units", before.units)
-                submissions[before.uuid] = replace(before, cancelled=(*before.cancelled, *units))
-            elif before and event["event"] == "kept":
-                cancelled = tuple(unit for unit in before.cancelled if unit not in event["units"])
-                submissions[before.uuid] = replace(before, cancelled=cancelled)
-            elif before and event["event"] == "refused":
+            before, units = submissions.get(event.uuid), event.units
+            if event.event == "intent":
+                values = {key: getattr(event, key) for key in (*KEYS["intent"], "name", "user", "cluster")}
+                submissions[event.uuid] = Submission(**values)
+            elif before and event.event == "submitted":
+                submissions[before.uuid] = replace(before, job=JobId(event.job))
+            elif before and event.event == "cancelled":
+                cancelled = before.units if units is None else units
+                submissions[before.uuid] = replace(before, cancelled=(*before.cancelled, *cancelled))
+            elif before and event.event == "kept":
+                kept = tuple(unit for unit in before.cancelled if unit not in (units or ()))
+                submissions[before.uuid] = replace(before, cancelled=kept)
+            elif before and event.event == "refused":
                 del submissions[before.uuid]
         return list(submissions.values())
 
@@ -136,19 +174,29 @@ class Journal:
     def _append(self, **event: object) -> None:
         atomic.append_line(self._path, json.dumps(event | {"time": time.time()}))
 
-    def _events(self) -> list[dict]:
+    def faults(self) -> list[str]:
+        """List the errors about lines that are passed over; a torn line, which is not JSON, is none."""
+        errors = []
+        for number, line in enumerate(self._lines(), start=1):
+            try:
+                reading.parse(line, Event)
+            except ValueError as error:
+                if _is_json(line):
+                    errors.append(f"{self._path}: line {number} is not an event and passed over ({error}); remove it")
+        return errors
+
+    def _events(self) -> list[Event]:
+        events = []
+        for line in self._lines():
+            with suppress(ValueError):
+                events.append(reading.parse(line, Event))
+        return events
+
+    def _lines(self) -> list[bytes]:
         # Another client may have written the first line since somebody looked for the file here.
         if not fresh.exists(self._path):
             return []
-        events = []
-        for line in self._path.read_text(errors="replace").splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if _is_event(event):
-                events.append(event)
-        return events
+        return reading.read_bytes(self._path, reading.RESULT_BYTES).splitlines()
 
 
 def current(submissions: list[Submission]) -> list[Submission]:
@@ -162,8 +210,9 @@ def current(submissions: list[Submission]) -> list[Submission]:
     return [submission for submission in submissions if submission.job is None or submission.uuid in latest]
 
 
-def _is_event(value: object) -> bool:
-    if not isinstance(value, dict) or value.get("event") not in tuple(KEYS):
+def _is_json(line: bytes) -> bool:
+    try:
+        reading.parse(line)
+    except ValueError:
         return False
-    is_whole = all(key in value for key in KEYS[value["event"]]) and isinstance(value["uuid"], str)
-    return is_whole and isinstance(value.get("units", []), list)
+    return True

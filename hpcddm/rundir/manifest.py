@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from hpcddm.errors import require
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, reading
+from hpcddm.rundir.reading import Unreadable
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
@@ -26,11 +27,15 @@ RESULTS = "facts"
 
 @dataclass(frozen=True)
 class Output:
-    """One file of a finished unit; `path` is relative to the unit's folder."""
+    """One file of a finished unit; `path` is relative to the unit's folder, and inside it."""
 
     path: str
     size: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a path that leads out of the folder."""
+        reading.require_inside(self.path)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,64 @@ class Manifest:
         return not decays or self.settings.get(f"{beside}decay_images") is not None
 
 
+@dataclass(frozen=True)
+class KnownResults:
+    """Types of the results that are read again; a manifest may hold others beside them."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    images: int = 0
+    samples: int = 0
+    foreign: int = 0
+    train_flops: int = 0
+    sampling_flops: int = 0
+    skipped_steps: int = 0
+    heldout_accuracy: float = 0.0
+    listing: str | None = None
+    remark: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
+    class_counts: list[int] = field(default_factory=list)
+    class_names: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    tars: list[dict[str, Any]] = field(default_factory=list)
+    lists: dict[str, dict[str, Any]] = field(default_factory=dict)
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    floor: dict[str, Any] = field(default_factory=dict)
+    start: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a count below zero."""
+        counts = (self.images, self.samples, self.foreign, self.train_flops, self.sampling_flops, self.skipped_steps)
+        reading.require_counts(*counts)
+
+
+@dataclass(frozen=True)
+class KnownRecord:
+    """Types of the circumstances that a report reads."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    world_size: int = 1
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Types of a manifest as its file has it."""
+
+    format: Literal[1]
+    stage: str
+    unit: str
+    settings: dict[str, Any]
+    inputs: dict[str, str]
+    outputs: list[Output]
+    facts: KnownResults = field(default_factory=KnownResults)
+    record: KnownRecord = field(default_factory=KnownRecord)
+
+
 def digest(value: Any) -> str:
     """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -134,20 +197,23 @@ def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """Read the manifest of a unit's folder; None when the unit is not finished, or its manifest torn or foreign."""
-    content = fresh.read_json(folder / FILE_NAME)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    """Read the manifest of a unit's folder; None when the unit is not finished.
+
+    Raises `Unreadable` naming the file when it is damaged or foreign.
+    """
+    content = fresh.read_mapping(folder / FILE_NAME, Stored, reading.MANIFEST_BYTES)
+    if content is None:
         return None
+    outputs = [Output(**output) for output in content.pop("outputs")]
+    return Manifest(outputs=outputs, results=content.pop(RESULTS, {}), **content)
+
+
+def read_if_usable(folder: Path) -> Manifest | None:
+    """Read the manifest of a unit's folder; None also where it is damaged: `hpcddm status` shows the unit as such."""
     try:
-        outputs = [Output(**output) for output in content.pop("outputs")]
-        manifest = Manifest(outputs=outputs, results=content.pop(RESULTS, {}), **content)
-    except (TypeError, KeyError):
+        return read(folder)
+    except Unreadable:
         return None
-    mappings = (manifest.settings, manifest.inputs, manifest.results, manifest.record)
-    is_whole = all(isinstance(mapping, dict) for mapping in mappings) and all(
-        isinstance(output.path, str) for output in outputs
-    )
-    return manifest if is_whole else None
 
 
 def publish(folder: Path, manifest: Manifest) -> None:

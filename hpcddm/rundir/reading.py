@@ -2,12 +2,13 @@
 
 import errno
 import json
-import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cache
+from math import isfinite
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hpcddm.errors import UserError
@@ -22,8 +23,15 @@ RESULT_BYTES = 256 * MIB
 """Most bytes of a result: a catalog of many tars, curves, tables of concepts."""
 DEPTH = 32
 """Most lists and mappings inside one another in a JSON file."""
-INTEGER_LETTERS = 20
-"""Most letters of a whole number; all of 64 bits have room, and each has a floating-point number beside it."""
+TOO_DEEP = f"is deeper than {DEPTH} levels"
+LARGEST = 1 << 64
+"""Largest whole number."""
+LAST_SECOND = 1e11
+"""Seconds since the epoch in the year 5138: calendars take all times before."""
+STRICT: Any = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
+"""Settings of pydantic for a record: nothing is converted, and unknown keys are refused."""
+OPEN = STRICT | {"extra": "ignore"}
+"""The same for a record that may have more keys; as `__pydantic_config__` of a class."""
 NEXT = "fetch or make it again, or remove it"
 KINDS = (
     (stat.S_ISLNK, "a link"),
@@ -140,76 +148,158 @@ def read_bytes(path: Path, most_bytes: int, root: Path | None = None, follows_li
     return content
 
 
-def read_json(path: Path, most_bytes: int = RESULT_BYTES, root: Path | None = None) -> Any | None:
+def read_json(path: Path, kind: Any = Any, most_bytes: int = RESULT_BYTES, root: Path | None = None) -> Any:
     """Read a JSON file that others may have written; None where there is none.
 
-    Raises `Unreadable` for what is no regular file, is too long, or holds no JSON as `parse` takes it.
+    Args:
+        path: The file; a link to one is refused.
+        kind: Type of the content; of a dataclass, one is made.
+        most_bytes: Most bytes that it may have.
+        root: As that of `open_regular`.
+
+    Raises:
+        Unreadable: For what is no regular file, is too long, holds no JSON as `parse` takes it, or another content.
     """
+    return _read(path, most_bytes, lambda content: parse(content, kind), root)
+
+
+def need_json(path: Path, kind: Any = dict[str, Any], follows_links: bool = False) -> Any:
+    """Read a result that must be there, by default a mapping, as `read_json` does; raises `Unreadable` without it.
+
+    follows_links: True for a file that the user names.
+    """
+    content = _read(path, RESULT_BYTES, lambda content: parse(content, kind), follows_links=follows_links)
+    if content is None:
+        raise Unreadable(path, "is missing")
+    return content
+
+
+def read_mapping(path: Path, shape: Any = dict[str, Any], most_bytes: int = RECORD_BYTES) -> dict[str, Any] | None:
+    """Read a JSON mapping with the keys and the types of a dataclass, as a mapping; None where there is none.
+
+    Raises `Unreadable` as `read_json` does.
+    """
+    return _read(path, most_bytes, lambda content: parse_mapping(content, shape))
+
+
+def _read(
+    path: Path,
+    most_bytes: int,
+    parsed: Callable[[bytes], Any],
+    root: Path | None = None,
+    follows_links: bool = False,
+) -> Any:
     try:
-        content = read_bytes(path, most_bytes, root)
+        content = read_bytes(path, most_bytes, root, follows_links)
     except FileNotFoundError:
         return None
     try:
-        return parse(content)
+        return parsed(content)
     except ValueError as error:
         raise Unreadable(path, f"holds no usable JSON ({error})") from None
 
 
-def parse(content: bytes | str) -> Any:
-    """Parse JSON strictly: no key twice, no NaN, finite numbers of usual length, at most `DEPTH` levels.
+def parse(content: bytes, kind: Any = Any) -> Any:
+    """Parse JSON strictly: no key twice, no NaN, finite numbers of usual size, at most `DEPTH` levels.
 
-    Raises `ValueError` with the reason, on one line.
+    kind: the type that the value must have; of a dataclass, it is made. Raises `ValueError` with the reason.
     """
-    try:
-        text = content if isinstance(content, str) else content.decode()
-        value = DECODER.decode(text)
-    except UnicodeDecodeError:
-        raise ValueError("is not UTF-8") from None
-    except RecursionError:
-        raise ValueError(f"is deeper than {DEPTH} levels") from None
-    except MemoryError:
-        raise ValueError("takes more memory than there is") from None
-    if not _is_flat(value):
-        raise ValueError(f"is deeper than {DEPTH} levels")
+    value = _parsed(content)
+    return value if kind is Any else _typed(content, kind)
+
+
+def parse_mapping(content: bytes, shape: Any) -> dict[str, Any]:
+    """Parse a JSON mapping as `parse` does, with the keys and the types of a dataclass; returns it as a mapping."""
+    value: dict[str, Any] = _parsed(content)
+    _typed(content, shape)
     return value
 
 
-def _is_flat(value: Any) -> bool:
-    """Tell if a value has no more than `DEPTH` levels."""
+def _parsed(content: bytes) -> Any:
+    try:
+        value = DECODER.decode(content.decode())
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8") from None
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    except MemoryError:
+        raise ValueError("takes more memory than there is") from None
+    _require_usable(value)
+    return value
+
+
+def _typed(content: bytes, kind: Any) -> Any:
+    """Make a value of some type from JSON; raises `ValueError` naming key and fault of the first that does not fit."""
+    from pydantic import ValidationError
+
+    try:
+        value = _validator(kind).validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = printable(".".join(map(str, first["loc"])), 100)
+        message = printable(first["msg"].removeprefix("Value error, "))
+        raise ValueError(f"{place}: {message}" if place else message) from None
+    if value is None:
+        raise ValueError("is null")
+    return value
+
+
+@cache
+def _validator(kind: Any) -> Any:
+    """Build the validator of a type, once; pydantic waits until it is needed, for the login node's sake."""
+    from pydantic import TypeAdapter
+
+    # A dataclass alone would not take these settings from here; null is refused by the caller.
+    return TypeAdapter(kind | None, config=STRICT)
+
+
+def _require_usable(value: Any) -> None:
+    """Raise `ValueError` for a value of too many levels, or with a number that no arithmetic takes."""
     level = [value]
-    for _ in range(DEPTH + 1):
-        containers = [inner for inner in level if isinstance(inner, (dict, list))]
-        if not containers:
-            return True
-        level = [child for inner in containers for child in (inner.values() if isinstance(inner, dict) else inner)]
-    return False
+    for number in range(DEPTH + 1):
+        inner: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is dict:
+                inner.extend(item.values())
+            elif kind is list:
+                inner.extend(item)
+            elif (kind is int and abs(item) > LARGEST) or (kind is float and not isfinite(item)):
+                raise ValueError("holds a number that is too large")
+            if number == DEPTH and kind in (dict, list):
+                raise ValueError(TOO_DEEP)
+        level = inner
+
+
+def require_times(*seconds: float) -> None:
+    """Raise `ValueError` for seconds since the epoch of which no clock can be."""
+    if not all(0 <= time < LAST_SECOND for time in seconds):
+        raise ValueError("holds a time that cannot be")
+
+
+def require_counts(*numbers: float) -> None:
+    """Raise `ValueError` for a number below zero."""
+    if min(numbers) < 0:
+        raise ValueError("holds a number below zero")
+
+
+def require_inside(name: str) -> None:
+    """Raise `ValueError` for a name that is no relative path to a file below a folder."""
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
+        raise ValueError("names a file outside of its folder")
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"key '{printable(next(key for key in keys if keys.count(key) > 1))}' appears twice")
+        raise ValueError(f"key '{printable(next(key for key in values if keys.count(key) > 1), 100)}' appears twice")
     return values
-
-
-def _integer(text: str) -> int:
-    if len(text) > INTEGER_LETTERS:
-        raise ValueError(f"number {printable(text, 30)} is too long")
-    return int(text)
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"number {printable(text, 30)} is not finite")
-    return value
 
 
 def _constant(text: str) -> float:
     raise ValueError(f"{text} is not JSON")
 
 
-DECODER = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=True
-)
+DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)

@@ -1,11 +1,13 @@
 """Training states of a unit, as far as they can be read without torch: which there are, and of which training."""
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, ClassVar
 
-from hpcddm.rundir import fresh, inside
+from hpcddm.rundir import fresh, inside, reading
 from hpcddm.rundir.manifest import SNAPSHOTS
+from hpcddm.rundir.reading import Unreadable
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5
@@ -15,6 +17,39 @@ START = "start.json"
 """File of a unit that says which weights its training started from."""
 CONTINUED = (FOLDER, SNAPSHOTS, START, "tensorboard")
 """Folders and files of a training with which a longer one goes on."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """One file of a state, as reported by the rank that wrote it; the name is relative to the state's folder."""
+
+    name: str
+    rank: int
+    size: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a name that leads out of the folder, or a number that cannot be."""
+        reading.require_inside(self.name)
+        reading.require_counts(self.rank, self.size)
+
+
+@dataclass(frozen=True)
+class Description:
+    """Types of a state's `state.json`; that of an earlier format may lack files and loop."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    images: int
+    trajectory: str
+    format: int = 0
+    world_size: int = 1
+    files: list[Written] = field(default_factory=list)
+    loop: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that cannot be."""
+        reading.require_counts(self.images)
 
 
 def name_of(images: int) -> str:
@@ -28,10 +63,9 @@ def of_training(folder: Path, trajectory: str, most_images: int | None = None) -
     folder: the unit's `state/`; no link is followed there.
     most_images: also without those of a longer training.
     """
-    listed = [] if folder.is_symlink() else fresh.names(folder)
-    folders = sorted(path for name in listed if name.startswith(PREFIX) and not (path := folder / name).is_symlink())
-    stored = [(path, fresh.read_json(path / STATE)) for path in folders]
-    own = [(path, state) for path, state in stored if _is_of(state, trajectory)]
+    folders = _folders(folder)
+    stored = [(path, _read(path)) for path in folders]
+    own = [(path, state) for path, state in stored if state and state["trajectory"] == trajectory]
     return [(path, state) for path, state in own if most_images is None or state["images"] <= most_images]
 
 
@@ -47,5 +81,25 @@ def close(folder: Path, trajectory: str, images: int, keep: bool) -> None:
                 inside.remove(path, folder.parent)
 
 
-def _is_of(state: Any, trajectory: str) -> TypeGuard[dict[str, Any]]:
-    return isinstance(state, dict) and state.get("trajectory") == trajectory
+def faults(folder: Path) -> list[str]:
+    """List the errors about states whose description is damaged; folder: the unit's `state/`."""
+    errors = []
+    for path in _folders(folder):
+        try:
+            fresh.read_mapping(path / STATE, Description)
+        except Unreadable as error:
+            errors.append(str(error))
+    return errors
+
+
+def _folders(folder: Path) -> list[Path]:
+    listed = [] if folder.is_symlink() else fresh.names(folder)
+    return sorted(path for name in listed if name.startswith(PREFIX) and not (path := folder / name).is_symlink())
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    """Read a state's description; None where it is missing or damaged, as that of a state that was never published."""
+    try:
+        return fresh.read_mapping(folder / STATE, Description)
+    except Unreadable:
+        return None

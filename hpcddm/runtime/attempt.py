@@ -13,9 +13,11 @@ from typing import Any
 
 from hpcddm import provenance
 from hpcddm.rundir import atomic, fresh, inside
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.failure_cause import write_rank_ending
 from hpcddm.runtime.outcome import Outcome
+from hpcddm.runtime.record_types import Ended, Meeting, Owner
 from hpcddm.runtime.stopping import Stopped
 
 MEETING_SECONDS = 300
@@ -77,7 +79,7 @@ class Attempt:
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.results}
         # On a full disk the last word takes the room that was kept for it.
         (self.folder / RESERVE).unlink(missing_ok=True)
-        if fresh.read_json(self.folder / ENDED) is None:
+        if not _record(self.folder / ENDED, Ended):
             atomic.write_json(self.folder / ENDED, ended)
         if outcome == Outcome.FAILED:
             self.speak(outcome, reason, exit_code)
@@ -107,9 +109,9 @@ class Attempt:
         """
         path = self.folder / "meeting.json"
         for _ in _polls():
-            place = fresh.read_json(path)
-            if isinstance(place, dict):
-                return place["address"], place["port"]
+            place: Meeting | None = fresh.read_json(path, Meeting)
+            if place:
+                return place.address, place.port
             if fresh.exists(self.folder / ENDED):
                 raise Stopped("rank 0 found nothing to do, or failed")
         raise TimeoutError(f"{path}: rank 0 did not announce itself in {MEETING_SECONDS} s on {socket.gethostname()}")
@@ -149,10 +151,10 @@ def find_attempt(logs: Path, owner: str, foreign: set[Path] | None = None) -> At
     """
     foreign = set() if foreign is None else foreign
     for number, folder in attempts(logs)[: -LOOK_BACK - 1 : -1]:
-        record = None if folder in foreign else fresh.read_json(folder / OWNER)
-        if isinstance(record, dict) and record.get("owner") == owner:
+        record = None if folder in foreign else _record(folder / OWNER, Owner)
+        if record and record.get("owner") == owner:
             return Attempt(folder, number, owner, record.get("started", 0.0))
-        if isinstance(record, dict):
+        if record:
             foreign.add(folder)
     return None
 
@@ -165,8 +167,15 @@ def attempts(logs: Path) -> list[tuple[int, Path]]:
 
 def owner_of(folder: Path) -> str:
     """Return the owner of the attempt in a folder, or '' where none is recorded."""
-    record = fresh.read_json(folder / OWNER)
-    return str(record.get("owner", "")) if isinstance(record, dict) else ""
+    return str((_record(folder / OWNER, Owner) or {}).get("owner", ""))
+
+
+def _record(path: Path, shape: Any) -> dict[str, Any] | None:
+    """Read a record of an attempt; None where it is missing or damaged."""
+    try:
+        return fresh.read_mapping(path, shape)
+    except Unreadable:
+        return None
 
 
 def submission_of(owner: str) -> tuple[str, str] | None:
@@ -210,10 +219,10 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str,
 
 def _changes(before: Path, origin: dict[str, Any]) -> list[str]:
     """List what the attempt before recorded as changed, then what differs from it; after a complete one nothing."""
-    record, ended = (atomic.read_json(before / name) for name in (OWNER, ENDED))
-    if not isinstance(record, dict) or not record.get("origin") or not origin:
+    record, ended = _record(before / OWNER, Owner) or {}, _record(before / ENDED, Ended) or {}
+    if not record.get("origin") or not origin:
         return []
-    if isinstance(ended, dict) and ended.get("outcome") == Outcome.COMPLETE:
+    if ended.get("outcome") == Outcome.COMPLETE:
         return []
     number = before.name.removeprefix("attempt-")
     new = provenance.changes(record["origin"], origin)

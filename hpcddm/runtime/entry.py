@@ -16,6 +16,7 @@ from pathlib import Path
 from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import fresh, inside, sharing, training_states
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -59,7 +60,7 @@ def run_unit(spec_path: str) -> None:
         code = _run(Path(spec_path), stop)
     except UserError as error:
         # Before there is an attempt, whose record would say so.
-        print(f"error: {error}", flush=True)
+        print(f"error: {printable(error, MOST_OF_A_LINE)}", flush=True)
         code = error.exit_code
     with suppress(OSError):
         sys.stdout.flush()
@@ -134,7 +135,7 @@ def _attempted(
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        return Outcome.FAILED, f"{type(error).__name__}: {error}".splitlines()[0], 1
+        return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MOST_OF_A_LINE), 1
 
 
 def _outlook(spec: Spec) -> str:
@@ -209,7 +210,7 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         if _fits(folder, expected):
             _close_states(spec, unit)
             return Outcome.ALREADY_COMPLETE
-        if (folder / manifests.FILE_NAME).exists():
+        if os.path.lexists(folder / manifests.FILE_NAME):
             is_continued = bool(training_states.of_training(unit.state, unit.trajectory))
             set_aside(run, spec.key, training_states.CONTINUED if is_continued else ())
         heartbeat.beat()
@@ -237,7 +238,7 @@ def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> Ex
 
 def _fits(folder: Path, expected: Manifest) -> bool:
     """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
-    present = manifests.read(folder)
+    present = manifests.read_if_usable(folder)
     if present is None or present.fingerprint != expected.fingerprint:
         return False
     return not manifests.damage(folder, present)

@@ -6,10 +6,10 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, reading
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
 
@@ -68,12 +68,12 @@ def write_rank_ending(folder: Path, ranks: Ranks, outcome: Outcome, reason: str,
 
 def rank_endings(folder: Path) -> list[RankEnding]:
     """Read the ends that the ranks of an attempt recorded, in the order of time."""
-    endings = []
+    endings: list[RankEnding | None] = []
     for name in fresh.names(folder):
-        content: Any = atomic.read_json(folder / name) if FILE.fullmatch(name) else None
-        with suppress(TypeError):
-            endings.append(RankEnding(**content))
-    return sorted(endings, key=lambda ending: ending.time)
+        if FILE.fullmatch(name):
+            with suppress(Unreadable):
+                endings.append(reading.read_json(folder / name, RankEnding, reading.RECORD_BYTES))
+    return sorted(filter(None, endings), key=lambda ending: ending.time)
 
 
 def cause_of(

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import TABLE
-from hpcddm.rundir import atomic, inside
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.environment import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
@@ -58,13 +59,20 @@ def silence(queue: str, awaited: set[str], home: RunDir) -> str:
         if cluster not in silent:
             path.unlink(missing_ok=True)
             continue
-        since = atomic.read_json(path)
-        if not isinstance(since, (int, float)):
+        since = _stored_time(path)
+        if since is None:
             atomic.write_json(path, now)
         elif now - since > LONGEST_SILENCE:
             hours = round((now - since) / 3600)
             return f"cluster {cluster}, on which its inputs are made, has given no answer for {hours} h: submit again"
     return ""
+
+
+def _stored_time(path: Path) -> float | None:
+    try:
+        return reading.read_json(path, float, reading.RECORD_BYTES)
+    except Unreadable:
+        return None
 
 
 def missing_units(spec: Spec, run: RunDir, home: RunDir) -> set[str]:

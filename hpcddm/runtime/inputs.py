@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.printing import quoted
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
 from hpcddm.rundir.manifest import Manifest
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.spec import Spec
 
 PAUSES = (0.0, 1.0, 4.0)
@@ -46,7 +48,11 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
     inputs = {key: _needed(spec, run, key) for key in spec.requires}
     faults: dict[str, str] = {}
     for key, fingerprint_settings in spec.optional.items():
-        present = manifests.read(run.unit(key))
+        try:
+            present = manifests.read(run.unit(key))
+        except Unreadable as error:
+            faults[key] = str(error)
+            continue
         if present is None:
             faults[key] = f"{key} is not complete"
         elif fault := link_above(run, key) or _fault(key, present, fingerprint_settings, inputs, run.unit(key)):
@@ -67,7 +73,7 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
 
 
 def _refusal(spec: Spec, reason: str, run: RunDir) -> NotReady:
-    return NotReady(f"{spec.key} cannot start: {reason}; see 'hpcddm status {run.root}'")
+    return NotReady(f"{spec.key} cannot start: {reason}; see: hpcddm status {quoted(run.root)}")
 
 
 def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:

@@ -5,22 +5,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.rundir import atomic, fresh, heartbeat
+from hpcddm.printing import printable
+from hpcddm.rundir import fresh, heartbeat, reading
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.job import JobId
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 from hpcddm.runtime.failure_cause import cause_of
 from hpcddm.runtime.outcome import Outcome, outcome_of
+from hpcddm.runtime.record_types import Begun, Decided, Ended, Owner
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""
 
-NAMES = (OWNER, BEGUN, ENDED, VERDICT)
+MOST_OF_A_REASON = 2000
+"""Letters of a reason, which may end in a command."""
+TYPES = {OWNER: Owner, BEGUN: Begun, ENDED: Ended, VERDICT: Decided}
+"""Types of the files of a record."""
 
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """One attempt, from its folder; a file that is missing, torn or foreign counts as not written."""
+    """One attempt, from its folder; a file that is missing or damaged counts as not written."""
 
     number: int
     folder: Path
@@ -29,6 +35,8 @@ class AttemptRecord:
     ended: dict[str, Any]
     verdict: dict[str, Any]
     beat: Heartbeat | None
+    faults: tuple[str, ...] = ()
+    """Errors about its files that are damaged."""
 
     @property
     def job(self) -> JobId | None:
@@ -51,7 +59,7 @@ class AttemptRecord:
     def changes(self) -> list[str]:
         """Code and package versions that differ from those of the earlier attempts that this one resumes, as text."""
         changes = self.owner.get("changes")
-        return [str(change) for change in changes] if isinstance(changes, list) else []
+        return [printable(change) for change in changes or ()]
 
     @property
     def decision(self) -> Outcome | None:
@@ -75,8 +83,13 @@ class AttemptRecord:
         if not self.verdict and self.outcome == Outcome.FAILED and world_size > 1:
             cause = cause_of(self.folder, world_size)
             if cause:
-                return cause.reason
-        return str(self.verdict.get("reason") or self.ended.get("reason") or "")
+                return printable(cause.reason, MOST_OF_A_REASON)
+        return printable(self.verdict.get("reason") or self.ended.get("reason") or "", MOST_OF_A_REASON)
+
+    @property
+    def nodes(self) -> str:
+        """Nodes that it ran on, in Slurm's notation; '' where they are unknown."""
+        return printable(self.owner.get("node_list") or (self.beat.host if self.beat else ""))
 
     @property
     def is_open(self) -> bool:
@@ -114,16 +127,22 @@ def read_record(number: int, folder: Path) -> AttemptRecord:
     """Read the record of one attempt."""
     # A name that is not listed may be there all the same for a node that knew it, and the other way round.
     present = fresh.names(folder)
-    owner, begun, ended, verdict = (_mapping(folder / name) if name in present else {} for name in NAMES)
-    return AttemptRecord(number, folder, owner, begun, ended, verdict, heartbeat.read(folder))
+    values: dict[str, dict[str, Any]] = dict.fromkeys(TYPES, {})
+    beat, faults = None, list[str]()
+    for name, shape in TYPES.items():
+        try:
+            values[name] = (reading.read_mapping(folder / name, shape) or {}) if name in present else {}
+        except Unreadable as error:
+            faults.append(str(error))
+    try:
+        beat = heartbeat.read(folder)
+    except Unreadable as error:
+        faults.append(str(error))
+    owner, begun, ended, verdict = values.values()
+    return AttemptRecord(number, folder, owner, begun, ended, verdict, beat, tuple(faults))
 
 
 def as_number(values: dict[str, Any], key: str) -> float | None:
     """Return a number of a record; None where it is missing or no number."""
     value = values.get(key)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    content = atomic.read_json(path)
-    return content if isinstance(content, dict) else {}

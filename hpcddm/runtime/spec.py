@@ -3,11 +3,14 @@
 import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.errors import UserError, require
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,13 @@ class Spec:
         return path
 
 
+@dataclass(frozen=True)
+class ElementMap:
+    """Specs of the elements of an array, relative to the file."""
+
+    specs: list[str]
+
+
 def name_in(home: RunDir, run: RunDir, key: str) -> str:
     """Return the name of a unit in the journal of `home`, where the run's name stands before it in a sweep."""
     return key if home.root.resolve() == run.root.resolve() else f"{run.root.name}/{key}"
@@ -73,15 +83,20 @@ def name_in(home: RunDir, run: RunDir, key: str) -> str:
 
 def read_map(path: Path) -> list[Path]:
     """Read the spec paths of an array's elements from `<run>/jobs/<token>.json`, which are relative to it."""
-    content = atomic.read_json(path)
-    if content is None:
-        raise UserError(f"{path}: it does not say which unit is which element; submit the run again")
-    return [path.parent / spec for spec in content["specs"]]
+    content = _read(path, ElementMap)
+    return [path.parent / spec for spec in content.specs]
 
 
 def read_spec(path: Path) -> tuple[Spec, RunDir]:
     """Read a spec and the run that it lies in (`<run>/specs/<stage>/<unit>.json`)."""
-    content = atomic.read_json(path)
-    if content is None:
-        raise UserError(f"{path}: no readable spec; submit the run again")
-    return Spec(**content), RunDir(path.resolve().parents[2])
+    return _read(path, Spec), RunDir(path.resolve().parents[2])
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    """Read a file that a submission has written; raises `UserError` where it is missing or damaged."""
+    try:
+        content: T | None = reading.read_json(path, kind, reading.MANIFEST_BYTES)
+    except Unreadable as error:
+        raise UserError(f"{path}: {error.reason}; submit the run again") from None
+    require(content is not None, f"{path}: is missing; submit the run again")
+    return cast(T, content)

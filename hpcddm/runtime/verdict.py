@@ -16,6 +16,7 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import REPORT, TABLE
+from hpcddm.printing import MOST_OF_A_LINE, printable, quoted
 from hpcddm.rundir import atomic, fresh, inside, sharing, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -131,7 +132,7 @@ def main() -> None:
         verdict = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
     if is_own:
         _record(tried[-1], ending, granted.started, verdict)
-    reason = verdict.reason.replace("|", "/")
+    reason = printable(verdict.reason, MOST_OF_A_LINE).replace("|", "/")
     print(verdict.decision, _event(verdict.decision, name), name, verdict.changes, reason, sep="|")
 
 
@@ -150,7 +151,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
         return Verdict(decision, reason, after.updates(before) if decision == Outcome.REQUEUE else after.flags())
     advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None
     if advised:
-        reason += f"; next: hpcddm retry {run.root} {spec.key} --resource memory_gb={advised}"
+        reason += f"; next: hpcddm retry {quoted(run.root)} {spec.key} --resource memory_gb={advised}"
     return Verdict(decision, reason, memory_gb=advised)
 
 

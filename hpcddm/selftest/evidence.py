@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.checks import CheckRow, CheckVerdict
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.site import Resources, Site
 
 MINUTES = 5
@@ -61,7 +61,7 @@ class JobStart:
 
     def json(self, name: str) -> Any | None:
         """Read a JSON file that the job left; None where it left none."""
-        return atomic.read_json(self.folder / f"{name}.json")
+        return reading.read_json(self.folder / f"{name}.json")
 
     @property
     def time(self) -> float:

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.selftest.checks.collective import Collective
 from hpcddm.selftest.checks.environment import Environment
 from hpcddm.selftest.checks.signals import Signals
@@ -20,9 +21,10 @@ def main(folder: Path, step: str) -> None:
     steps = {name: observe for check in CHECKS for name, observe in check.steps.items()}
     if step not in steps:
         raise SystemExit(f"{step}: no such step; valid: {', '.join(steps)}")
-    spec = atomic.read_json(folder.parent / SPEC)
-    if not isinstance(spec, dict):
-        raise SystemExit(f"{folder.parent / SPEC}: missing or torn")
+    try:
+        spec = reading.need_json(folder.parent / SPEC)
+    except Unreadable as error:
+        raise SystemExit(str(error)) from None
     steps[step](folder, spec)
 
 

@@ -19,9 +19,10 @@ from hpcddm.encoders.autoencoder.settings import AutoencoderSettings
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import OWN_WEIGHTS
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
-from hpcddm.pipeline.latent_scale import SCALE_FILE
-from hpcddm.rundir import atomic
+from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import Locate
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.spaces.base import LatentSpace
 from hpcddm.spaces.pixels import from_unit, to_unit
 from hpcddm.spaces.settings import LatentSpaceSettings
@@ -75,10 +76,12 @@ class AutoencodedImages(LatentSpace[Settings]):
     @cached_property
     def _shift_and_scale(self) -> tuple[Float32[Tensor, "c 1 1"], Float32[Tensor, "c 1 1"]]:
         path = self._output(LATENT_SCALE, SCALE_FILE)
-        stored = atomic.read_json(path)
-        if stored is None:
-            raise UserError(f"{path}: missing or torn; remove {path.parent}/manifest.json and submit again")
-        shift, scale = (torch.tensor(stored[name], dtype=torch.float32).view(-1, 1, 1) for name in ("shift", "scale"))
+        try:
+            stored = reading.need_json(path, Scale)
+        except Unreadable as error:
+            again = f"remove {path.parent}/manifest.json and submit again"
+            raise UserError(f"{path}: {error.reason}; {again}") from None
+        shift, scale = (torch.tensor(part, dtype=torch.float32).view(-1, 1, 1) for part in (stored.shift, stored.scale))
         return shift, scale
 
     def _output(self, key: str, name: str) -> Path:

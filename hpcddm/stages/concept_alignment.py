@@ -39,7 +39,7 @@ IMAGES_AT_ONCE = 64
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Measure errors, disagreement and distances."""
-    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
+    choice = Choice.read(unit.input(CONCEPT_COUNTS, CHOSEN_FILE))
     drawing = UnitDrawing(settings, unit)
     numbers = np.unique([number for concept in choice.chosen for number in concept.real[:REAL_OF_CONCEPT]])[:MOST_REAL]
     if not len(numbers) or None in drawing.ensemble.experts:

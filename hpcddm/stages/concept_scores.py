@@ -46,7 +46,7 @@ MOST_COMPARED = 1 << 16
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Draw and score some of the concepts, in every arm whose networks are there."""
-    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
+    choice = Choice.read(unit.input(CONCEPT_COUNTS, CHOSEN_FILE))
     part, parts = part_of_unit(settings, unit.key)
     own = choice.chosen[len(choice.chosen) * part // parts : len(choice.chosen) * (part + 1) // parts]
     arms, missing = scored_arms(settings), missing_experts(settings, unit.inputs)

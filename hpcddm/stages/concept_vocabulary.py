@@ -7,15 +7,15 @@ from hpcddm.config import Experiment
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
 from hpcddm.pipeline.concept_words import WORDS_FILE
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Choose the concepts."""
     source = plugins.create(VocabularySource, settings.concept_settings.vocabulary)
-    parts = (atomic.read_json(unit.input(key, WORDS_FILE)) for key in unit.inputs_of("concept_words"))
-    candidates = Candidates.merged(part or {} for part in parts)
+    parts = (reading.need_json(unit.input(key, WORDS_FILE)) for key in unit.inputs_of("concept_words"))
+    candidates = Candidates.merged(parts)
     vocabulary = source.vocabulary(candidates, class_names(settings, unit.inputs))
     vocabulary.write(unit.folder / VOCABULARY_FILE)
     print(f"{len(vocabulary)} concepts of {len(candidates.counts)} nouns of {candidates.captions} captions", flush=True)

@@ -27,7 +27,7 @@ from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, TRAIN
 from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.schema import hashed
 
@@ -36,7 +36,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Merge counts and scores, fit, and advise."""
     kind, arm = settings.concept_settings.frequency, concept_strategies(settings)[0]
     counts = Counts.read(unit.input(CONCEPT_COUNTS, COUNTS_FILE))
-    choice = Choice.from_json(atomic.read_json(unit.input(CONCEPT_COUNTS, CHOSEN_FILE)) or {})
+    choice = Choice.read(unit.input(CONCEPT_COUNTS, CHOSEN_FILE))
     scores = by_concept(_scores(settings, unit, choice))
     rows = table.rows(inputs.vocabulary(unit), counts, kind, scores, _captions(unit, choice))
     dense = MONOLITH_ARM if settings.monolith.enabled else None
@@ -48,7 +48,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         "frequency": kind,
         "arm": arm,
         "dense": dense,
-        "summary": atomic.read_json(unit.input(CONCEPT_COUNTS, SUMMARY_FILE)),
+        "summary": reading.need_json(unit.input(CONCEPT_COUNTS, SUMMARY_FILE)),
         "concepts": [row.as_json() for row in rows],
         "alignment": _alignment(unit, rows, arm),
         "advice": advice.as_json(),
@@ -68,7 +68,7 @@ def _alignment(unit: Unit, rows: Sequence[Row], arm: str) -> dict[str, Any] | No
     """Read what is known of the experts that are asked, and compare their disagreement with the scores."""
     if CONCEPT_ALIGNMENT not in unit.inputs:
         return None
-    content: dict[str, Any] = atomic.read_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE)) or {}
+    content: dict[str, Any] = reading.need_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE))
     if "disagreement" in content:
         table = [row.as_json() for row in rows]
         against = analysis.disagreement_against_score(content["disagreement"], table, arm)
@@ -87,7 +87,7 @@ def _show(unit: Unit, facts: ConceptFacts) -> None:
 def _scores(settings: Experiment, unit: Unit, choice: Choice) -> Iterator[Score]:
     """Read the scores of all units, in the order of the concepts, each with its chance."""
     keys = sorted(unit.inputs_of("concept_scores"))
-    contents: list[Mapping[str, Any]] = [atomic.read_json(unit.input(key, SCORES_FILE)) or {} for key in keys]
+    contents: list[Mapping[str, Any]] = [reading.need_json(unit.input(key, SCORES_FILE)) for key in keys]
     if any("chance" not in content for content in contents):
         raise UserError("scores were written by an earlier version of hpcddm; submit again with --redo concept_scores")
     chance, homes = ChanceScores(), inputs.homes(settings, unit)

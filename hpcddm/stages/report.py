@@ -32,7 +32,7 @@ from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import CURVE, WEIGHTS
@@ -207,7 +207,7 @@ def _asked(settings: Experiment, unit: Unit) -> tuple[str, list[str]]:
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
     """Read the loss curves of all units that trained something."""
     trained = [key for key, manifest in unit.inputs.items() if any(output.path == CURVE for output in manifest.outputs)]
-    return {key: atomic.read_json(unit.input(key, CURVE)) or [] for key in trained}
+    return {key: reading.need_json(unit.input(key, CURVE), list[tuple[int, float]]) for key in trained}
 
 
 def _router(results: dict[str, Any]) -> Router | None:
@@ -222,15 +222,14 @@ def _router(results: dict[str, Any]) -> Router | None:
 
 def _facts(unit: Unit) -> Facts | None:
     """Read what is known of the clusters; None where the stage inspect is not complete."""
-    content = atomic.read_json(unit.input(INSPECT, CLUSTERS_FILE)) if INSPECT in unit.inputs else None
-    return None if content is None else Facts.parsed(content)
+    return Facts.parsed(reading.need_json(unit.input(INSPECT, CLUSTERS_FILE))) if INSPECT in unit.inputs else None
 
 
 def _concepts(unit: Unit) -> Concepts | None:
     """Read what is known of the concepts; None where there are none, or their stage is not complete."""
-    content = atomic.read_json(unit.input(CONCEPTS, CONCEPTS_FILE)) if CONCEPTS in unit.inputs else None
-    if content is None:
+    if CONCEPTS not in unit.inputs:
         return None
+    content = reading.need_json(unit.input(CONCEPTS, CONCEPTS_FILE))
     return Concepts(ConceptFacts(content), concept_pictures.read(unit.input(CONCEPTS, SHOWN_FILE)))
 
 

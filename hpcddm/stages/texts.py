@@ -15,7 +15,7 @@ from hpcddm.networks.workload import TEXT_ENCODER, Work, Workload
 from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX
 from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, STATES_FILE, captions_of_unit
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.runtime.unit import Result, Unit
 
 ENCODED_AT_ONCE = 64
@@ -23,7 +23,7 @@ ENCODED_AT_ONCE = 64
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Encode the captions of one range."""
-    index = atomic.read_json(unit.input(CAPTIONS, INDEX)) or {}
+    index = reading.need_json(unit.input(CAPTIONS, INDEX))
     start, stop = index["ranges"][unit.name]
     encoder, (tokens, _) = _encoder(settings), settings.data.condition.shape
     device = own_device(unit) if encoder.uses_gpu else torch.device("cpu")

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import SWEEP_FILE, complaint, label_in
+from hpcddm.rundir.reading import Unreadable
 
 INSIDE = RunDir(Path())
 """Run with an empty root, for paths relative to a run's folder."""
@@ -37,18 +38,14 @@ class Index:
 def read_index(home: RunDir) -> Index:
     """Read the index of a sweep, without owners whose run was removed; a new one where there is none.
 
-    Raises `UserError` when the file is torn.
+    Raises `UserError` when the file is damaged.
     """
     path = home.root / SWEEP_FILE
-    content = atomic.read_json(path)
-    if content is None:
-        if path.exists():
-            raise UserError(f"{path}: no readable JSON; remove it and run the sweep again: what is made is found")
-        return Index()
     try:
-        index = Index(**content)
-    except TypeError:
-        raise UserError(f"{path}: no index; remove it and run the sweep again: what is made is found") from None
+        index: Index = reading.read_json(path, Index) or Index()
+    except Unreadable as error:
+        again = "remove it and run the sweep again: what is made is found"
+        raise UserError(f"{path}: {error.reason}; {again}") from None
     folders = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
     index.owners = {identity: label for identity, label in index.owners.items() if label in folders}
     return index

@@ -16,23 +16,13 @@ import torch.distributed as dist
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh, inside, training_states
-from hpcddm.rundir.training_states import FORMAT, STATE
+from hpcddm.rundir.training_states import FORMAT, STATE, Written
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine, HostCopy
 
 KEPT = 2
 TIMEOUT = timedelta(hours=2)
 """Longest time for which a rank waits for the parts of the others."""
-
-
-@dataclass(frozen=True)
-class Written:
-    """One file of a state, as reported by the rank that wrote it; the name is relative to the state's folder."""
-
-    name: str
-    rank: int
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -187,6 +177,8 @@ class Checkpoints:
 
     def candidates(self) -> list[tuple[Path, dict[str, Any]]]:
         """List the states that could be continued, newest first; raises `UserError` for one of an earlier version."""
+        for fault in training_states.faults(self._folder):
+            print(f"{fault}; passing over it", flush=True)
         candidates = self._states()[::-1]
         for folder, state in candidates:
             if state.get("format") != FORMAT:

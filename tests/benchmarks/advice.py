@@ -19,7 +19,7 @@ from hpcddm.concepts.overlap import Overlap
 from hpcddm.pipeline.concept_scores import HOME_ARM
 from hpcddm.pipeline.concepts import CONCEPTS_FILE
 from hpcddm.pipeline.keys import CONCEPTS
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.uncertainty import jackknife
 
@@ -72,7 +72,7 @@ def check_alike(base: Content, runs: Sequence[Content]) -> str:
 
 def read(root: Path) -> Content:
     """Read what a run knows of its concepts."""
-    content: Content = atomic.read_json(RunDir(root).unit(CONCEPTS) / CONCEPTS_FILE) or {}
+    content: Content = reading.read_json(RunDir(root).unit(CONCEPTS) / CONCEPTS_FILE) or {}
     return content
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, REPORT
 from hpcddm.pipeline.report import METRICS
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.uncertainty.jackknife import rank_correlation
 
@@ -33,8 +33,8 @@ def main() -> None:
     said = []
     for root in parser.parse_args().runs:
         run = RunDir(root)
-        measured = (atomic.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
-        distances = (atomic.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {}).get("distances")
+        measured = (reading.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
+        distances = (reading.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {}).get("distances")
         if distances is None:
             said.append(f"{root.name}: its alignment was not measured, or has no distances")
             continue

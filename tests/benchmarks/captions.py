@@ -34,6 +34,7 @@ from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.texts import STATES_FILE, texts_settings
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.manifest import Manifest, flatten
+from hpcddm.rundir.reading import read_json
 from hpcddm.stages.texts import encoded
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 
@@ -78,7 +79,7 @@ def numbering(counts: list[int]) -> Table:
 
             seconds, grown = in_a_process(number)
             disk = sum((root / name).stat().st_size for name in (CAPTIONS_FILE, numbers_file(TRAIN)))
-            distinct = f"{atomic.read_json(root / INDEX):,}"
+            distinct = f"{read_json(root / INDEX):,}"
             figures = (f"{seconds:.1f}", f"{grown / MEGABYTE:.0f}", f"{disk / MEGABYTE:.0f}")
             table.add_row(f"{count:,}", distinct, *figures)
     return table

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcddm.pipeline.keys import expert_key
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 
@@ -19,7 +19,7 @@ POINTS = 4
 
 def curve(folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
     """Images seen and smoothed loss, mean over some trainings of equal length."""
-    stored = np.array([atomic.read_json(folder / "curve.json") for folder in folders])
+    stored = np.array([reading.read_json(folder / "curve.json") for folder in folders])
     loss = np.convolve(stored[..., 1].mean(0), np.full(POINTS, 1 / POINTS), "valid")
     return stored[0, POINTS - 1 :, 0], np.minimum.accumulate(loss)
 

@@ -30,7 +30,7 @@ from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
 from hpcddm.plugins import create
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.schema import validate
 from tests.benchmarks.expert_reading import write_tars
@@ -145,7 +145,7 @@ def reading_costs(bench: Bench) -> dict[str, Cost]:
     for name in ORDERS:
         answer = bench.run.root / f"read-{name}.json"
         _, grown = in_a_process(lambda name=name, answer=answer: atomic.write_json(answer, read(bench, name)))
-        opening, per_sample = atomic.read_json(answer)
+        opening, per_sample = reading.read_json(answer)
         costs[f"read {name}"] = Cost(1, per_sample * 1e6, opening, grown)
     return costs
 

@@ -16,7 +16,7 @@ from hpcddm.commands import prefetch_data
 from hpcddm.data.sources.base import SPLITS, Source
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from tests.helpers import REPOSITORY, hpcddm
 
 CONTENT = {"icons.json": b'{"prefix": "noto"}' * 100, "metadata.json": b"{}", "chars.json": b"{}", "info.json": b"{}"}
@@ -271,7 +271,7 @@ def test_the_real_packages_are_those_that_the_code_names(tmp_path):
     assert done.exit_code == 0 and done.output.count("fetched  ") == 11, done.output
     for package in EMOJI.sets:
         folder = EMOJI.place(tmp_path) / package.folder
-        info = atomic.read_json(folder / "info.json")
+        info = reading.read_json(folder / "info.json")
         stated = "Apache-2.0" if package.folder == "fxemoji" else package.licence
         assert info["prefix"] == package.folder and info["license"]["spdx"] == stated
 

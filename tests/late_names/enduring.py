@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
@@ -47,7 +47,7 @@ class Witness(HeartbeatWriter):
     def saved(self, images: int) -> None:
         super().saved(images)
         state = self._states / f"images-{images:012d}"
-        files = [file["name"] for file in atomic.read_json(state / "state.json")["files"]]
+        files = [file["name"] for file in reading.read_json(state / "state.json")["files"]]
         digests = {name: atomic.sha256(state / name) for name in files}
         atomic.append_line(self._log, json.dumps({"images": images, "files": digests}))
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import torch.distributed as dist
 
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import Checkpoints
@@ -90,7 +90,7 @@ def main(server: Path, nodes: list[Path], steps: list[int]) -> None:
     children = [fork(rank, node, server.parent / "store", steps) for rank, node in enumerate(nodes)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     states = {state.name: content(state) for state in sorted((server / "state").glob("images-*"))}
-    read = {state: atomic.read_json(server / "state" / state / "state.json")["files"] for state in states}
+    read = {state: reading.read_json(server / "state" / state / "state.json")["files"] for state in states}
     listed = {state: sorted(file["name"] for file in files) for state, files in read.items()}
     chosen = (server / "chosen").read_text() if (server / "chosen").exists() else None
     print("RESULT " + json.dumps({"codes": codes, "states": states, "listed": listed, "newest": chosen}))

@@ -8,7 +8,7 @@ from hpcddm.launch import storage
 from hpcddm.launch.preflight import check_snapshots, check_state, preflight
 from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.training_states import FORMAT
 from tests.helpers import finish, python, tiny, write_source
@@ -124,7 +124,7 @@ def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
     run, unit = saved
     path = run.unit(KEY) / "state/images-000000000032/state.json"
     check_state(unit, run)
-    atomic.write_json(path, atomic.read_json(path) | {"format": 4})
+    atomic.write_json(path, reading.read_json(path) | {"format": 4})
     with pytest.raises(UserError, match=f"{KEY}: .*32 was saved by an earlier version of hpcddm; go on with that one"):
         check_state(unit, run)
 
@@ -132,7 +132,7 @@ def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
 def test_a_state_of_other_inputs_stops_nobody(saved):
     run, unit = saved
     path = run.unit(KEY) / "state/images-000000000064/state.json"
-    atomic.write_json(path, atomic.read_json(path) | {"format": 4})
+    atomic.write_json(path, reading.read_json(path) | {"format": 4})
     check_state(unit, run)
     (run.unit("lists/all") / "manifest.json").unlink()
     check_state(unit, run)
@@ -146,14 +146,14 @@ def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_qu
     check_snapshots(last, unit, run)
     with pytest.raises(UserError, match=f"^{KEY}: snapshot 44, at 24 images .* {path.parent} lies beyond it; take 44 "):
         check_snapshots(late, unit, run)
-    atomic.write_json(path, atomic.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24}}}})
+    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24}}}})
     check_snapshots(late, unit, run)
     with pytest.raises(UserError, match=f"^{KEY}: snapshot 48, at 24 images"):
         check_snapshots(fits, unit, run)
-    atomic.write_json(path, atomic.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16}}}})
+    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16}}}})
     with pytest.raises(UserError, match="is missing .it was taken at 16, from other images of router or experts., and"):
         check_snapshots(late, unit, run)
-    atomic.write_json(path, atomic.read_json(path) | {"images": 16})
+    atomic.write_json(path, reading.read_json(path) | {"images": 16})
     check_snapshots(fits, unit, run)
 
 

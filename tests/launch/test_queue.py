@@ -11,7 +11,7 @@ from hpcddm.launch.slurm import create
 from hpcddm.launch.submission import decide
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -81,7 +81,7 @@ def test_the_map_leads_every_element_to_its_spec_wherever_the_run_lies(run, tmp_
     for one in Journal(moved.journal).submissions():
         specs = [read_spec(path)[0] for path in read_map(moved.jobs / f"{one.uuid}.json")]
         assert [spec.key for spec in specs] == one.units
-        assert "/" not in atomic.read_json(moved.jobs / f"{one.uuid}.json")["specs"][0].split("../specs/")[0]
+        assert "/" not in reading.read_json(moved.jobs / f"{one.uuid}.json")["specs"][0].split("../specs/")[0]
 
 
 def test_an_array_may_hold_units_of_several_runs(tmp_path):

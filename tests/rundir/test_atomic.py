@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from tests.helpers import python
 
 
@@ -37,14 +37,7 @@ def test_text_is_replaced_and_nothing_else_is_left(tmp_path, durable):
 def test_json_comes_back(tmp_path):
     value = {"a": [1, 2.5, None, "x"], "b": {"c": True}}
     atomic.write_json(tmp_path / "x.json", value)
-    assert atomic.read_json(tmp_path / "x.json") == value
-
-
-@pytest.mark.parametrize("content", [None, b"", b'{"a": 1', b"\xff\xfe", b"\x00" * 100])
-def test_missing_and_torn_json_is_none(tmp_path, content):
-    if content is not None:
-        (tmp_path / "x.json").write_bytes(content)
-    assert atomic.read_json(tmp_path / "x.json") is None
+    assert reading.read_json(tmp_path / "x.json") == value
 
 
 def test_a_full_disk_leaves_the_old_file_and_names_place_and_size(full_disk):
@@ -73,7 +66,7 @@ def test_what_cannot_be_written_is_named(tmp_path, target):
 KILLED = """
 import os, signal
 from pathlib import Path
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 def die(*arguments): os.kill(os.getpid(), signal.SIGKILL)
 """
 

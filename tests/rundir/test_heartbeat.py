@@ -1,7 +1,11 @@
+import json
+import time
+
 import pytest
 
 from hpcddm.rundir import heartbeat
 from hpcddm.rundir.heartbeat import Heartbeat, HeartbeatWriter
+from hpcddm.rundir.reading import Unreadable
 
 
 def test_a_beat_says_how_far_and_how_fast(tmp_path):
@@ -35,11 +39,26 @@ def test_an_old_beat_is_no_sign_of_life():
     assert Heartbeat(0.0, "owner", 1, "host", 1, 2).seconds_left is None
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"colour": 1}'])
-def test_a_missing_or_torn_beat_is_none(tmp_path, content):
-    if content is not None:
-        (tmp_path / heartbeat.FILE_NAME).write_text(content)
+def test_a_missing_beat_is_none(tmp_path):
     assert heartbeat.read(tmp_path) is None
+
+
+def beat_of(**changes):
+    return json.dumps({"time": 1e9, "owner": "o", "attempt": 1, "host": "h"} | changes)
+
+
+DAMAGED = ["", "{", "[]", '{"colour": 1}', beat_of(time=9e12), beat_of(time=-1), beat_of(rate=-1), beat_of(done="1")]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_beat_is_named(tmp_path, content):
+    (tmp_path / heartbeat.FILE_NAME).write_text(content)
+    with pytest.raises(Unreadable, match="heartbeat.json: holds no usable JSON"):
+        heartbeat.read(tmp_path)
+
+
+def test_a_beat_of_the_future_is_no_sign_of_life():
+    assert not Heartbeat(time.time() + 3600, "owner", 1, "host").is_fresh
 
 
 def test_another_kind_of_work_has_a_pace_of_its_own(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from hpcddm import provenance
 from hpcddm.rundir import manifest
 from hpcddm.rundir.manifest import Manifest, Output, flatten
+from hpcddm.rundir.reading import Unreadable
 from tests.helpers import REPOSITORY
 
 
@@ -30,12 +31,14 @@ def test_what_was_published_is_read(finished):
     assert manifest.damage(folder, made) is None
 
 
-def test_a_manifest_that_is_torn_at_any_byte_is_none(finished):
+def test_a_manifest_that_is_torn_at_any_byte_is_damaged(finished):
     folder, _ = finished
     content = (folder / "manifest.json").read_bytes()
     for end in range(0, len(content) - 2, 7):
         (folder / "manifest.json").write_bytes(content[:end])
-        assert manifest.read(folder) is None
+        with pytest.raises(Unreadable, match="manifest.json: holds no usable JSON"):
+            manifest.read(folder)
+        assert manifest.read_if_usable(folder) is None
 
 
 @pytest.mark.parametrize(
@@ -43,18 +46,37 @@ def test_a_manifest_that_is_torn_at_any_byte_is_none(finished):
 )
 def test_foreign_json_is_no_manifest(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
-    assert manifest.read(tmp_path) is None
+    with pytest.raises(Unreadable):
+        manifest.read(tmp_path)
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"settings": "text"}, {"inputs": []}, {"facts": None}, {"outputs": [{"path": 3, "size": 1, "sha256": "x"}]}],
+    [
+        {"settings": "text"},
+        {"inputs": []},
+        {"inputs": {"a": 1}},
+        {"facts": None},
+        {"facts": {"train_flops": "lots"}},
+        {"facts": {"train_flops": -1}},
+        {"facts": {"digests": "x"}},
+        {"record": {"seconds": "1"}},
+        {"lengths": []},
+        {"outputs": [{"path": 3, "size": 1, "sha256": "x"}]},
+        {"outputs": [{"path": "a", "size": True, "sha256": "x"}]},
+        {"outputs": [{"path": "/etc/passwd", "size": 1, "sha256": "x"}]},
+        {"outputs": [{"path": "../a", "size": 1, "sha256": "x"}]},
+        {"outputs": [{"path": "a\0b", "size": 1, "sha256": "x"}]},
+        {"outputs": [{"path": "", "size": 1, "sha256": "x"}]},
+    ],
 )
-def test_a_manifest_of_other_types_is_none(finished, change):
+def test_a_manifest_of_other_types_is_damaged(finished, change):
     folder, _ = finished
     content = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(content | change))
-    assert manifest.read(folder) is None
+    (key,) = change
+    with pytest.raises(Unreadable, match=rf"manifest.json: holds no usable JSON \({key}"):
+        manifest.read(folder)
 
 
 def test_a_missing_output_and_one_of_another_size_are_named(finished):

@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from hpcddm.rundir import reading
 from hpcddm.runtime import attempt as attempts_module
 from hpcddm.runtime.attempt import attempts, follows, open_attempt
 from hpcddm.runtime.environment import Ranks
@@ -71,7 +72,7 @@ def test_the_first_word_about_the_end_stands(tmp_path):
     attempt = open_attempt(tmp_path, ranks())
     attempt.close("failed", "disk full")
     attempt.close("complete")
-    ended = attempts_module.atomic.read_json(attempt.folder / "ended.json")
+    ended = reading.read_json(attempt.folder / "ended.json")
     assert (ended["outcome"], ended["reason"]) == ("failed", "disk full") and ended["started"] <= ended["ended"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry, environment
 from hpcddm.runtime.attempt import SUPERSEDED, Superseded, open_attempt
@@ -44,7 +44,7 @@ def ended(tmp_path, monkeypatch):
 
         monkeypatch.setattr(entry, "_call_stage", call)
         code = entry._run(run.spec(unit.key), StopFlag())
-        record = atomic.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
+        record = reading.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
         return code, record and (record["outcome"], record["reason"])
 
     return ended

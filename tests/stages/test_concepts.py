@@ -173,7 +173,7 @@ def scores_of(bench, monkeypatch, units):
         bench.publish(unit, concept_scores.run(settings, unit))
     scored = {key: manifest.read(bench.run.unit(key)) for key in keys}
     unit = replace(base, key="concepts/all", inputs=known | scored)
-    choice = Choice.from_json(json.loads((bench.run.unit("concept_counts/all") / "chosen.json").read_text()))
+    choice = Choice.read(bench.run.unit("concept_counts/all") / "chosen.json")
     return by_concept(concepts._scores(settings, unit, choice)), choice, unit
 
 

@@ -21,7 +21,7 @@ from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, inputs, loading, router, router_quality, router_samples
 from hpcddm.objectives.base import LINEAR
 from hpcddm.pipeline.keys import ROUTER
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.spaces.base import space_of
@@ -112,7 +112,7 @@ def test_one_temperature_is_the_same_at_every_level(made):
 
 def test_what_was_trained_balanced_carries_the_natural_prior(made):
     shares = np.array(made["sizes"]) / sum(made["sizes"])
-    stored = atomic.read_json(Path(made["balanced"]["folder"]) / "calibration.json")
+    stored = reading.read_json(Path(made["balanced"]["folder"]) / "calibration.json")
     assert stored["log_prior"] == pytest.approx(np.log(shares).tolist(), abs=1e-12)
     router = loaded(made, "balanced")
     assert isinstance(router, CalibratedRouter) and not isinstance(loaded(made, "natural"), CalibratedRouter)
@@ -233,7 +233,7 @@ def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
     key = "train/expert-02"
     found = unit.inputs[key]
     unit.inputs[key] = type(found)(**vars(found) | {"outputs": [type(found.outputs[0])("weights.safetensors", 1, "x")]})
-    assert router_samples.Plan.of(settings, unit.inputs).key != atomic.read_json(unit.folder / "samples.json")["key"]
+    assert router_samples.Plan.of(settings, unit.inputs).key != reading.read_json(unit.folder / "samples.json")["key"]
     with pytest.MonkeyPatch.context() as patch:
         # Its weights are the old ones, which loading would notice.
         patch.setattr(loading.manifest, "intact", lambda folder, name: folder / name)
@@ -242,7 +242,7 @@ def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
 
 
 def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_own(made, bench):
-    drawn = atomic.read_json(Path(made["samples"]["folder"]) / "samples.json")
+    drawn = reading.read_json(Path(made["samples"]["folder"]) / "samples.json")
     counts, sizes = np.array(drawn["counts"]), np.array(made["sizes"])
     assert counts.sum() == 4 * SAMPLES["images"]
     assert np.abs(counts.sum(1) - counts.sum() * sizes / sizes.sum()).max() < 1

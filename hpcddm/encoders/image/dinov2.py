@@ -11,7 +11,7 @@ from hpcddm.encoders.image.network import NetworkEncoder, Preparation
 from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.encoders.layouts import TRANSFORMERS_IMAGE
 from hpcddm.encoders.packages import from_pretrained, loaded, package
-from hpcddm.rundir import atomic
+from hpcddm.rundir import reading
 from hpcddm.schema import Positive
 from hpcddm.weights import Layout, SettingsWithWeights
 
@@ -62,7 +62,8 @@ class DinoV2(NetworkEncoder[Settings]):
 
 def _preparation(settings: Settings) -> Preparation:
     """Return the preparation that lies beside the weights, else that of the authors."""
-    values = atomic.read_json(settings.weights.place / "preprocessor_config.json") or {}
+    file = settings.weights.place / "preprocessor_config.json"
+    values = reading.need_json(file, follows_links=True) if file.exists() else {}
     side = values.get("crop_size", {}).get("height", SIDE)
     resized = values.get("size", {}).get("shortest_edge", RESIZED)
     return Preparation(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.checks import CheckRow
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
@@ -65,7 +65,7 @@ def _sum(device: Any) -> dict[str, Any]:
 
 def answers(start: JobStart | None) -> list[dict[str, Any]]:
     """Read the answers that the ranks wrote, those with a complaint first."""
-    records = map(atomic.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
+    records = map(reading.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
     return sorted((record for record in records if record), key=lambda record: (not record["message"], record["rank"]))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.runtime.environment import Ranks, current_ranks, node_name, own_address
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Evidence, Part
@@ -108,7 +108,7 @@ class Rendezvous(Check):
         start = evidence.last(Part.NODES)
         errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
         if errors:
-            message = (atomic.read_json(errors[0]) or {}).get("message", errors[0].name)
+            message = (reading.read_json(errors[0]) or {}).get("message", errors[0].name)
             advice = "set network_interface to the one on which the nodes see each other"
             return self.fail(None, message, advice)
         met = start.json("meet") if start else None

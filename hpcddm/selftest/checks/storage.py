@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.runtime.environment import current_ranks, node_name
 from hpcddm.selftest.checks.base import Check
@@ -171,7 +171,7 @@ def _scratch_free(start: JobStart) -> str:
 
 
 def _scratch(start: JobStart) -> list[dict[str, Any]]:
-    records = map(atomic.read_json, sorted(start.folder.glob("scratch.*.json")))
+    records = map(reading.read_json, sorted(start.folder.glob("scratch.*.json")))
     return [record for record in records if record]
 
 
