@@ -120,7 +120,7 @@ class KnownResults:
     __pydantic_config__: ClassVar = reading.OPEN
 
     images: int = 0
-    samples: int = 0
+    samples: int | dict[str, int] = 0
     foreign: int = 0
     train_flops: int = 0
     sampling_flops: int = 0
@@ -137,14 +137,15 @@ class KnownResults:
     lists: dict[str, dict[str, Any]] = field(default_factory=dict)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
-    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
-    floor: dict[str, Any] = field(default_factory=dict)
+    arms: dict[str, dict[str, float]] | list[str] = field(default_factory=list)
+    floor: dict[str, float] = field(default_factory=dict)
     start: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a count below zero."""
-        counts = (self.images, self.samples, self.foreign, self.train_flops, self.sampling_flops, self.skipped_steps)
-        reading.require_counts(*counts)
+        samples = self.samples.values() if isinstance(self.samples, dict) else (self.samples,)
+        counts = (self.images, self.foreign, self.train_flops, self.sampling_flops, self.skipped_steps)
+        reading.require_counts(*samples, *counts)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,17 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import cache
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from hpcddm.errors import UserError
 from hpcddm.printing import printable
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 MIB = 1 << 20
 RECORD_BYTES = MIB
@@ -124,7 +128,9 @@ def _open(place: Path, flags: int, name: str | None = None, folder: int | None =
 
 def _kind(status: os.stat_result) -> str | None:
     """Return the kind of what is no regular file, for the user; None for a regular file."""
-    return next((name for is_kind, name in KINDS if is_kind(status.st_mode)), None)
+    if stat.S_ISREG(status.st_mode):
+        return None
+    return next((name for is_kind, name in KINDS if is_kind(status.st_mode)), "of an unknown kind")
 
 
 def read_bytes(path: Path, most_bytes: int, root: Path | None = None, follows_links: bool = False) -> bytes:
@@ -136,13 +142,16 @@ def read_bytes(path: Path, most_bytes: int, root: Path | None = None, follows_li
         root: See there.
         follows_links: See there.
     """
-    with open(open_regular(path, root, follows_links), "rb") as file:
-        try:
-            content = file.read(min(most_bytes, os.fstat(file.fileno()).st_size) + 1)
-            while 0 < len(content) <= most_bytes and (more := file.read(most_bytes + 1 - len(content))):
-                content += more
-        except OSError as error:
-            raise Unreadable(path, error.strerror or str(error)) from None
+    descriptor = open_regular(path, root, follows_links)
+    try:
+        content = os.read(descriptor, min(most_bytes, os.fstat(descriptor).st_size) + 1)
+        # A file that grows, or one of /proc, has more than its size says; one call gives no more than 2 GiB.
+        while 0 < len(content) <= most_bytes and (more := os.read(descriptor, most_bytes + 1 - len(content))):
+            content += more
+    except OSError as error:
+        raise Unreadable(path, error.strerror or str(error)) from None
+    finally:
+        os.close(descriptor)
     if len(content) > most_bytes:
         raise Unreadable(path, f"has more than {most_bytes:,} bytes")
     return content
@@ -205,13 +214,13 @@ def parse(content: bytes, kind: Any = Any) -> Any:
     kind: the type that the value must have; of a dataclass, it is made. Raises `ValueError` with the reason.
     """
     value = _parsed(content)
-    return value if kind is Any else _typed(content, kind)
+    return value if kind is Any else _typed(content, value, kind)
 
 
 def parse_mapping(content: bytes, shape: Any) -> dict[str, Any]:
     """Parse a JSON mapping as `parse` does, with the keys and the types of a dataclass; returns it as a mapping."""
     value: dict[str, Any] = _parsed(content)
-    _typed(content, shape)
+    _typed(content, value, shape)
     return value
 
 
@@ -228,20 +237,47 @@ def _parsed(content: bytes) -> Any:
     return value
 
 
-def _typed(content: bytes, kind: Any) -> Any:
-    """Make a value of some type from JSON; raises `ValueError` naming key and fault of the first that does not fit."""
+def _typed(content: bytes, value: Any, kind: Any) -> Any:
+    """Make a value of some type from JSON; raises `ValueError` naming key and fault of the first that does not fit.
+
+    value: what the JSON holds.
+    """
     from pydantic import ValidationError
 
     try:
-        value = _validator(kind).validate_json(content)
+        made = _validator(kind).validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = printable(".".join(map(str, first["loc"])), 100)
-        message = printable(first["msg"].removeprefix("Value error, "))
-        raise ValueError(f"{place}: {message}" if place else message) from None
-    if value is None:
+        # Names of files may hold bytes that are not UTF-8, as lone surrogates, which pydantic does not take.
+        plain = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        if error.errors(include_url=False)[0]["type"] == "json_invalid" and plain != content:
+            _typed(plain, None, kind)
+            return _built(value, kind)
+        raise ValueError(_first_fault(error)) from None
+    if made is None:
         raise ValueError("is null")
-    return value
+    return made
+
+
+def _first_fault(error: "ValidationError") -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = printable(".".join(map(str, first["loc"])), 100)
+    message = printable(first["msg"].removeprefix("Value error, "))
+    return f"{place}: {message}" if place else message
+
+
+def _built(value: Any, kind: Any) -> Any:
+    """Make the dataclasses of a type from a value that fits it but for its lone surrogates."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{key: _built(inner, hints[key]) for key, inner in value.items() if key in hints})
+    inner = next(filter(is_dataclass, get_args(kind)), None)
+    if inner is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_built(entry, inner) for entry in value]
+    if get_origin(kind) is dict:
+        return {key: _built(entry, inner) for key, entry in value.items()}
+    return _built(value, inner)
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcddm.data.catalog import Part, PictureForm, SplitEntry, Tar, write_catalog
 from hpcddm.errors import UserError
 from hpcddm.rundir import reading
 from hpcddm.rundir.heartbeat import Heartbeat
@@ -52,6 +53,15 @@ def test_json_comes_back_also_as_a_record(tmp_path):
     assert read_json(path / "inner.json") is None
     with pytest.raises(Unreadable, match=r"missing.json: is missing"):
         reading.need_json(tmp_path / "missing.json")
+
+
+def test_names_of_files_that_are_not_utf_8_come_back(tmp_path):
+    form = PictureForm(3, 32, {"name": "crop"})
+    entry = SplitEntry(["key"], [Tar("../\udcff.tar", 3, 4)], [Part("train-000", "shard/a.h5", 2, "0")], form)
+    write_catalog(tmp_path / "catalog.json", {"train": entry})
+    assert read_json(tmp_path / "catalog.json", dict[str, SplitEntry]) == {"train": entry}
+    (tmp_path / "x.json").write_text('{"name": "\\udcff", "size": "1"}')
+    assert "size: Input should be a valid number" in refusal(tmp_path / "x.json", Pair)
 
 
 NOT_FILES = {
@@ -210,7 +220,8 @@ def mutated(draw: st.DrawFn) -> bytes:
     values = {key: json.dumps(value) for key, value in WHOLE.items()}
     for key in draw(st.lists(st.sampled_from(sorted(values)), max_size=4)):
         values[key] = draw(st.sampled_from(HOSTILE) | st.from_type(type(None)).map(json.dumps))
-    text = bytearray(f"{{{', '.join(f'"{key}": {value}' for key, value in values.items())}}}", "utf-8")
+    pairs = ", ".join(f'"{key}": {value}' for key, value in values.items())
+    text = bytearray(f"{{{pairs}}}", "utf-8")
     for place, byte in draw(st.lists(st.tuples(st.integers(0, len(text) - 1), st.integers(0, 255)), max_size=3)):
         text[place] = byte
     return bytes(text[: draw(st.none() | st.integers(0, len(text)))])
