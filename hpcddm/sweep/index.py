@@ -42,10 +42,12 @@ def read_index(home: RunDir) -> Index:
     """
     path = home.root / SWEEP_FILE
     try:
-        index: Index = reading.read_json(path, Index) or Index()
+        index: Index | None = reading.read_json(path, Index)
     except Unreadable as error:
         again = "remove it and run the sweep again: what is made is found"
         raise UserError(f"{path}: {error.reason}; {again}") from None
+    if index is None:
+        return Index()
     folders = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
     index.owners = {identity: label for identity, label in index.owners.items() if label in folders}
     return index
