@@ -50,7 +50,7 @@ class TrainingLog:
         self._figures: dict[str, float] = {"loss": progress.curve[-1][1]} if progress.curve else {}
         self._board = None
         if unit.ranks.rank == 0:
-            with inside.opened(unit.folder / "tensorboard", unit.run.root, make=True) as folder:
+            with inside.opened(unit.folder / "tensorboard", make=True) as folder:
                 # Open to the end of the process: TensorBoard opens its file anew for what it appends.
                 place = f"/proc/self/fd/{os.dup(folder)}"
             self._board = SummaryWriter(place, purge_step=progress.images + 1)
