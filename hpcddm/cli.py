@@ -286,9 +286,7 @@ def sweep(
 @click.argument("run", type=PATH)
 @click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
 def clean(run: Path, yes: bool) -> None:
-    """Remove files that RUN does not need any more.
-
-    Their kinds and sizes are printed first.
+    """Remove files that RUN does not need any more; their kinds and sizes are printed first.
 
     \b
     These are superseded/ (outputs that --redo replaced), logs of all attempts but the last (their records stay, for

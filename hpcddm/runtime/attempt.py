@@ -78,7 +78,7 @@ class Attempt:
         """Record how the attempt ended, unless that is recorded already; a rank that fails also records its own end."""
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.results}
         # On a full disk the last word takes the room that was kept for it.
-        (self.folder / RESERVE).unlink(missing_ok=True)
+        inside.remove(self.folder / RESERVE)
         if not _record(self.folder / ENDED, Ended):
             atomic.write_json(self.folder / ENDED, ended)
         if outcome == Outcome.FAILED:

@@ -190,7 +190,7 @@ def _record(record: AttemptRecord, ending: Ending, started: float, verdict: Verd
     content |= {"outside": ending.is_from_outside(record), "started": started, "ended": time.time()}
     # On a full disk the decision counts, not its record.
     with suppress(OSError, UserError):
-        (record.folder / RESERVE).unlink(missing_ok=True)
+        inside.remove(record.folder / RESERVE)
         atomic.write_json(record.folder / VERDICT, content)
 
 
