@@ -242,7 +242,9 @@ def decide(
     decision = Decision(states, active=active)
     within = None if until is None else needed_by(until, units)
     for unit in units:
-        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested})
+        missing = unit.missing_inputs(
+            {*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested}
+        )
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
         touched = unit.key in redone or (is_own and any(unit.counts(other.key) for other in decision.to_run))

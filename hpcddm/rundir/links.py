@@ -24,21 +24,22 @@ def link_above(run: RunDir, key: str, most: int = 8) -> str | None:
         key: The unit, as stage/unit.
         most: Number of links of a sweep that may follow one another.
     """
-    parts = run.unit(key).relative_to(run.root).parts
-    for number in range(1, len(parts) + 1):
-        place = run.root.joinpath(*parts[:number])
+    # As text: a run may have a thousand units, and status looks at all of them.
+    root, inside = str(run.root), ""
+    for part in key.removesuffix("/all").split("/"):
+        inside = f"{inside}/{part}" if inside else part
         try:
-            target = os.readlink(place)
+            target = os.readlink(f"{root}/{inside}")
         except OSError:
             continue
-        owner = _owner(run, parts[:number], target)
-        return link_above(owner, key, most - 1) if owner and most else complaint(place)
+        owner = _owner(run, inside, target)
+        return link_above(owner, key, most - 1) if owner and most else complaint(run.root / inside)
     return None
 
 
-def _owner(run: RunDir, parts: tuple[str, ...], target: str) -> RunDir | None:
+def _owner(run: RunDir, inside: str, target: str) -> RunDir | None:
     """Return the setting's run to which a link of a sweep leads; None for any other link."""
-    home, label = run.root.resolve().parent, label_in(target, "/".join(parts))
+    home, label = run.root.resolve().parent, label_in(target, inside)
     is_setting = label is not None and (home / SWEEP_FILE).is_file() and not (home / label).is_symlink()
     return RunDir(home / label) if label and is_setting else None
 

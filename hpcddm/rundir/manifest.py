@@ -239,14 +239,15 @@ def damage(folder: Path, manifest: Manifest) -> str | None:
     for output in manifest.outputs:
         file = folder / output.path
         # A folder in between, as `snapshots`, may be a link, too.
-        places = (*(folder / part for part in reversed(Path(output.path).parents[:-1])), file)
-        linked = next((place for place in places if place.is_symlink()), None)
-        if linked:
-            return f"{linked} is a link; put the files themselves there"
+        between = [folder / part for part in Path(output.path).parents[:-1]] if "/" in output.path else []
         try:
-            status = file.stat(follow_symlinks=False)
+            modes = [place.lstat().st_mode for place in between]
+            status = file.lstat()
         except OSError:
             return f"{file} is missing"
+        for place, mode in zip([*between, file], [*modes, status.st_mode], strict=True):
+            if stat.S_ISLNK(mode):
+                return f"{place} is a link; put the files themselves there"
         if not stat.S_ISREG(status.st_mode):
             return f"{file} is not a file"
         if status.st_size != output.size:
