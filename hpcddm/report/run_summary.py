@@ -21,7 +21,7 @@ from hpcddm.schema import VariantSettings
 def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     """List the summary as pairs of label and value, in the order of the pipeline."""
     evaluate, router = settings.evaluate, settings.router
-    seconds = sum(manifest.record["seconds"] * manifest.record["world_size"] for manifest in inputs.values())
+    seconds = sum(map(_rank_seconds, inputs.values()))
     return [
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         ("Experts (K)", str(settings.cluster.experts)),
@@ -62,7 +62,7 @@ def brief(settings: VariantSettings) -> str:
 
 
 def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest) -> Denoiser:
-    results, record, trained = unit.results, unit.record, trained_to(settings, key, unit)
+    results, trained = unit.results, trained_to(settings, key, unit)
     own = results.get("samples", 0) + results.get("foreign", 0)
     with torch.device("meta"):
         model = denoisers.build(settings, config)
@@ -75,8 +75,13 @@ def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manife
         images=trained["images"],
         flops=trained["train_flops"],
         passes=trained["images"] / own if own else None,
-        rank_hours=record["seconds"] * record["world_size"] / 3600,
+        rank_hours=_rank_seconds(unit) / 3600,
     )
+
+
+def _rank_seconds(unit: Manifest) -> float:
+    """Return the seconds that all ranks of a unit took together; 0 where its record does not tell."""
+    return unit.record.get("seconds", 0.0) * unit.record.get("world_size", 1)
 
 
 def initial_weights_of(units: Iterable[Manifest]) -> dict[str, dict[str, Any]]:

@@ -144,8 +144,9 @@ class KnownResults:
     def __post_init__(self) -> None:
         """Raise `ValueError` for a count below zero."""
         samples = self.samples.values() if isinstance(self.samples, dict) else (self.samples,)
-        counts = (self.images, self.foreign, self.train_flops, self.sampling_flops, self.skipped_steps)
-        reading.require_counts(*samples, *counts)
+        reading.require_counts(*samples, self.images, self.foreign, self.skipped_steps, *self.class_counts, *self.sizes)
+        if min(self.train_flops, self.sampling_flops) < 0:
+            raise ValueError("holds FLOPs below zero")
 
 
 @dataclass(frozen=True)

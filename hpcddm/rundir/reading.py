@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 RECORD_BYTES = MIB
-"""Most bytes of a small record: of an attempt, a training state, a spec, a site, a piece of code."""
+"""Most bytes of a small record: of an attempt, a site, a snapshot of the code."""
 MANIFEST_BYTES = 16 * MIB
 """Most bytes of a manifest or of an experiment."""
 RESULT_BYTES = 256 * MIB
-"""Most bytes of a result: a catalog of many tars, curves, tables of concepts."""
+"""Most bytes of a result: a catalog of many tars, a training state with its curve, tables of concepts, a journal."""
 DEPTH = 32
 """Most lists and mappings inside one another in a JSON file."""
 TOO_DEEP = f"is deeper than {DEPTH} levels"
-LARGEST = 1 << 64
-"""Largest whole number."""
+LARGEST = 1 << 128
+"""Largest whole number: a training may need 1e25 FLOPs, and arithmetic with floating-point numbers takes all."""
+LARGEST_COUNT = 1 << 63
+"""Least number that is no count: numpy takes all below."""
 LAST_SECOND = 1e11
 """Seconds since the epoch in the year 5138: calendars take all times before."""
 STRICT: Any = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
@@ -314,9 +316,11 @@ def require_times(*seconds: float) -> None:
 
 
 def require_counts(*numbers: float) -> None:
-    """Raise `ValueError` for a number below zero."""
+    """Raise `ValueError` for a number below zero, or larger than anything that is counted."""
     if min(numbers) < 0:
         raise ValueError("holds a number below zero")
+    if max(numbers) >= LARGEST_COUNT:
+        raise ValueError("holds a number that is too large")
 
 
 def require_inside(name: str) -> None:

@@ -86,7 +86,7 @@ def faults(folder: Path) -> list[str]:
     errors = []
     for path in _folders(folder):
         try:
-            fresh.read_mapping(path / STATE, Description)
+            fresh.read_mapping(path / STATE, Description, reading.RESULT_BYTES)
         except Unreadable as error:
             errors.append(str(error))
     return errors
@@ -100,6 +100,6 @@ def _folders(folder: Path) -> list[Path]:
 def _read(folder: Path) -> dict[str, Any] | None:
     """Read a state's description; None where it is missing or damaged, as that of a state that was never published."""
     try:
-        return fresh.read_mapping(folder / STATE, Description)
+        return fresh.read_mapping(folder / STATE, Description, reading.RESULT_BYTES)
     except Unreadable:
         return None

@@ -1,6 +1,7 @@
 """Stage catalog: numbers all samples; refuses, or drops, repeated keys, and refuses too many broken samples."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
@@ -11,14 +12,14 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import repeated
 from hpcddm.data.samples import evaluation_numbers
-from hpcddm.errors import require
+from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
 from hpcddm.rundir.layout import relative_to_run
-from hpcddm.rundir.manifest import DIGESTS, Manifest, digest
+from hpcddm.rundir.manifest import DIGESTS, FILE_NAME, Manifest, digest
 from hpcddm.runtime.unit import Result, Unit
 
 NAMED = 5
@@ -57,11 +58,21 @@ def _entry(settings: Experiment, unit: Unit, split: str) -> SplitEntry:
             names = shard.results["columns"]
             columns = names if columns is None else columns
             require(names == columns, f"data: samples of {key} have {', '.join(names)}, others {', '.join(columns)}")
-        tars += [Tar(**tar) for tar in shard.results["tars"]]
+        tars += _tars(shard, unit.run.unit(key))
         parts.append(Part(name_of(key), f"{key}/{COLUMNS}", shard.results["images"], shard.digest))
     data = settings.data
     form = PictureForm(data.channels, data.image_size, data.transform.model_dump())
     return SplitEntry(columns or [], tars, parts, form if data.source.adopts_tars else None)
+
+
+def _tars(shard: Manifest, folder: Path) -> list[Tar]:
+    """List the tars that a manifest names; raises `UserError` naming it for one that cannot be."""
+    try:
+        return [Tar(**tar) for tar in shard.results["tars"]]
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder / FILE_NAME}: names a tar that cannot be ({error}); remove it, submit again"
+        ) from None
 
 
 def _check_listings(shards: dict[str, Manifest]) -> None:

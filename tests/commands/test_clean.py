@@ -24,7 +24,7 @@ EXPERT, OTHER = expert_key(0), expert_key(1)
 def state(run, key, name, trajectory):
     folder = run.unit(key) / "state" / name
     folder.mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"trajectory": trajectory}))
+    (folder / "state.json").write_text(json.dumps({"trajectory": trajectory, "images": 64}))
     (folder / "rank0.pt").write_bytes(b"x" * 1000)
     return folder
 

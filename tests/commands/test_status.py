@@ -309,11 +309,11 @@ def test_a_reason_and_a_command_are_never_cut(open_run, monkeypatch, columns):
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
-def test_json_holds_no_number_that_is_none(open_run, loss):
+def test_a_heartbeat_with_a_number_that_is_none_is_named_and_passed_over(open_run, loss):
     folder = write_attempt(open_run, EXPERT, 1)
     (folder / "heartbeat.json").write_text(json.dumps(beat(figures={"loss": loss})))
-    assert row(open_run)["loss"] is None and row(open_run)["state"] == "running"
-    assert str(loss) in status(open_run)
+    assert row(open_run)["loss"] is None and row(open_run)["state"] == "unknown"
+    assert f"{folder}/heartbeat.json: holds no usable JSON (" in status(open_run)
 
 
 def test_skipped_steps_stand_beside_the_loss(open_run):
@@ -344,10 +344,15 @@ def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
     (run.logs(EXPERT) / "attempt-1.bak").mkdir(parents=True)
     content = json.loads((run.unit(EXPERT) / "manifest.json").read_text())
     (run.unit(EXPERT) / "manifest.json").write_text(json.dumps(content | {"settings": "text"}))
-    assert row(run)["state"] == "missing" and row(run)["attempts"] == 0
+    assert row(run)["state"] == "damaged" and row(run)["attempts"] == 0
+    assert "manifest.json: holds no usable JSON (settings: Input should be an object)" in row(run)["reason"]
+    (run.unit(EXPERT) / "manifest.json").unlink()
     folder = write_attempt(run, EXPERT, 1)
-    [(folder / f"{name}.json").write_text("[3]") for name in ("owner", "begun", "heartbeat", "ended", "verdict")]
+    names = ("owner", "begun", "heartbeat", "ended", "verdict")
+    [(folder / f"{name}.json").write_text("[3]") for name in names]
     assert row(run)["state"] == "unknown" and EXPERT in status(run)
+    for name in names:
+        assert f"{folder}/{name}.json: holds no usable JSON (Input should be an object)" in row(run)["reason"]
 
 
 def test_the_page_about_the_clusters_is_named_until_there_is_one_about_all(run):

@@ -59,6 +59,8 @@ def test_foreign_json_is_no_manifest(tmp_path, content):
         {"facts": None},
         {"facts": {"train_flops": "lots"}},
         {"facts": {"train_flops": -1}},
+        {"facts": {"images": 1 << 63}},
+        {"facts": {"class_counts": [1, -1]}},
         {"facts": {"digests": "x"}},
         {"record": {"seconds": "1"}},
         {"lengths": []},
@@ -140,3 +142,8 @@ def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
     assert lists.digest_of("unknown") == lists.digest_of(None) == lists.digest
     named = [manifest.referenced(name) for name in expected.inputs]
     assert named == [("lists/all", "expert-00"), ("cluster/all", None)]
+
+
+def test_flops_of_the_largest_trainings_are_read(tmp_path):
+    manifest.publish(tmp_path, Manifest("train", "monolith", {}, {}, [], {"train_flops": 10**26}))
+    assert manifest.read(tmp_path).results == {"train_flops": 10**26}

@@ -145,7 +145,7 @@ WRONG = {
     "NaN": (b"[NaN]", "NaN is not JSON"),
     "infinity": (b"[-Infinity]", "-Infinity is not JSON"),
     "too large a float": (b"[1e999]", "too large"),
-    "too large an integer": (b"[18446744073709551617]", "too large"),
+    "too large an integer": (str((1 << 128) + 1).encode(), "too large"),
     "5000 digits": (b"9" * 5000, "limit"),
     "deep lists": (b"[" * 100_000 + b"]" * 100_000, f"deeper than {DEPTH} levels"),
     "unclosed lists": (b"[" * 100_000, f"deeper than {DEPTH} levels"),
@@ -162,7 +162,7 @@ def test_what_is_not_strictly_json_is_refused_with_the_reason(tmp_path, case):
     assert reason in refusal(path)
 
 
-@pytest.mark.parametrize("text", ["[" * DEPTH + "1" + "]" * DEPTH, "18446744073709551616", '"\\ud800"', "-1e308"])
+@pytest.mark.parametrize("text", ["[" * DEPTH + "1" + "]" * DEPTH, str(1 << 128), '"\\ud800"', "-1e308"])
 def test_what_is_just_right_is_read(text):
     assert parse(text.encode()) == json.loads(text)
 

@@ -158,7 +158,7 @@ def test_without_its_index_a_sweep_finds_what_was_made(sweep_runs, home):
 def test_a_torn_index_is_named_and_not_taken_for_a_new_sweep(home):
     home.root.mkdir()
     (home.root / "sweep.json").write_text('{"name": "tr')
-    with pytest.raises(UserError, match="sweep.json: no readable JSON; remove it"):
+    with pytest.raises(UserError, match=r"sweep.json: holds no usable JSON .*; remove it"):
         read_index(home)
 
 

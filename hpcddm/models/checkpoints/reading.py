@@ -16,6 +16,7 @@ from hpcddm.initial_weights import METADATA, OWN_WEIGHTS, described
 from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.rundir import atomic
+from hpcddm.rundir.reading import need_json
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")
@@ -118,10 +119,5 @@ def _unpickled(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 def _json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    try:
-        values = json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(f"{path}: no JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: needs a mapping")
+    values: dict[str, Any] = need_json(path, follows_links=True)
     return values
