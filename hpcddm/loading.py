@@ -14,6 +14,7 @@ from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.rundir.links import SWEEP_FILE
 from hpcddm.schema import validate, variants_of
 from hpcddm.site import Site
 from hpcddm.strict_yaml import parse_value, read_yaml
@@ -23,8 +24,6 @@ NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
-SWEEP_FILE = "sweep.json"
-"""File that marks a folder as that of a sweep."""
 
 
 def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:

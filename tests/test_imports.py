@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "site": {"mistakes", "schema", "flags"},
     "package_data": {"errors"},
     "rundir": {"errors", "printing", "schema", "config", "plugins"},
-    "provenance": {"package_data", "rooms", "rundir"},
+    "provenance": {"errors", "package_data", "rooms", "rundir"},
     "tensors": {"errors", "rundir"},
     "initial_weights": {"errors", "printing", "schema", "settings", "config", "plugins", "rundir"},
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do
+from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import continuation, script_paths
@@ -25,13 +25,13 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
-from hpcddm.launch.template import store_parts, stored_part, stored_parts
+from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo, quoted
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import sharing
+from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
@@ -95,18 +95,18 @@ def submit_missing(
     only: Collection[str] | None = None,
     dry_run: bool = False,
     live: bool = False,
-    as_submitted: bool = False,
+    parts: Mapping[str, str] | None = None,
     rest: Rest | None = None,
     until: str | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
-    as_submitted: the batch script follows the template with which the run was last submitted.
+    parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
     """
     launcher = launcher_of(site, run)
-    if as_submitted:
-        follow_stored_template(launcher, run)
+    if parts is not None:
+        follow_stored_template(launcher, run, parts)
     if live:
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only, until=until)
@@ -170,9 +170,9 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
     return True
 
 
-def follow_stored_template(launcher: Launcher, run: RunDir) -> None:
+def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, str]) -> None:
     """Use the template with which the run was submitted; print a note where the one here differs."""
-    here, launcher.template_parts = launcher.template_parts, stored_parts(run)
+    here, launcher.template_parts = launcher.template_parts, dict(parts)
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
             kept = (
@@ -206,6 +206,7 @@ def make_folder(run: RunDir) -> None:
     """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its path has a meaning."""
     script_paths.check_folder(run.root, "--run-dir")
     sharing.follow(run.root)
+    inside.guard(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -223,7 +224,7 @@ def _run_here(
     from hpcddm.launch.embedded import Embedded
 
     items = items_of(decision.to_run, experiment, run)
-    absent = {*decision.elsewhere, *decision.blocked}
+    absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         echo(f"error: {key}: {reason}; its log: hpcddm logs {quoted(run.root)} {key}", err=True)
@@ -251,6 +252,7 @@ def _queue(
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
     echo(f"next     hpcddm status {quoted(run.root)}   hpcddm logs {quoted(run.root)} STAGE/UNIT")
+    require_no_refusal(decision)
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
+from hpcddm.launch import vouching
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
@@ -23,6 +24,7 @@ from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import link_at
 from hpcddm.rundir.manifest import LENGTH
 from hpcddm.schema import validate
 from hpcddm.site import Site
@@ -48,7 +50,7 @@ FOREIGN_LATENTS = (
 
 @dataclass(frozen=True)
 class Decision:
-    """Units of a run in six groups; `to_run` keeps the order of the pipeline."""
+    """Units of a run in seven groups; `to_run` keeps the order of the pipeline."""
 
     states: dict[str, UnitStatus]
     complete: list[str] = field(default_factory=list)
@@ -57,6 +59,8 @@ class Decision:
     """Units of other sites that are not complete here: key -> what is wrong with the folder that is here, or ''."""
     blocked: dict[str, str] = field(default_factory=dict)
     """Units of this site that wait for one elsewhere, or for one not requested: key -> the key that is missing."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Units of this site that are not made while a link is in the way: key -> what is to be done."""
     not_requested: list[str] = field(default_factory=list)
     """Units that are missing and to which the submission was not restricted."""
     to_run: list[PlannedUnit] = field(default_factory=list)
@@ -238,7 +242,9 @@ def decide(
     decision = Decision(states, active=active)
     within = None if until is None else needed_by(until, units)
     for unit in units:
-        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
+        missing = unit.missing_inputs(
+            {*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested}
+        )
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
         touched = unit.key in redone or (is_own and any(unit.counts(other.key) for other in decision.to_run))
@@ -257,6 +263,8 @@ def decide(
             decision.blocked[unit.key] = missing[0]
         elif only is not None and unit.key not in only and not touched:
             decision.not_requested.append(unit.key)
+        elif fault := link_at(run, unit.key):
+            decision.refused[unit.key] = fault
         else:
             decision.to_run.append(unit)
             if unit.key in active:
@@ -329,8 +337,9 @@ def store_experiment(experiment: Experiment, run: RunDir) -> None:
 
 
 def store_site(site: Site, run: RunDir) -> None:
-    """Store the site as it was used, so that later commands need not name it."""
-    atomic.write_json(run.site(site.name), site.model_dump(mode="json"), durable=False)
+    """Store the site as it was used, so that later commands need not name it; the user vouches for it."""
+    atomic.write_json(run.site(site.name), vouching.values_of(site), durable=False)
+    vouching.remember(vouching.values_of(site))
 
 
 def stored_site(name: str, run: RunDir) -> Site:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from hpcddm import rooms
 from hpcddm.errors import UserError
+from hpcddm.launch import vouching
 from hpcddm.launch.script_paths import check_line
 from hpcddm.package_data import share_folder
 from hpcddm.pretrained import VARIABLE
-from hpcddm.rundir import atomic
+from hpcddm.printing import printable
+from hpcddm.rundir import atomic, inside
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
@@ -48,12 +50,13 @@ def stored_parts(run: RunDir) -> dict[str, str]:
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
-    """Store the user's own parts with the run, so that a later retry follows them wherever it is called."""
+    """Store the user's own parts, so that a later retry follows them everywhere; the user vouches for them."""
+    vouching.remember(parts)
     for part in PARTS:
         if part in parts:
             atomic.write_text(stored_part(run, part), parts[part], durable=False)
         else:
-            stored_part(run, part).unlink(missing_ok=True)
+            inside.remove(stored_part(run, part))
 
 
 def render(
@@ -63,7 +66,8 @@ def render(
 
     source: text of the template; place: file that it came from, for complaints; parts: texts of the user's own parts,
     by default those below the working directory.
-    Raises `UserError` naming the template when it has a mistake, or the path that a script cannot hold.
+    Raises `UserError` naming the template when it has a mistake or does what the sandbox forbids, or the path that a
+    script cannot hold.
     """
     import jinja2
 
@@ -83,21 +87,32 @@ def render(
         part = place
         if isinstance(error, jinja2.TemplateSyntaxError):
             part = f"{error.name or place}, line {error.lineno}"
-        raise UserError(f"{part}: {error.message}") from None
+        raise UserError(f"{part}: {printable(error.message or error)}") from None
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        # Raised by the expressions of a template, which may divide or index.
+        raise UserError(f"{place}: {printable(error) or type(error).__name__}") from None
 
 
 @cache
 def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Template":
-    """Compile a template with the user's own parts, and the package's for all others."""
+    """Compile a template with the user's own parts, and the package's for all others.
+
+    In jinja2's sandbox its expressions reach no Python beside the values that they are given; it includes `PARTS` only.
+    """
     import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     own_texts = dict(parts)
-    environment = jinja2.Environment(
+
+    def text_of(name: str) -> str | None:
+        return (own_texts.get(name) or (share_folder() / name).read_text()) if name in PARTS else None
+
+    environment = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(lambda name: own_texts.get(name) or (share_folder() / name).read_text()),
+        loader=jinja2.FunctionLoader(text_of),
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     environment.filters["words"] = lambda values: " ".join(map(command_word, values))
