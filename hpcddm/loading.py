@@ -17,6 +17,7 @@ from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.rundir.links import SWEEP_FILE
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.schema import validate, variants_of
 from hpcddm.site import Site
 from hpcddm.weights import SettingsWithWeights
@@ -83,7 +84,10 @@ def stored_experiment(run: RunDir) -> Experiment:
 
     Raises `ConfigError` when the folder holds no run.
     """
-    values = _stored(run)
+    try:
+        values = _stored(run)
+    except Unreadable as error:
+        raise ConfigError(str(error)) from None
     if values is None and is_sweep(run):
         raise ConfigError(
             f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING; see {run.root}/table.csv"

@@ -36,7 +36,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Description:
-    """Types of a state's `state.json`; that of an earlier format may lack files and loop."""
+    """Types of a state's `state.json`; that of an earlier format may have other files, or none."""
 
     __pydantic_config__: ClassVar = reading.OPEN
 
@@ -44,12 +44,14 @@ class Description:
     trajectory: str
     format: int = 0
     world_size: int = 1
-    files: list[Written] = field(default_factory=list)
+    files: list[Written] | dict[str, Any] = field(default_factory=list)
     loop: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
+        """Raise `ValueError` for a number that cannot be, and for files of another format than it says."""
         reading.require_counts(self.images)
+        if self.format == FORMAT and isinstance(self.files, dict):
+            raise ValueError("files are those of an earlier format")
 
 
 def name_of(images: int) -> str:
