@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
@@ -35,6 +35,7 @@ from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.rundir.links import complaint
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
@@ -211,6 +212,9 @@ def make_folder(run: RunDir) -> None:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--run-dir {run.root}: cannot be made ({error.strerror})") from None
+    # Else found only when the journal has an intent already, for whose job the next command would wait.
+    for folder in (run.jobs, run.scripts, run.code, run.root / "specs"):
+        require(not folder.is_symlink(), complaint(folder))
 
 
 def _run_here(
