@@ -53,10 +53,8 @@ class Clustering(Variant[S]):
         try:
             return self.load(read_arrays(path))
         except (TypeError, ValueError) as error:
-            reason = printable(error)
-            raise UserError(
-                f"{path}: not a partition of this clustering ({reason}); submit again with --redo cluster"
-            ) from None
+            reason = f"not a partition of this clustering ({printable(error)})"
+            raise UserError(f"{path}: {reason}; submit again with --redo cluster") from None
 
 
 class FeatureClustering(Clustering[S]):

@@ -69,7 +69,8 @@ class SourceTar:
     """A tar as it lies in a collection, with the samples of one split.
 
     layout: roles of the members of a sample; prefix: stands before the keys of the members in those of the samples;
-    is_of_split: tells by its key whether a sample belongs to the split; has_digest: true where its SHA-256 is wanted.
+    is_of_split: tells by its key whether a sample belongs to the split; has_digest: true where its SHA-256 is wanted;
+    folder: that of the collection, to which `name` is relative; collection: its name, where it has one.
     """
 
     path: Path
@@ -77,6 +78,13 @@ class SourceTar:
     prefix: str
     is_of_split: Callable[[str], bool]
     has_digest: bool
+    folder: Path
+    collection: str | None
+
+    @property
+    def name(self) -> str:
+        """Path in the collection's folder: what may be told to others."""
+        return self.path.relative_to(self.folder).as_posix()
 
     def index(self, check: Callable[[bytes], tuple[int, int]], names: Collection[str]) -> AdoptedTar:
         """Find the samples of the split as `index_adopted` does."""

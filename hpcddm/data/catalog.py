@@ -1,14 +1,17 @@
 """Catalog of a run: the numbers 0 ... N - 1 of the samples of each split, and where their columns and tars lie."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from hpcddm import paths, plugins
 from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn
+from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.keys import CATALOG
@@ -16,8 +19,11 @@ from hpcddm.pipeline.ranges import split_of
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.schema import validate
 
 N = TypeVar("N", bound=Numbers)
+Folders = Callable[[], Mapping[str | None, Path]]
+"""Function that returns the folders of adopted tars by the names of their collections."""
 SAMPLES_AT_ONCE, TEXTS_AT_ONCE = 65536, 8192
 """Samples whose values, and whose texts, are in memory together."""
 TEXTS = frozenset({"key", "caption"})
@@ -48,18 +54,19 @@ class Tar:
     """A tar of samples."""
 
     file: str
-    """Its path, relative to the run."""
+    """Its path, relative to the run; that of an adopted tar is relative to its collection's folder."""
     size: int
     """Its bytes, by which a tar that is torn is recognised when it is opened."""
     changed: int | None = None
     """Time of the last change of an adopted tar, in seconds since 1970; None for one that the run has written."""
     sha256: str | None = None
     """Digest of an adopted tar where its source's `digests` asks for it."""
+    collection: str | None = None
+    """Name of the collection of an adopted tar, where it has one."""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a path outside of the run, unless the tar is adopted, and for a size below zero."""
-        if self.changed is None:
-            reading.require_inside(self.file)
+        """Raise `ValueError` for a path that leads out of its folder, and for a size below zero."""
+        reading.require_inside(self.file)
         reading.require_counts(self.size)
 
 
@@ -87,8 +94,9 @@ class SplitEntry:
 class Catalog:
     """Samples of one split by number; a column is mapped when it is asked for."""
 
-    def __init__(self, root: Path, entry: SplitEntry) -> None:
-        self._root, self._entry = root, entry
+    def __init__(self, root: Path, entry: SplitEntry, folders: Folders | None = None) -> None:
+        """root: folder to which files of the run, or of a copy, are relative; folders: of adopted tars."""
+        self._root, self._entry, self._folders = root, entry, folders or (lambda: {None: root})
         self.count = sum(part.samples for part in entry.parts)
 
     def __len__(self) -> int:
@@ -107,11 +115,16 @@ class Catalog:
     def tar(self, number: int) -> tuple[Path, Tar]:
         """Return the path of a tar and its entry, by its number in the split."""
         tar = self._entry.tars[number]
-        return self._root / tar.file, tar
+        if tar.changed is None:
+            return self._root / tar.file, tar
+        folders = self._folders()
+        if tar.collection not in folders:
+            raise UserError(f"data.source: has no collection {tar.collection}, of which the run has tars; submit again")
+        return folders[tar.collection] / tar.file, tar
 
     def seen_in(self, form: PictureForm | None) -> "Catalog":
         """Return the same samples, with their pictures seen in a form."""
-        return Catalog(self._root, replace(self._entry, form=form))
+        return Catalog(self._root, replace(self._entry, form=form), self._folders)
 
     @property
     def _filled(self) -> list[Part]:
@@ -195,19 +208,31 @@ class Catalog:
 
 def open_catalog(run: RunDir, split: str) -> Catalog:
     """Open the catalog of a split of a run; raises `UserError` when the file is missing or torn."""
-    return read_catalog(run.unit(CATALOG) / CATALOG_FILE, split, run.root)
+    return read_catalog(run.unit(CATALOG) / CATALOG_FILE, split, run.root, _adopted_folders(run))
 
 
-def read_catalog(file: Path, split: str, root: Path) -> Catalog:
-    """Read the catalog of a split from a file that names others relative to `root`.
+def _adopted_folders(run: RunDir) -> Folders:
+    """Return a function that reads, once, where the experiment of a run has the collections of adopted tars."""
+
+    @cache
+    def folders() -> dict[str | None, Path]:
+        from hpcddm.data.sources.base import TarSource
+
+        experiment = reading.need_json(run.experiment)
+        source = validate(DataSettings, experiment.get("data", {}), str(run.experiment)).source
+        return plugins.create(TarSource, paths.located(source, run.root)).folders()
+
+    return folders
+
+
+def read_catalog(file: Path, split: str, root: Path, folders: Folders | None = None) -> Catalog:
+    """Read the catalog of a split from a file that names others relative to `root`, and adopted tars to `folders`.
 
     Raises `UserError` when it is missing or torn.
     """
     try:
         entries: dict[str, SplitEntry] = reading.need_json(file, dict[str, SplitEntry])
-        if absolute := next((tar.file for tar in entries[split].tars if tar.file.startswith("/")), None):
-            raise Unreadable(file, f"names a tar by an absolute path ({absolute})")
-        return Catalog(root, entries[split])
+        return Catalog(root, entries[split], folders)
     except (KeyError, Unreadable) as error:
         reason = error.reason if isinstance(error, Unreadable) else f"has no split {split}"
         raise UserError(f"{file}: {reason}; remove {file.parent}/manifest.json and submit again") from None

@@ -1,6 +1,5 @@
 """Adopted tars that are no longer those that a run has indexed."""
 
-import os
 from pathlib import Path
 
 from hpcddm import paths, plugins
@@ -8,7 +7,7 @@ from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data_settings import DataSettings
 from hpcddm.rundir import manifest, reading
-from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.rundir.layout import RunDir
 
 
 def first_change(data: DataSettings, run: RunDir, before: str) -> str:
@@ -20,9 +19,10 @@ def first_change(data: DataSettings, run: RunDir, before: str) -> str:
     if not indexed:
         return ""
     source = plugins.create(TarSource, paths.located(data, run.root).source)
-    present = {relative_to_run(tar.path, run): tar.path for split in SPLITS for tar in source.tars(split)}
-    for file in sorted(indexed.keys() | present.keys()):
-        path = Path(os.path.normpath(run.root.resolve() / file))
+    present = {(tar.collection, tar.name): tar.path for split in SPLITS for tar in source.tars(split)}
+    folders = source.folders()
+    for file in sorted(indexed.keys() | present.keys(), key=str):
+        path = folders.get(file[0], Path()) / file[1]
         if file not in present:
             return f"{path} is missing"
         if file not in indexed:
@@ -34,11 +34,12 @@ def first_change(data: DataSettings, run: RunDir, before: str) -> str:
     return "" if is_complete else "one that was not indexed yet"
 
 
-def _indexed(run: RunDir, content: str) -> tuple[dict[str, tuple[int, int]], bool]:
+def _indexed(run: RunDir, content: str) -> tuple[dict[tuple[str | None, str], tuple[int, int]], bool]:
     """Return size and time of the tars that a run has adopted, by path; and whether these are all that there were."""
     shards = filter(None, map(manifest.read_if_usable, sorted(run.root.glob("shard/*"))))
     tars = [tar for shard in shards if shard.settings.get("data.content") == content for tar in shard.results["tars"]]
     stored = (reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES) or {}).get("data", {})
     is_complete = len(tars) == stored.get("shards", 0) + stored.get("heldout_shards", 0)
     adopted = (tar for tar in tars if tar["changed"] is not None)
-    return {tar["file"]: (tar["size"], tar["changed"]) for tar in adopted}, is_complete
+    stamps = {(tar.get("collection"), tar["file"]): (tar["size"], tar["changed"]) for tar in adopted}
+    return stamps, is_complete

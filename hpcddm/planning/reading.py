@@ -97,9 +97,10 @@ def _catalog(data: DataSettings, folder: Path, indices: list[TarIndex]) -> Catal
     write_columns(folder / "reading.h5", columns)
     side = source_side(data.augmentations, data.image_size)
     form = PictureForm(data.channels, side, data.transform.model_dump()) if data.source.adopts_tars else None
-    tars = [Tar(str(index.path), *stamp_of(index.path)) for index in indices]
+    tars = [Tar(index.path.name, *stamp_of(index.path), collection=str(index.path.parent)) for index in indices]
     part = Part(TRAIN, "reading.h5", len(columns["key"]), digest="")
-    return Catalog(folder, SplitEntry(sorted(columns), tars, [part], form))
+    folders = {tar.collection: Path(str(tar.collection)) for tar in tars}
+    return Catalog(folder, SplitEntry(sorted(columns), tars, [part], form), lambda: folders)
 
 
 def _is_sound(reader: TarReader, number: int) -> bool:

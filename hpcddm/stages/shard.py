@@ -30,7 +30,6 @@ from hpcddm.pipeline.passed_over import PASSED_OVER, Counts, Item, add
 from hpcddm.pipeline.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS, tar_file
 from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import relative_to_run
 from hpcddm.rundir.manifest import digest
 from hpcddm.runtime.unit import Result, Unit
 
@@ -250,12 +249,12 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     def indexed(number: int) -> AdoptedTar:
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         tar = tars[number]
-        path = tar.path
+        path, told = tar.path, "/".join(filter(None, (tar.collection, tar.name)))
         sha256 = atomic.sha256(path) if tar.has_digest else None
-        collected.tars.append(Tar(relative_to_run(path, unit.run), *stamp_of(path), sha256))
+        collected.tars.append(Tar(tar.name, *stamp_of(path), sha256, tar.collection))
         adopted = tar.index(check, collected.filter.names)
-        collected.broken += [{"tar": str(path), "key": key, "reason": reason} for key, reason in adopted.broken]
-        collected.pass_over(adopted.passed_over, str(path))
+        collected.broken += [{"tar": told, "key": key, "reason": reason} for key, reason in adopted.broken]
+        collected.pass_over(adopted.passed_over, told)
         return adopted
 
     numbered = ((number, indexed(number)) for number in numbers)

@@ -1,8 +1,10 @@
 """Figures of a running training in rank 0's log, in TensorBoard and in the heartbeat."""
 
 import os
+from types import SimpleNamespace
 
 import torch
+from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.rundir import inside
@@ -12,6 +14,9 @@ from hpcddm.training.looks import Look
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
 from hpcddm.training.schedule import learning_rate
 from hpcddm.training.settings import Training
+
+event_file_writer.socket = SimpleNamespace(gethostname=lambda: "rank0")
+"""TensorBoard puts the host into the names of its files, which may travel with the unit to others."""
 
 FORMATS = {
     "loss": "loss {:.4f}",

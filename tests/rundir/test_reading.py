@@ -57,7 +57,7 @@ def test_json_comes_back_also_as_a_record(tmp_path):
 
 def test_names_of_files_that_are_not_utf_8_come_back(tmp_path):
     form = PictureForm(3, 32, {"name": "crop"})
-    entry = SplitEntry(["key"], [Tar("../\udcff.tar", 3, 4)], [Part("train-000", "shard/a.h5", 2, "0")], form)
+    entry = SplitEntry(["key"], [Tar("\udcff.tar", 3, 4)], [Part("train-000", "shard/a.h5", 2, "0")], form)
     write_catalog(tmp_path / "catalog.json", {"train": entry})
     assert read_json(tmp_path / "catalog.json", dict[str, SplitEntry]) == {"train": entry}
     (tmp_path / "x.json").write_text('{"name": "\\udcff", "size": "1"}')

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -92,6 +93,10 @@ class TarSource(Source[S]):
 
         Raises `UserError` naming the folder that is missing, or has none.
         """
+
+    @abstractmethod
+    def folders(self) -> dict[str | None, Path]:
+        """Return the folder to which the names of the tars are relative, by the collection's name, None without one."""
 
     @abstractmethod
     def beside(self) -> list[Item]:

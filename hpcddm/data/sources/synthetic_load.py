@@ -91,6 +91,9 @@ class SyntheticLoad(TarSource[Settings]):
     def tars(self, split: str) -> list[SourceTar]:
         return list(self._invented(split))
 
+    def folders(self) -> dict[str | None, Path]:
+        return {self.settings.collection: Path(self.settings.folder)}
+
     def beside(self) -> list[Item]:
         return listing.beside(Path(self.settings.folder), [path.name for path in self._real()], "the tars")
 
@@ -109,6 +112,8 @@ class SyntheticLoad(TarSource[Settings]):
                 f"{self.prefix}{split}-{number:06d}-",
                 is_of_split=lambda key: True,
                 has_digest=False,
+                folder=Path(own.folder),
+                collection=own.collection,
                 seed=(SPLITS.index(split), number),
                 samples=min(own.samples_per_tar, total - number * own.samples_per_tar),
                 words=own.words,

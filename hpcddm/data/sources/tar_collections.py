@@ -3,6 +3,7 @@
 In an experiment `data.source` is the list of them. Classes are numbers without names, and mean the same in all.
 """
 
+from pathlib import Path
 from typing import ClassVar
 
 from hpcddm import plugins
@@ -35,6 +36,10 @@ class TarCollections(Several[Settings], TarSource[Settings]):
     def beside(self) -> list[Item]:
         sources = [plugins.create(TarSource, own) for own in self.settings.of]
         return [item._replace(name=f"{own.prefix}{item.name}") for own in sources for item in own.beside()]
+
+    def folders(self) -> dict[str | None, Path]:
+        sources = (plugins.create(TarSource, own) for own in self.settings.of)
+        return {name: folder for source in sources for name, folder in source.folders().items()}
 
 
 def _check_alike(what: str, key: str, has: dict[str, bool]) -> None:

@@ -71,8 +71,14 @@ class WebDatasetTars(TarSource[Settings]):
 
     def tars(self, split: str) -> list[SourceTar]:
         layout, is_of_split = self._layout(), partial(self._is_of, split)
-        paths, digests = self._paths(split), self.settings.digests
-        return [SourceTar(path, layout, self._prefix_in(path), is_of_split, digests) for path in paths]
+        own = self.settings
+        return [
+            SourceTar(path, layout, self._prefix_in(path), is_of_split, own.digests, Path(own.folder), own.collection)
+            for path in self._paths(split)
+        ]
+
+    def folders(self) -> dict[str | None, Path]:
+        return {self.settings.collection: Path(self.settings.folder)}
 
     def beside(self) -> list[Item]:
         """List what lies beside the tars; with a pattern of their own, users know which files they leave out."""
