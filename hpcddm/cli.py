@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hpcddm import __version__, exit_codes
-from hpcddm.cli_preparing import PATH, SITE, assign, convert, plan, prefetch, selftest, site_init
+from hpcddm.cli_preparing import PATH, SITE, TRUST, assign, convert, plan, prefetch, selftest, site_init
 from hpcddm.errors import UserError
 from hpcddm.printing import echo
 
@@ -30,7 +30,7 @@ class Group(click.Group):
         try:
             return super().invoke(context)
         except UserError as error:
-            echo(f"error: {error}", err=True)
+            echo(*f"error: {error}".split("\n"), err=True)
             sys.exit(error.exit_code)
         except click.UsageError as error:
             echo(f"error: {error.format_message()} See '{(error.ctx or context).command_path} --help'.", err=True)
@@ -145,9 +145,8 @@ def logs(run: Path, unit: str, attempt: int | None, every: bool, follow: bool, r
 def cost(run: Path, records_only: bool, as_json: bool) -> None:
     """Count the GPU-hours and CPU-hours of RUN.
 
-    They are listed per unit and attempt, with the wasted share.
-
-    The numbers are those of sacct, every execution of a requeued job included, else those of the run's own records.
+    They are listed per unit and attempt, with the wasted share. The numbers are those of sacct, every execution of a
+    requeued job included, else those of the run's own records.
 
     \b
     Example: hpcddm cost runs/fashion_mnist
@@ -216,9 +215,10 @@ def concepts(runs: tuple[Path, ...], json_file: Path | None) -> None:
 @click.argument("run", type=PATH)
 @click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
-@click.option("--site", help="A site's name or YAML file. Default: the site as the run last used it.")
+@click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
-def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: str | None, live: bool) -> None:
+@TRUST
+def retry(run: Path, units: tuple[str, ...], **options: Any) -> None:
     """Submit failed units of RUN again.
 
     These are units that failed, gave up, were cancelled or vanished, and the units that wait for them. Units that
@@ -230,7 +230,7 @@ def retry(run: Path, units: tuple[str, ...], resources: tuple[str, ...], site: s
     """
     from hpcddm.commands import retry as command
 
-    sys.exit(command.retry(run, units, resources, site, live))
+    sys.exit(command.retry(run, units, **options))
 
 
 @main.command()
@@ -286,9 +286,7 @@ def sweep(
 @click.argument("run", type=PATH)
 @click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
 def clean(run: Path, yes: bool) -> None:
-    """Remove files that RUN does not need any more.
-
-    Their kinds and sizes are printed first.
+    """Remove files that RUN does not need any more; their kinds and sizes are printed first.
 
     \b
     These are superseded/ (outputs that --redo replaced), logs of all attempts but the last (their records stay, for
@@ -304,11 +302,12 @@ def clean(run: Path, yes: bool) -> None:
 
 @main.command("continue-submission", hidden=True)
 @click.argument("home", type=PATH)
-def continue_submission(home: Path) -> None:
+@TRUST
+def continue_submission(home: Path, trust_run: bool) -> None:
     """Submit what had no room in the queue; the last job of such a submission runs this."""
     from hpcddm.commands import continue_submission as command
 
-    sys.exit(command.continue_submission(home))
+    sys.exit(command.continue_submission(home, trust_run))
 
 
 @main.command("run-stage")

@@ -11,6 +11,10 @@ SITE = click.option(
     "--site", default="auto", show_default=True, help="A site's name or YAML file; auto: Slurm, or here."
 )
 
+TRUST = click.option(
+    "--trust-run", is_flag=True, help="Execute what the run's own copies of site and template hold, of others, too."
+)
+
 
 @click.command()
 @click.argument("experiment", default="quickstart")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.combinations import impossible
@@ -204,6 +204,10 @@ class Experiment(StrictModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> "Experiment":
-        for place, error in impossible(self):
-            raise PydanticCustomError("inner", "{text}", {"text": f"{place}: {error}"})
+        problems = [
+            PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in impossible(self)
+        ]
+        if problems:
+            details = [InitErrorDetails(type=problem, input=None) for problem in problems]
+            raise ValidationError.from_exception_data(type(self).__name__, details)
         return self

@@ -1,17 +1,20 @@
-"""The errors that a user can mend; the command line prints them as one line."""
+"""The errors that a user can mend; the command line prints them as one line, or one for every mistake."""
 
 from hpcddm import exit_codes
 from hpcddm.printing import MOST_OF_A_LINE, printable
 
 
 class UserError(Exception):
-    """Something outside the program is wrong; the message names the place and the next step."""
+    """Something outside the program is wrong; the message names the place and the next step.
+
+    Several arguments are the lines of a message about several mistakes.
+    """
 
     exit_code = exit_codes.FAILED
 
     def __str__(self) -> str:
-        """Return the message on one printable line, whatever it repeats of a file, of data or of a scheduler."""
-        return printable(super().__str__(), MOST_OF_A_LINE)
+        """Return each argument on one printable line, whatever it repeats of a file, of data or of a scheduler."""
+        return "\n".join(printable(line, MOST_OF_A_LINE) for line in self.args)
 
 
 class ConfigError(UserError):

@@ -13,6 +13,7 @@ from hpcddm.config import Experiment
 from hpcddm.data.settings import NetworkData
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.settings import NetworkSettings
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.printing import printable
 from hpcddm.rundir import atomic, manifest, reading
@@ -177,6 +178,8 @@ def check(request: InitRequest, path: Path, description: dict[str, Any], latents
         data = description.get("data", {})
         pairs += [(place, data.get(key), request.condition[key]) for key, place in PLACES.items()]
         pairs.append(("data.space", data.get("space"), request.space.coordinates))
+        path_there = description.get("objective", {}).get("schedule")
+        schedule = None if path_there is None else ScheduleSettings.model_validate(path_there)
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise UserError(f"{path}: written by another version of hpcddm ({error}); {request.advice}") from None
     for place, there, here in pairs:
@@ -187,10 +190,10 @@ def check(request: InitRequest, path: Path, description: dict[str, Any], latents
             f"{path}: was trained on the latents of another run's autoencoder; take weights of this run; or, with the"
             " same images and augmentations, copy autoencoder, latents and latent_scale of that run, and submit again"
         )
-    before = description.get("objective", {}).get("schedule", {}).get("name")
-    after = request.objective.schedule.name if request.objective else None
-    if None not in (before, after) and before != after:
-        print(f"note: {path} was trained on the path {before}, {request.objective_place} has {after}", file=sys.stderr)
+    if schedule is not None and request.objective is not None and schedule != request.objective.schedule:
+        both = f"{schedule.described}, {request.objective_place} has {request.objective.schedule.described}"
+        advice = "at equal t log-SNR is another one, and hpcddm convert says by how much"
+        print(f"note: {path} was trained on the path {both}; {advice}", file=sys.stderr)
 
 
 def check_file(request: InitRequest, path: Path) -> None:

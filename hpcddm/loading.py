@@ -1,51 +1,30 @@
 """Reads experiments and sites from YAML, with overrides from the command line."""
 
-import re
 import shutil
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hpcddm import initial_weights, paths, plugins, pretrained, rooms, weights
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.rundir.links import SWEEP_FILE
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.schema import validate, variants_of
 from hpcddm.site import Site
+from hpcddm.strict_yaml import parse_value, read_yaml
 from hpcddm.weights import SettingsWithWeights
 
 NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
-SWEEP_FILE = "sweep.json"
-"""File that marks a folder as that of a sweep."""
-
-
-class Loader(yaml.SafeLoader):
-    """YAML loader that refuses duplicate keys and reads 1e6 as a number (PyYAML wants 1.0e+6)."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """Refuse a duplicate key, whose first value would be lost silently."""
-        keys = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in keys:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key '{key.value}' stands there twice", key.start_mark
-                )
-            keys.add(key.value if isinstance(key, yaml.ScalarNode) else None)
-        return super().construct_mapping(node, deep)
-
-
-Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
 
 
 def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
@@ -54,18 +33,24 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
     Raises `ConfigError` with the file, the key and the valid values.
     """
     path = find_yaml(name, "experiments", "experiment")
-    values = read_yaml(path)
+    values, origins = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
     for override in overrides:
-        _override(values, override)
+        origins = _override(values, override, origins)
     resolve_paths(values, Path.cwd())
-    return validate(Experiment, values, str(path))
+    return validate(Experiment, values, origins)
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:
-    """Make all relative paths absolute, relative to `start`; $HPCDDM_CACHE at the start is the cache's folder."""
+    """Make all relative paths absolute, relative to `start`; $HPCDDM_CACHE at the start is the cache's folder.
+
+    Raises `ConfigError` with the key of a path that cannot be one: of a user who is not there, or with a NUL.
+    """
     for holder, key in paths.places(values, Experiment):
-        holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
+        try:
+            holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"{key}: {holder[key]!r} cannot be a path ({error})") from None
 
 
 def load_site(name: str) -> Site:
@@ -76,7 +61,7 @@ def load_site(name: str) -> Site:
     if name == "auto":
         name = "slurm" if _has_slurm() else "embedded"
     path = find_yaml(name, "slurm/sites", "site")
-    return validate(Site, read_yaml(path), str(path))
+    return validate(Site, *read_yaml(path))
 
 
 def stored_experiment(run: RunDir) -> Experiment:
@@ -84,7 +69,10 @@ def stored_experiment(run: RunDir) -> Experiment:
 
     Raises `ConfigError` when the folder holds no run.
     """
-    values = _stored(run)
+    try:
+        values = _stored(run)
+    except Unreadable as error:
+        raise ConfigError(str(error)) from None
     if values is None and is_sweep(run):
         raise ConfigError(
             f"{run.root}: a sweep; each of its settings is a run, {run.root}/SETTING; see {run.root}/table.csv"
@@ -269,32 +257,14 @@ def _has_slurm() -> bool:
     )
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read the mapping in a YAML file.
-
-    Raises `ConfigError` with the place of a mistake.
-    """
-    try:
-        values = yaml.load(path.read_text(), Loader)
-    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise ConfigError(f"{place}: no readable YAML ({reason})") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: needs a mapping of keys at the top")
-    return values
-
-
-def _override(values: dict[str, Any], override: str) -> None:
+def _override(values: dict[str, Any], override: str, origins: Origins) -> Origins:
+    """Set the value of `key.key=value` and return the origins with this one; raises `ConfigError`."""
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
-    try:
-        value = yaml.load(text, Loader)
-    except yaml.YAMLError:
-        raise ConfigError(f"'{override}': '{text}' is no YAML value") from None
-    set_value(values, key, value, f"'{override}'")
+    place = f"'{override}'"
+    set_value(values, key, parse_value(key, text, place), place)
+    return origins.changed(key, place)
 
 
 def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from hpcddm import plugins
-from hpcddm.schema import PATH, StrictModel, VariantSettings
+from hpcddm.schema import PATH, StrictModel
 
 M = TypeVar("M", bound=StrictModel)
 Place = tuple[Any, Any]
@@ -14,7 +14,7 @@ Place = tuple[Any, Any]
 
 def places(values: dict[str, Any], schema: type[StrictModel]) -> Iterator[Place]:
     """Yield where the paths stand in a mapping that need not be valid; what does not fit the schema is passed over."""
-    schema = _picked(schema, values)
+    schema = plugins.picked(schema, values)
     for key, field in schema.model_fields.items():
         if key in values:
             yield from _places_at(values, key, field.annotation, field.metadata)
@@ -38,14 +38,6 @@ def _places_at(holder: Any, key: Any, annotation: Any, metadata: list[Any]) -> I
     else:
         for alternative in inner:
             yield from _places_at(holder, key, alternative, [])
-
-
-def _picked(schema: type[StrictModel], values: dict[str, Any]) -> type[StrictModel]:
-    """Return the settings of the variant that a mapping names, where the schema is the base of a room."""
-    if not issubclass(schema, VariantSettings) or "room" not in vars(schema):
-        return schema
-    name = values.get("name")
-    return plugins.settings_class(schema.room, name) if name in plugins.names(schema.room, schema) else schema
 
 
 def changed(settings: M, change: Callable[[str], str]) -> M:

@@ -85,6 +85,14 @@ def settings_classes(base: type[B]) -> dict[str, type[B]]:
     return {name: settings for name, settings in classes.items() if issubclass(settings, base)}
 
 
+def picked(schema: Any, values: Any) -> Any:
+    """Return the settings of the variant that a mapping names, where the schema is the base of a room; else itself."""
+    if "room" not in getattr(schema, "__dict__", {}):
+        return schema
+    name = values.get("name") if isinstance(values, dict) else None
+    return settings_class(schema.room, name) if name in names(schema.room, schema) else schema
+
+
 @cache
 def settings_class(room: str, name: str) -> type[Any]:
     """Return the `Settings` class of one variant, without importing what its code alone needs."""

@@ -41,7 +41,13 @@ def cache_folder() -> Path:
 
     Raises `ConfigError` when HPCDDM_CACHE is no absolute path: jobs have another working directory.
     """
-    folder = Path(os.environ.get(VARIABLE) or "~/.cache/hpcddm").expanduser()
+    named = os.environ.get(VARIABLE) or "~/.cache/hpcddm"
+    try:
+        folder = Path(named).expanduser()
+    except RuntimeError:
+        raise ConfigError(
+            f"{VARIABLE}: nobody's home is at the beginning of '{named}'; name an absolute path"
+        ) from None
     if not folder.is_absolute():
         raise ConfigError(f"{VARIABLE}: '{folder}' is no absolute path, and a job would look for it elsewhere")
     return folder

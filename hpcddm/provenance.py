@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import runpy
+import stat
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import __version__, rooms
+from hpcddm.errors import UserError, require
 from hpcddm.package_data import AROUND, share_file
 from hpcddm.rundir import reading
 
@@ -26,6 +28,7 @@ LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors",
 DIGEST_CHARACTERS = 16
 COMMIT_CHARACTERS = 12
 GIT_SECONDS = 20
+READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,29 @@ def code_digest(hashes: Mapping[str, str]) -> str:
     """Compute one short hash over all files, from the result of `digests`."""
     lines = "".join(f"{value} {path}\n" for path, value in sorted(hashes.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def folder_digests(folder: Path) -> dict[str, str]:
+    """Compute the SHA-256 of every file below a folder, by path; links are not followed. 600 files take 30 ms.
+
+    All files count: Python would import a further one, or compiled code, in place of what was submitted.
+
+    Raises:
+        UserError: Where something is not a file, or cannot be read.
+    """
+    hashes: dict[str, str] = {}
+    try:
+        for place, inner, names, descriptor in os.fwalk(folder):
+            for name in (*inner, *names):
+                path = Path(place, name)
+                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+                require(stat.S_ISREG(mode) or stat.S_ISDIR(mode), f"{path}: not a file; remove it")
+                if stat.S_ISREG(mode):
+                    with open(os.open(name, READING, dir_fd=descriptor), "rb") as file:
+                        hashes[str(path.relative_to(folder))] = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: cannot be read ({error.strerror})") from None
+    return hashes
 
 
 def is_checkout() -> bool:

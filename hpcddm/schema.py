@@ -1,4 +1,4 @@
-"""Base of all schemas: strict models, variants named by their files, errors of one line."""
+"""Base of all schemas: strict models, and variants named by their files."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
@@ -16,17 +16,20 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hpcddm import plugins, renamed
 from hpcddm.errors import ConfigError
+from hpcddm.mistakes import Origins, lines_of, model_in
 from hpcddm.pretrained import PretrainedFile
-from hpcddm.printing import printable
 
 M = TypeVar("M", bound="StrictModel")
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Word = Annotated[str, Field(pattern=r"^[^\s'\"`;$\\]+$")]
-"""Text that stands in a batch script as one word."""
-CommandWord = Annotated[str, Field(pattern=r"^([^\s'\"`;$\\]|\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\})+$")]
-"""One word of a command in a job: as above, but $NAME and ${NAME} are variables of the job."""
+_ODD = r"\s\p{Cc}'\"`;$\\"
+"""Characters that make a word several to a shell, or another one."""
+Word = Annotated[str, Field(pattern=rf"^[^{_ODD}#]+$")]
+"""Text that stands in a batch script as one word; in a line of #SBATCH a '#' begins a comment."""
+JOB_VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}"
+CommandWord = Annotated[str, Field(pattern=rf"^([^{_ODD}~]|{JOB_VARIABLE})([^{_ODD}]|{JOB_VARIABLE})*$")]
+"""One word of a command in a job, where $NAME and ${NAME} are variables of the job, and ~ is not a home."""
 PATH = object()
 """Mark of a field that holds a path."""
 PathSetting = Annotated[str, Field(min_length=1), PATH]
@@ -42,14 +45,16 @@ class StrictModel(BaseModel):
     """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset()
     """Keys that it leaves out while they have their default: they are younger than runs that stay complete."""
-    implied: ClassVar[frozenset[str]] = frozenset()
-    """Keys that nobody writes, and errors leave out: in YAML their value stands for the whole mapping."""
 
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)].annotation):
+        takes_bool = _takes_bool(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and not takes_bool:
             raise PydanticCustomError("number", "needs a value of another kind")
+        # Else 1, 'yes' and 'off' would be truth values.
+        if takes_bool and not isinstance(value, bool | None):
+            raise PydanticCustomError("number", "needs true or false")
         return value
 
 
@@ -93,11 +98,7 @@ class VariantSettings(StrictModel):
             name, valid = str(value["name"]), ", ".join(plugins.names(cls.room, cls))
             context = {"name": name, "new": renamed.hint(renamed.VARIANTS, name), "valid": valid}
             raise PydanticCustomError("variant", "unknown name '{name}'{new}; valid names: {valid}", context)
-        settings = plugins.settings_class(cls.room, value["name"])
-        try:
-            return settings.model_validate(value)
-        except ValidationError as error:
-            raise PydanticCustomError("inner", "{text}", {"text": first_error(error, settings)}) from None
+        return plugins.settings_class(cls.room, value["name"]).model_validate(value)
 
 
 def default_variant(name: str) -> Any:
@@ -105,15 +106,18 @@ def default_variant(name: str) -> Any:
     return Field(default={"name": name}, validate_default=True)
 
 
-def validate(schema: type[M], values: Any, place: str) -> M:
-    """Validate a mapping; raise `ConfigError` with one line that names `place`, the key and the valid values."""
+def validate(schema: type[M], values: Any, origins: str | Origins) -> M:
+    """Validate a mapping, written in the file or on the command line that `origins` names.
+
+    Raises `ConfigError` with one line for every mistake, which names the place, the key and the valid values.
+    """
+    origins = origins if isinstance(origins, Origins) else Origins(origins)
     if not isinstance(values, dict):
-        raise ConfigError(f"{place}: needs a mapping of keys, found {type(values).__name__}")
+        raise ConfigError(f"{origins.file}: needs a mapping of keys, found {type(values).__name__}")
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise ConfigError(f"{place}: {first_error(error, schema)}{more}") from None
+        raise ConfigError(*lines_of(error, schema, values, origins)) from None
 
 
 def hashed(settings: StrictModel) -> dict[str, Any]:
@@ -137,7 +141,7 @@ def default_at(schema: type[StrictModel], key: str) -> Any:
     if field is None:
         return None
     if rest and field.is_required():
-        inner = _model_in(field.annotation)
+        inner = model_in(field.annotation)
         return default_at(inner, rest) if isinstance(inner, type) and issubclass(inner, StrictModel) else None
     default = None if field.is_required() else field.default
     for part in rest.split(".") if rest else ():
@@ -169,30 +173,3 @@ def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, Varia
             if isinstance(item, StrictModel):
                 variants.extend(variants_of(item, where))
     return variants
-
-
-def first_error(error: ValidationError, schema: type[StrictModel]) -> str:
-    """Format the first error as 'key.key: what is wrong', with the valid keys or values where that is the mistake."""
-    # A misspelt key is also a missing one; the misspelling is the one to show.
-    first = min(
-        error.errors(include_url=False), key=lambda item: item["type"] not in ("extra_forbidden", "invalid_key")
-    )
-    location = ".".join(str(part) for part in first["loc"] if part not in schema.implied)
-    if first["type"] == "extra_forbidden":
-        for part in first["loc"][:-1]:
-            schema = _model_in(schema.model_fields[part].annotation) if isinstance(part, str) else schema
-        old = str(first["loc"][-1])
-        if renamed.KEYS.get(old) in schema.model_fields:
-            return f"{location}: unknown key{renamed.hint(renamed.KEYS, old)}"
-        return f"{location}: unknown key; valid keys: {', '.join(schema.model_fields)}"
-    if first["type"] == "missing":
-        return f"{location}: this key is needed"
-    if first["type"] in ("inner", "variant"):
-        joint = "." if first["type"] == "inner" and location else ": " if location else ""
-        return f"{location}{joint}{first['msg']}"
-    return f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}, found {printable(repr(first['input']), 200)}"
-
-
-def _model_in(annotation: Any) -> type[StrictModel]:
-    """Return the schema inside 'Schema | None' or 'list[Schema]'."""
-    return next((_model_in(item) for item in get_args(annotation) if item is not type(None)), annotation)

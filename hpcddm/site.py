@@ -1,28 +1,50 @@
 """The schema of a site: one cluster, or this machine, and the resources of each stage."""
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.flags import SRUN, complaint, sbatch_complaint
-from hpcddm.schema import CommandWord, Name, Positive, StrictModel, Word, first_error
+from hpcddm.mistakes import KeysOf
+from hpcddm.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel, Word
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 
 
+def _refused(text: str) -> PydanticCustomError:
+    return PydanticCustomError("flag", "{text}", {"text": text})
+
+
 def _sbatch_line(line: str) -> str:
-    text = sbatch_complaint(line)
-    if text:
-        raise PydanticCustomError("flag", "{text}", {"text": text})
+    if text := sbatch_complaint(line):
+        raise _refused(text)
     return line
 
 
 def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    text = complaint(arguments, SRUN)
-    if text:
-        raise PydanticCustomError("flag", "{text}", {"text": text})
+    if text := complaint(arguments, SRUN):
+        raise _refused(text)
     return arguments
+
+
+def _program(word: str) -> str:
+    if not re.fullmatch(r"[/$].*|[^-/][^/]*", word):
+        place = "a path that begins with / or a variable: a job starts in the run's folder"
+        raise _refused(f"needs the name of a program, or {place}")
+    return word
+
+
+def _scratch(path: str) -> str:
+    if not re.fullmatch(rf"(/|{JOB_VARIABLE})([^\x00-\x1f\x7f'\"`$\\]|{JOB_VARIABLE})*", path):
+        place = "a path that begins with / or a variable of the job, such as $TMPDIR"
+        raise _refused(f"needs {place}, without quotes, backslashes and commands of the shell")
+    return path
+
+
+def _starts_program(words: tuple[str, ...]) -> tuple[str, ...]:
+    return (_program(words[0]), *words[1:]) if words else words
 
 
 class UnitKeys(StrictModel):
@@ -35,16 +57,16 @@ class UnitKeys(StrictModel):
     reservation: Word | None = None
     exclude: Word | None = None
     """Nodes that are not to be taken, for instance 'n[3-5],n9'."""
-    cluster: Word | None = None
+    cluster: Name | None = None
     """Name of the cluster, where one Slurm database serves several; by default that of SLURM_CONF."""
     gpu_type: Word | None = None
     extra_sbatch: tuple[Annotated[str, AfterValidator(_sbatch_line)], ...] | None = None
     """Further #SBATCH lines, for instance '--exclusive'."""
     setup: tuple[str, ...] | None = None
     """Shell lines before Python starts, for instance 'module load python'."""
-    container: tuple[CommandWord, ...] | None = None
+    container: Annotated[tuple[CommandWord, ...], AfterValidator(_starts_program)] | None = None
     """Command before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
-    python: CommandWord | None = None
+    python: Annotated[CommandWord, AfterValidator(_program)] | None = None
     """Interpreter of the jobs; by default the interpreter of the submission, also within a container."""
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
     """Further words for srun, for instance '--mpi=pmix'."""
@@ -89,6 +111,16 @@ class Resources(UnitKeys):
         return self.nodes * self.ranks_per_node
 
 
+def _unit_keys(changes: Any) -> Any:
+    """Validate the keys that a stage or a unit changes, one by one."""
+    if isinstance(changes, dict):
+        Resources.model_validate(changes)
+    return changes
+
+
+StageKeys = Annotated[dict[str, bool | int | str | list[str]], BeforeValidator(_unit_keys), KeysOf(Resources)]
+
+
 class Site(UnitKeys):
     """One cluster, or this machine: its scheduler, its keys, and the resources of each stage."""
 
@@ -102,7 +134,7 @@ class Site(UnitKeys):
     """True to allow GPUs that no rank uses, for partitions that start no job without GPUs."""
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
     memory_flag: Literal["total", "per_cpu", "all", "none"] = "total"
-    scratch: str | None = None
+    scratch: Annotated[str, AfterValidator(_scratch)] | None = None
     """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
     network_interface: str | None = None
     signal_lead_seconds: Positive = 120
@@ -131,7 +163,7 @@ class Site(UnitKeys):
     hook: str | None = None
     """A shell command at the end of the run, and when a unit stops with a reason, with the event in HPCDDM_EVENT."""
     resources: Resources = Resources()
-    stages: dict[str, dict[str, bool | int | str | list[str]]] = {}
+    stages: dict[str, StageKeys] = {}
     """Keys that differ from `resources` and from the keys above, per stage or per unit, as 'train/monolith'."""
     _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
     """Cache of resources by the most specific entry of `stages`: a sweep needs them thousands of times."""
@@ -169,5 +201,6 @@ class Site(UnitKeys):
         try:
             return Resources.model_validate(values | changes)
         except ValidationError as error:
-            context = {"text": f"stages.{stage}.{first_error(error, Resources)}"}
+            # Every key by itself is right by now.
+            context = {"text": f"stages.{stage}.{error.errors()[0]['msg']}"}
             raise PydanticCustomError("inner", "{text}", context) from None

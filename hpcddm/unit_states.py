@@ -13,6 +13,7 @@ from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import link_above
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.attempt import attempts
@@ -57,19 +58,22 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
     states: dict[str, UnitStatus] = {}
     made: dict[str, Manifest] = {}
     for unit in units:
-        states[unit.key], present = unit_state(unit, run.unit(unit.key), states, made)
+        states[unit.key], present = unit_state(unit, run, states, made)
         if present:
             made[unit.key] = present
     return states
 
 
 def unit_state(
-    unit: PlannedUnit, folder: Path, states: dict[str, UnitStatus], made: dict[str, Manifest]
+    unit: PlannedUnit, run: RunDir, states: dict[str, UnitStatus], made: dict[str, Manifest]
 ) -> tuple[UnitStatus, Manifest | None]:
-    """Determine the state of the unit in a folder; also return its manifest, None unless complete or stale.
+    """Determine the state of a unit in a run; also return its manifest, None unless complete or stale.
 
     states, made: the same of all units that it reads.
     """
+    fault, folder = link_above(run, unit.key), run.unit(unit.key)
+    if fault:
+        return UnitStatus(unit, State.DAMAGED, fault), None
     try:
         present = manifest.read(folder)
     except Unreadable as error:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import jaxtyping
@@ -11,6 +12,9 @@ from tests import shape_checker
 
 # As `make test` has it, for a plain pytest, too: a test that forks would wait for ever on OpenMP's threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What a user has submitted with is remembered there, and not in the home of whoever tests.
+STATE_HOME = tempfile.TemporaryDirectory(prefix="hpcddm-tests-")
+os.environ["XDG_STATE_HOME"] = STATE_HOME.name
 
 SHAPES_CHECKED = ("clusterings", "concepts", "conditions", "data", "encoders", "ensemble", "models", "objectives")
 SHAPES_CHECKED += ("spaces",)

@@ -186,25 +186,21 @@ WRONG = {
 
 
 @pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
-def test_a_wrong_experiment_is_named_in_one_line(changes, message):
+def test_a_wrong_experiment_is_named_in_one_line_for_each_mistake(changes, message):
     with pytest.raises(ConfigError) as caught:
         validate(Experiment, changed(EXPERIMENT, **changes), "x.yaml")
-    assert str(caught.value).startswith("x.yaml: ") and message in str(caught.value)
-    assert "\n" not in str(caught.value) and caught.value.exit_code == 2
-
-
-def test_further_mistakes_are_counted():
-    with pytest.raises(ConfigError, match=r"\(and 1 more\)$"):
-        validate(Experiment, changed(EXPERIMENT, colour=1, seed=-1), "x.yaml")
+    first, *others = str(caught.value).split("\n")
+    assert first.startswith("x.yaml: ") and message in first and caught.value.exit_code == 2
+    assert len(others) <= 1 and all(line.startswith("x.yaml: ") for line in others)
 
 
 WRONG_SITES = {
     "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: partition, account,"),
     "unknown scheduler": ({"scheduler": "pbs"}, "scheduler: input should be 'slurm' or 'local', found 'pbs'"),
     "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: partition,"),
-    "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train.nodes: input should be greater th"),
+    "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train/monolith.nodes: input should be gr"),
     "a key misspelt": (
-        {"scheduler": None, "schedular": "local"},
+        {"schedular": "local"},
         "schedular: unknown key; valid keys: partition, account",
     ),
     "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
@@ -219,7 +215,9 @@ WRONG_SITES = {
 @pytest.mark.parametrize("changes, message", WRONG_SITES.values(), ids=WRONG_SITES)
 def test_a_wrong_site_is_named_in_one_line(changes, message):
     with pytest.raises(ConfigError) as caught:
-        validate(Site, {"name": "here", "scheduler": "slurm", **changes}, "s.yaml")
+        validate(
+            Site, {"name": "here", **({} if "schedular" in changes else {"scheduler": "slurm"}), **changes}, "s.yaml"
+        )
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 

@@ -59,11 +59,28 @@ WRONG_FILES = {
     "no mapping": (b"- name\n", "needs a mapping of keys at the top"),
     "empty": (b"", "needs a mapping of keys at the top"),
     "bytes": (b"\xff\xfe\x00name", "no readable YAML"),
-    "control character": (b"name: \x01\n", "no readable YAML"),
-    "a key twice": (b"name: tiny\nseed: 0\nseed: 1\n", ":3:1: no readable YAML (key 'seed' stands there twice)"),
-    "a nested key twice": (b"data: {shards: 1, channels: 1, shards: 2}\n", ":1:32: no readable YAML (key 'shards'"),
-    "a number as key": (b"1: 2\n", "1: keys should be strings"),
-    "a list as key": (b"[1, 2]: 2\n", "no readable YAML"),
+    "control character": (b"name: x\nseed: \x01\n", ":2: no readable YAML"),
+    "a key twice": (b"name: tiny\nseed: 0\nseed: 1\n", ":3:1: key 'seed' stands there twice, first in line 2"),
+    "a nested key twice": (b"data: {shards: 1, channels: 1, shards: 2}\n", ":1:32: key 'shards' stands there twice"),
+    "a number as key": (b"a: 1\n1: 2\n", ":2:1: '1' as a key: a key needs to be a text; put it in quotes"),
+    "a truth value as key": (b"true: 2\n", ":1:1: 'true' as a key: a key needs to be a text"),
+    "a word as key that is one to YAML 1.1": (b"data: {on: 2}\n", ":1:8: 'on' as a key: a key needs to be a text"),
+    "a list as key": (b"[1, 2]: 2\n", ":1:1: a list or a mapping as a key"),
+    "two documents": (b"name: tiny\n---\nname: tiny\n", ":2:1: no readable YAML (expected a single document"),
+    "a tag": (b"name: tiny\nseed: !!int 010\n", ":2:7: no readable YAML (the tag tag:yaml.org,2002:int is not read"),
+    "an object of Python": (b"name: !!python/name:os.system\n", ":1:7: no readable YAML (the tag"),
+    "an alias in itself": (b"name: &a [*a]\n", "no readable YAML (its anchors stand for more than 100,000 values)"),
+    "aliases that multiply": (
+        b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+        + b"".join(b"%c: &%c [%s]\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
+        "no readable YAML (its anchors stand for more than 100,000 values)",
+    ),
+    "merges that multiply": (
+        b"a: &a {x: 1}\n"
+        + b"".join(b"%c: &%c {<<: [%s]}\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
+        "no readable YAML (its anchors stand for more than 100,000 values)",
+    ),
+    "a list in a thousand lists": (b"name: " + b"[" * 5000, "no readable YAML (it is nested too deeply)"),
 }
 
 

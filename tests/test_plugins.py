@@ -12,7 +12,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.schedules.base import Schedule
 from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.schema import VariantSettings
+from hpcddm.schema import VariantSettings, validate
 from tests.helpers import REPOSITORY, python
 
 PACKAGE = REPOSITORY / "hpcddm"
@@ -87,8 +87,8 @@ def test_a_room_base_refuses_what_is_not_in_its_room():
         ScheduleSettings.model_validate({"name": "min_snr"})
     with pytest.raises(ValidationError, match="needs a mapping with 'name', one of: cosine, linear, "):
         ScheduleSettings.model_validate("linear")
-    with pytest.raises(ValidationError, match="beta_min: input should be greater than 0, found -1"):
-        ScheduleSettings.model_validate({"name": "linear_beta", "beta_min": -1})
+    with pytest.raises(ConfigError, match="^x: beta_min: input should be greater than 0, found -1$"):
+        validate(ScheduleSettings, {"name": "linear_beta", "beta_min": -1}, "x")
 
 
 def test_a_variant_is_created_with_the_settings_class_of_its_file():

@@ -107,7 +107,10 @@ def test_what_is_missing_is_named_with_what_to_copy(folder, name, said):
         weights.proven(own(folder))
 
 
-@pytest.mark.parametrize("text, said", [("[1]", "is no JSON object"), ("{", "is no JSON object"), ("{}", "width is 3")])
+@pytest.mark.parametrize(
+    "text, said",
+    [("[1]", "config.json holds no usable JSON"), ("{", "config.json holds no usable JSON"), ("{}", "width is 3")],
+)
 def test_a_description_of_another_network_is_an_error(folder, text, said):
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError, match=f"net: weights of mine: .*{said}"):

@@ -29,6 +29,13 @@ class Settings(ClusteringSettings):
     table: TableSettings
     column: str = "cluster"
 
+    def check_file(self, num_clusters: int) -> None:
+        """Raise `UserError` naming the first row whose cluster is not one."""
+        from hpcddm.data.tables import Table
+
+        for _ in Table(Path(self.table.file), self.table.key).numbers(self.column, num_clusters):
+            pass
+
     def remedy(self, num_clusters: int) -> str:
         """Name the table."""
         return "table: a file with other clusters"
@@ -38,11 +45,14 @@ class ClusterOfKey(Partition):
     """Table of the keys' hashes, so that nothing behind the fit reads the file.
 
     hashes: ascending, 64 bits of each key; two of 400 million keys have the same one with a probability of 0.4 %,
-    which the fit refuses as a key that stands there twice. clusters: those of the keys; path: named in errors.
+    which the fit refuses as a key that stands there twice. clusters: those of the keys; path, first_key: named in
+    errors.
     """
 
-    def __init__(self, hashes: UInt64[np.ndarray, " n"], clusters: UInt16[np.ndarray, " n"], path: Path) -> None:
-        self.hashes, self.clusters, self.path = hashes, clusters, path
+    def __init__(
+        self, hashes: UInt64[np.ndarray, " n"], clusters: UInt16[np.ndarray, " n"], path: Path, first_key: str = ""
+    ) -> None:
+        self.hashes, self.clusters, self.path, self.first_key = hashes, clusters, path, first_key
 
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
         """Look the keys up; raises `UserError` naming the first that the table lacks."""
@@ -52,7 +62,8 @@ class ClusterOfKey(Partition):
         missing = np.flatnonzero(self.hashes[rows] != hashes)
         if len(missing):
             lacking = f"no cluster for {len(missing)} of {len(keys)} samples, the first is {keys[missing[0]]}"
-            raise UserError(f"{self.path}: {lacking}; every sample needs one, held-out ones too")
+            of_file = f"; the first key in the file is {self.first_key}" * bool(self.first_key)
+            raise UserError(f"{self.path}: {lacking}; every sample needs one, held-out ones too{of_file}")
         return self.clusters[rows].astype(np.int64)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -81,9 +92,10 @@ class File(Clustering[Settings]):
         if len(repeated):
             key = next(key for key, _ in table.numbers(column, num_clusters) if hash_of(key) == repeated[0])
             raise UserError(f"{path}: {key} stands there twice; remove one")
-        partition = self.load({"hashes": hashes, "clusters": np.ascontiguousarray(rows["cluster"])})
+        clusters = np.ascontiguousarray(rows["cluster"])
+        partition = ClusterOfKey(hashes, clusters, path, table.first_key() or "")
         partition.assign(samples, numbers)
         return partition
 
     def load(self, arrays: dict[str, np.ndarray]) -> ClusterOfKey:
-        return ClusterOfKey(**arrays, path=Path(self.settings.table.file))
+        return ClusterOfKey(arrays["hashes"], arrays["clusters"], Path(self.settings.table.file))

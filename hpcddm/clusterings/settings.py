@@ -16,6 +16,9 @@ class ClusteringSettings(VariantSettings):
     needs_features: ClassVar[bool] = True
     """False for a clustering that looks at no features: then nothing is encoded."""
 
+    def check_file(self, num_clusters: int) -> None:
+        """Check the file that the fit reads, where there is one, before anything is submitted."""
+
     def remedy(self, num_clusters: int) -> str:
         """Say what to change where clusters are too uneven, or not apart, to begin a training with."""
         features = ", or another encoder" if self.needs_features else ""

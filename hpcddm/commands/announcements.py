@@ -1,5 +1,6 @@
 """Words of `submit` and `sweep` about a submission before it happens, and where there is nothing to submit."""
 
+from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.submission import Decision
 from hpcddm.pipeline import passed_over
@@ -40,14 +41,23 @@ def _print_other_sites(decision: Decision, run: RunDir) -> None:
         for key, reason in decision.elsewhere.items():
             if reason:
                 echo(f"{key} is here but does not fit: {reason}; fetch the right one, or remove the folder")
-    if decision.blocked:
+    for key, fault in decision.refused.items():
+        echo(f"not submitted: {key}: {fault}")
+    if decision.blocked and not decision.refused:
         first = next(iter(decision.blocked.values()))
         stages = dict.fromkeys(key.split("/")[0] for key in decision.blocked)
         echo(f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again")
 
 
+def require_no_refusal(decision: Decision, place: str = "") -> None:
+    """Raise `UserError` for the first unit that is not made because of a link; place: words before it."""
+    for key, fault in decision.refused.items():
+        raise UserError(f"{place}{key}: {fault}; then repeat the command")
+
+
 def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
-    """Print why nothing is submitted, and what comes next."""
+    """Print why nothing is submitted, and what comes next; raises `UserError` for a unit that a link keeps back."""
+    require_no_refusal(decision)
     if decision.active:
         echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
     elif decision.not_requested:

@@ -12,7 +12,8 @@ from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError, require
-from hpcddm.loading import out_of_run, read_yaml, resolve_paths, stored_experiment
+from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
+from hpcddm.mistakes import Origins
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
@@ -20,6 +21,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
+from hpcddm.strict_yaml import read_yaml
 from hpcddm.unit_states import State, survey
 
 if TYPE_CHECKING:
@@ -93,16 +95,16 @@ def _check_options(experiment: Experiment, output: Path, cluster: int | None) ->
 def _data_of(experiment: Experiment, source: Path) -> DataSettings:
     """Return the run's settings of data, with another source: what a YAML file, a folder or a tar says."""
     if source.suffix in (".yaml", ".yml"):
-        values = read_yaml(source)
+        values, origins = read_yaml(source)
         resolve_paths(values, source.resolve().parent)
         named = values.get("data")
         if not isinstance(named, dict) or "source" not in named:
             raise ConfigError(f"{source}: needs the key data.source; see 'Your own images' in docs/running.md")
         settings = named["source"]
     else:
-        settings = _settings_of(source.resolve())
+        settings, origins = _settings_of(source.resolve()), Origins(str(source))
     own = experiment.data.model_dump() | {"source": settings, "content": None}
-    data = validate(DataSettings, own, str(source))
+    data = validate(DataSettings, own, origins.below("data"))
     try:
         data.source.check(experiment)
     except ValueError as error:

@@ -14,7 +14,7 @@ from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
-from hpcddm.rundir import sharing
+from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
@@ -44,6 +44,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
         return
     sharing.follow(run.root)
+    inside.guard(run.root)
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         is_whole = not units and not prefix
         if is_whole:

@@ -1,7 +1,6 @@
 """The verb clean: lists and removes files that no unit of a run will read again."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from hpcddm.launch.watching import WorkState
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.printing import echo
-from hpcddm.rundir import manifest, sharing, training_states
+from hpcddm.rundir import inside, links, manifest, sharing, training_states
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.runtime.attempt import attempts
@@ -50,8 +49,12 @@ def clean(root: Path, yes: bool) -> int:
     run = RunDir(root)
     stored_experiment(run)
     sharing.follow(run.root)
+    inside.guard(run.root)
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
         shown = find(run)
+    for unit in plan(stored_experiment(run)):
+        if fault := links.link_at(run, unit.key):
+            echo(f"left alone: {unit.key}: {fault}")
     if not shown:
         echo(f"{root}: nothing to remove")
         return 0
@@ -89,7 +92,7 @@ def find(run: RunDir) -> list[Waste]:
     states = survey(list(units.values()), run)
     settled = [key for key in units if _is_settled(rows[key], run)]
     paths = {
-        "outputs that --redo replaced": [run.superseded] if run.superseded.is_dir() else [],
+        "outputs that --redo replaced": [path for path in [run.superseded] if path.is_dir() and not path.is_symlink()],
         "logs of attempts before the last": [path for key in settled for path in _old_logs(run, key)],
         "training states that nothing can continue": [*_states(run, settled, states), *_foreign(run, units, queue)],
         "last states of finished trainings, which more images would continue": _last_states(run, settled, states),
@@ -112,9 +115,10 @@ def _total(wastes: list[Waste]) -> tuple[int, int]:
 def _remove(path: Path) -> None:
     """Remove a file or a folder; raises `UserError` naming what could not be removed and whose it is."""
     try:
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        inside.remove(path)
     except OSError as error:
-        place = Path(error.filename or path)
+        # Of what is inside a folder only the way from there is known.
+        place = Path(path.parent, error.filename or path.name)
         raise UserError(
             f"{place}: cannot be removed ({error.strerror}); its folder belongs to {_owner(place.parent)},"
             " who can run hpcddm clean"
@@ -129,10 +133,14 @@ def _owner(folder: Path) -> str:
 
 
 def _is_settled(row: UnitRow, run: RunDir) -> bool:
-    # What a sweep shares is another run's, to which it is a link.
-    folder = run.unit(row.unit)
-    is_own = not any(path.is_symlink() for path in (folder, folder.parent, run.logs(row.unit)))
-    return is_own and row.state in SETTLED
+    return row.state in SETTLED and _is_own(run, row.unit)
+
+
+def _is_own(run: RunDir, key: str) -> bool:
+    """Tell if nothing of a unit is behind a link, as what a sweep shares: that is another run's."""
+    folder, logs = run.unit(key), run.logs(key)
+    ways = (folder, folder.parent, logs, logs.parent, logs.parent.parent)
+    return links.link_at(run, key) is None and not any(path.is_symlink() for path in ways if path != run.root)
 
 
 def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
@@ -174,7 +182,7 @@ def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterat
         own[f"{stage}/all"] = run.root / stage / training_states.FOLDER
         for key, folder in sorted(own.items()):
             is_free = key not in units and key not in (queue.jobs or {})
-            if is_free and folder.is_dir() and not folder.parent.is_symlink():
+            if is_free and folder.is_dir() and _is_own(run, key):
                 yield folder
 
 

@@ -11,16 +11,16 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import HeldElsewhere
 
 
-def continue_submission(root: Path) -> int:
+def continue_submission(root: Path, trust_run: bool) -> int:
     """Submit what is left of a run or of a sweep; return the exit code, `LEAVES` where another command is at work."""
     try:
-        return _continue(root)
+        return _continue(root, trust_run)
     except HeldElsewhere as held:
         echo(f"error: {held}", err=True)
         return exit_codes.LEAVES
 
 
-def _continue(root: Path) -> int:
+def _continue(root: Path, trust_run: bool) -> int:
     home = RunDir(root.resolve())
     rest = continuation.read(home)
     if rest is None:
@@ -37,7 +37,9 @@ def _continue(root: Path) -> int:
     if rest.sweep is not None:
         from hpcddm.commands.sweep import sweep
 
-        return sweep(rest.sweep, str(home.site(rest.site)), home.root, False, False, rest.is_live, rest)
+        return sweep(
+            rest.sweep, str(home.site(rest.site)), home.root, False, False, rest.is_live, rest, trust_run=trust_run
+        )
     from hpcddm.commands.retry import continue_run
 
-    return continue_run(home, rest)
+    return continue_run(home, rest, trust_run)

@@ -18,6 +18,8 @@ from hpcddm.rundir import atomic
 from hpcddm.training.settings import Expert
 
 TABLE_COLUMNS = 110
+MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Times at which a note says by how much log-SNR moves from one path to another."""
 
 
 def convert(
@@ -55,7 +57,7 @@ def convert(
         "train_flops": stored.description.get("train_flops"),
         "layout": layout,
         "seed": seed,
-        "notes": [*info.notes, *_notes(info, target)],
+        "notes": [*stored.notes, *info.notes, *_notes(info, target)],
         "verdicts": made.verdicts,
     }
     _save(made.tensors, description, output)
@@ -105,11 +107,24 @@ def _notes(source: Any, target: Any) -> list[str]:
         notes.append(f"positions are computed: for images of {source.image_size} there, of {size} here")
     have, want = source.objective, target.objective
     if (have.name, have.schedule) != (want.name, want.schedule):
-        before, after = (f"{objective.name} on the path {objective.schedule.name}" for objective in (have, want))
-        notes.append(f"{before} there, {after} here; both are asked at 1000 t, so that t keeps its meaning")
+        before, after = (f"{objective.name} on the path {objective.schedule.described}" for objective in (have, want))
+        notes.append(f"{before} there, {after} here" + _moves(have.schedule, want.schedule))
     if target.model.qk_norm and not source.model.qk_norm:
         notes.append("qk_norm is new: queries and keys are normalised now, which no tensor can undo")
     return notes
+
+
+def _moves(source: Any, target: Any) -> str:
+    """Say by how much log-SNR moves at equal t, which networks of all paths are given alike; empty for one path."""
+    if source == target:
+        return ""
+    import torch
+
+    from hpcddm.objectives.schedules.base import log_snr_moves
+
+    moves = log_snr_moves(source, target, torch.tensor(MOVE_TIMES, dtype=torch.float64)).tolist()
+    listed = ", ".join(f"{move:+.2f} at t = {t}" for t, move in zip(MOVE_TIMES, moves, strict=True))
+    return f"; both are given 1000 t, and log-SNR here less that there is {listed}"
 
 
 def _save(tensors: dict[str, Any], description: dict[str, Any], output: Path) -> None:

@@ -19,6 +19,7 @@ from hpcddm.pipeline.train import train_keys
 from hpcddm.printing import echo, quoted
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import link_above
 
 STEPS = 1000
 """Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
@@ -71,6 +72,8 @@ def export(root: Path, unit: str, output: Path) -> None:
     valid = [*train_keys(experiment), *student_keys(experiment)]
     if unit not in valid:
         raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
+    if linked := link_above(run, unit):
+        raise UserError(f"{unit}: {linked}")
     if manifest.read(run.unit(unit)) is None:
         raise UserError(f"{unit} is not complete; see: hpcddm status {quoted(root)}")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):

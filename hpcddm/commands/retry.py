@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from hpcddm.commands.announcements import require_no_refusal
 from hpcddm.commands.submit import submit_missing
+from hpcddm.commands.trusting import stored_start
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
-from hpcddm.launch.submission import Decision, active_units, decide, stored_site
+from hpcddm.launch.submission import Decision, active_units, decide
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
@@ -15,14 +17,21 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.site import Site
+from hpcddm.strict_yaml import parse_value
 
 
 def retry(
-    root: Path, units: tuple[str, ...], resources: tuple[str, ...], site_name: str | None, live: bool = False
+    root: Path,
+    units: tuple[str, ...],
+    resources: tuple[str, ...],
+    site_name: str | None,
+    live: bool = False,
+    trust_run: bool = False,
 ) -> int:
     """Submit failed units, or those named, and what waits behind them; return the exit code.
 
-    live: jobs run the checkout itself, and no snapshot of it.
+    live: jobs run the checkout itself, and no snapshot of it. trust_run: the user vouches for the run's site and
+    template.
     Raises `ConfigError` over unknown units and resources, `UserError` when a named unit cannot be retried.
     """
     run = RunDir(root)
@@ -31,7 +40,7 @@ def retry(
     for key in units:
         if key not in keys:
             raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(keys)}")
-    site = load_site(site_name) if site_name else _last_site(run)
+    site, parts = (load_site(site_name), None) if site_name else stored_start(_last_site(run), run, trust_run)
     selected = set(units or (key for submission in Journal(run.journal).submissions() for key in submission.units))
     launcher = launcher_of(site, run)
     active = active_units(run, launcher)
@@ -41,24 +50,25 @@ def retry(
         if key not in failed:
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:
+        require_no_refusal(decision)
         echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {quoted(root)}")
         return 0
     site = _changed(site, resources, failed)
     echo(f"again: {', '.join(failed)}")
-    return submit_missing(experiment, site, run, only=failed, live=live, as_submitted=site_name is None)
+    return submit_missing(experiment, site, run, only=failed, live=live, parts=parts)
 
 
-def continue_run(run: RunDir, rest: Rest) -> int:
+def continue_run(run: RunDir, rest: Rest, trust_run: bool) -> int:
     """Submit what an earlier submission had no room for; return the exit code."""
     experiment = out_of_run(stored_experiment(run), run)
-    site = stored_site(rest.site, run)
+    site, parts = stored_start(rest.site, run, trust_run, in_job=True)
     return submit_missing(
-        experiment, site, run, only=rest.units, live=rest.is_live, as_submitted=True, rest=rest, until=rest.until
+        experiment, site, run, only=rest.units, live=rest.is_live, parts=parts, rest=rest, until=rest.until
     )
 
 
-def _last_site(run: RunDir) -> Site:
-    """Load the site from which the run was submitted, with the keys that it had then; raises `ConfigError`."""
+def _last_site(run: RunDir) -> str:
+    """Return the name of the site from which the run was submitted; raises `ConfigError`."""
     names = {submission.site for submission in Journal(run.journal).submissions() if run.site(submission.site).exists()}
     if len(names) > 1:
         raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; say with --site from which now")
@@ -66,7 +76,7 @@ def _last_site(run: RunDir) -> Site:
         raise ConfigError(f"{run.root}: a setting of a sweep; the same hpcddm sweep submits anew what failed")
     if not names:
         raise ConfigError(f"{run.root}: nothing was submitted from here; hpcddm submit starts a run")
-    return stored_site(names.pop(), run)
+    return names.pop()
 
 
 def _changed(site: Site, resources: tuple[str, ...], keys: list[str]) -> Site:
@@ -76,7 +86,7 @@ def _changed(site: Site, resources: tuple[str, ...], keys: list[str]) -> Site:
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--resource {text}: needs NAME=VALUE, for instance minutes=120")
-        changes[name] = int(value) if value.isdigit() else value
+        changes[name] = parse_value(name, value, f"--resource {text}")
     if not changes:
         return site
     stages = site.stages | {key: site.stages.get(key, {}) | changes for key in keys}
@@ -90,6 +100,8 @@ def _why_not(key: str, decision: Decision) -> str:
         return "it is in the queue or running; cancel it before it is retried"
     if key in decision.elsewhere:
         return f"it belongs to site {decision.states[key].unit.site}; retry it there"
+    if key in decision.refused:
+        return decision.refused[key]
     if key in decision.blocked:
         return f"it reads {decision.blocked[key]}, which is not complete; name that, too, or none to retry all"
     return "it was recalled and goes along with what it reads; name that"

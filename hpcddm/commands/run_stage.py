@@ -13,7 +13,7 @@ from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
 from hpcddm.printing import quoted
-from hpcddm.rundir import sharing
+from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 from hpcddm.unit_states import State, activity, survey
@@ -26,6 +26,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     """
     run = RunDir(root)
     sharing.follow(root)
+    inside.guard(run.root)
     experiment = stored_experiment(run)
     units = {unit.key: unit for unit in plan(experiment)}
     if key not in units:

@@ -22,6 +22,7 @@ from hpcddm.pipeline.snapshots import chosen
 from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import VariantSettings, validate
+from hpcddm.strict_yaml import parse_value
 
 COLUMNS, MOST_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
@@ -138,7 +139,7 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
 def _variant(option: str, base: type[VariantSettings], text: str) -> VariantSettings:
     """Parse a variant's settings from 'ddim' or 'ddim,eta=1'; raises `ConfigError`."""
     name, *rest = text.split(",")
-    values = dict(pair.partition("=")[::2] for pair in rest)
+    values = {key: parse_value(key, value, option) for key, _, value in (pair.partition("=") for pair in rest)}
     return validate(base, values | {"name": name}, option)
 
 

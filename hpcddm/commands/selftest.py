@@ -13,6 +13,7 @@ from rich.table import Table
 from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors import UserError
+from hpcddm.launch import script_paths
 from hpcddm.launch.client import unavailable_reason
 from hpcddm.loading import load_site
 from hpcddm.printing import echo
@@ -56,6 +57,7 @@ def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
     Raises `UserError` when the folder cannot be written here, `ConfigError` when the site is wrong.
     """
     site, started = load_site(name), time.time()
+    script_paths.check_folder(folder, "--folder")
     place = folder.resolve() / f"selftest-{secrets.token_hex(4)}"
     try:
         place.mkdir(parents=True)

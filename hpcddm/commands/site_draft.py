@@ -230,8 +230,9 @@ def _scalar(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
-    # An account can be called 007, and YAML takes 'no' for a truth value.
-    plain = re.fullmatch(r"[A-Za-z$][\w.@-]*", text) and text.lower() not in ("yes", "no", "on", "off", "true", "false")
+    # An account can be called 007, or no, which YAML takes for something else.
+    words = ("yes", "no", "on", "off", "true", "false", "null", "none")
+    plain = re.fullmatch(r"[A-Za-z$][\w.@-]*", text) and text.lower() not in words
     return text if isinstance(value, int) or plain else json.dumps(text)
 
 

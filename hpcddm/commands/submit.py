@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do
+from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch import continuation
+from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.early_ends import early_ends, is_nodes_fault
@@ -25,16 +25,17 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
-from hpcddm.launch.template import store_parts, stored_part, stored_parts
+from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo, quoted
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import sharing
+from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
+from hpcddm.rundir.links import complaint
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.records import records
 from hpcddm.site import Site
@@ -43,8 +44,6 @@ from hpcddm.weights import SettingsWithWeights
 
 PATIENCE_SECONDS = 60
 """Seconds that one submit waits for another of the same run."""
-SIGNS_IN_PATHS = {"%": "Slurm", ":": "Python, which finds the run's code by PYTHONPATH"}
-"""Characters that the path of a run must not hold -> the program to which they mean something else."""
 
 
 def submit(
@@ -97,18 +96,18 @@ def submit_missing(
     only: Collection[str] | None = None,
     dry_run: bool = False,
     live: bool = False,
-    as_submitted: bool = False,
+    parts: Mapping[str, str] | None = None,
     rest: Rest | None = None,
     until: str | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
-    as_submitted: the batch script follows the template with which the run was last submitted.
+    parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
     """
     launcher = launcher_of(site, run)
-    if as_submitted:
-        follow_stored_template(launcher, run)
+    if parts is not None:
+        follow_stored_template(launcher, run, parts)
     if live:
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only, until=until)
@@ -172,9 +171,9 @@ def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
     return True
 
 
-def follow_stored_template(launcher: Launcher, run: RunDir) -> None:
+def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, str]) -> None:
     """Use the template with which the run was submitted; print a note where the one here differs."""
-    here, launcher.template_parts = launcher.template_parts, stored_parts(run)
+    here, launcher.template_parts = launcher.template_parts, dict(parts)
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
             kept = (
@@ -205,15 +204,17 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
 
 
 def make_folder(run: RunDir) -> None:
-    """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its name has a meaning."""
-    for sign, who in SIGNS_IN_PATHS.items():
-        if sign in str(run.root.resolve()):
-            raise ConfigError(f"--run-dir {run.root}: '{sign}' in a path means something to {who}; take another name")
+    """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its path has a meaning."""
+    script_paths.check_folder(run.root, "--run-dir")
     sharing.follow(run.root)
+    inside.guard(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--run-dir {run.root}: cannot be made ({error.strerror})") from None
+    # Else found only when the journal has an intent already, for whose job the next command would wait.
+    for folder in (run.jobs, run.scripts, run.code, run.root / "specs"):
+        require(not folder.is_symlink(), complaint(folder))
 
 
 def _run_here(
@@ -227,7 +228,7 @@ def _run_here(
     from hpcddm.launch.embedded import Embedded
 
     items = items_of(decision.to_run, experiment, run)
-    absent = {*decision.elsewhere, *decision.blocked}
+    absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         echo(f"error: {key}: {reason}; its log: hpcddm logs {quoted(run.root)} {key}", err=True)
@@ -255,6 +256,7 @@ def _queue(
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
     echo(f"next     hpcddm status {quoted(run.root)}   hpcddm logs {quoted(run.root)} STAGE/UNIT")
+    require_no_refusal(decision)
     return 0
 
 

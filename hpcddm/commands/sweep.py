@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from hpcddm.commands.announcements import announce_code
+from hpcddm.commands.announcements import announce_code, require_no_refusal
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
@@ -16,6 +16,7 @@ from hpcddm.commands.submit import (
     submit_arrays,
 )
 from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
+from hpcddm.commands.trusting import stored_start
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import storage
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
@@ -62,11 +63,13 @@ def sweep(
     live: bool = False,
     rest: Rest | None = None,
     only: Collection[str] = (),
+    trust_run: bool = False,
 ) -> int:
     """Submit what is missing of all settings, or show the table; return the exit code.
 
     live: jobs run the checkout itself, and no snapshot of it. rest: what an earlier submission left out, where this
-    one continues it. only: KEY=VALUE that the settings have whose units are submitted; by default all are.
+    one continues it, with the site and the template of then; trust_run: the user vouches for the copies of these.
+    only: KEY=VALUE that the settings have whose units are submitted; by default all are.
 
     Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
     """
@@ -75,13 +78,19 @@ def sweep(
     sweep_runs = sweep_runs_of(definition, home)
     for folded, taken in definition.folded:
         echo(f"note: setting {folded} means the same as {taken} and runs once")
-    launcher = launcher_of(load_site(site_name), home)
-    if rest is not None:
-        follow_stored_template(launcher, home)
+    if rest is None:
+        launcher = launcher_of(load_site(site_name), home)
+    else:
+        site, parts = stored_start(rest.site, home, trust_run, in_job=True)
+        launcher = launcher_of(site, home)
+        follow_stored_template(launcher, home, parts)
     if live:
         launcher.code = Checkout()
     asked = matching(definition, only) if only else None
     scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table, asked=asked)
+    if not only_table:
+        for label, decision in scan.decisions.items():
+            require_no_refusal(decision, f"setting {label}: ")
     if only_table or not scan.items:
         return _show(scan, home)
     check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})

@@ -84,7 +84,7 @@ def scan_sweep(
         )
         scan.decisions[sweep_run.label] = decision
         scan.complete |= {sweep_run.name(key) for key in decision.complete}
-        scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked)}
+        scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked, *decision.refused)}
         scan.recalled |= {job.id: job for job in decision.recalled}
         new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
         if asked is not None and sweep_run.label not in asked:

@@ -15,8 +15,9 @@ from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
+from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import JUNK, Item, printable
+from hpcddm.pipeline.passed_over import JUNK, Item, escaped
 
 LONGEST_KEY = 1000
 """Most bytes of a key."""
@@ -157,7 +158,7 @@ def index_adopted(
             if not is_wanted(prefix + sample.key):
                 continue
             keys.add(sample.key)
-            key = printable(prefix + sample.key)
+            key = escaped(prefix + sample.key)
             if not sample.images:
                 broken += [(key, reason) for reason in map(_unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
                 continue
@@ -177,8 +178,8 @@ def index_adopted(
 
 def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: Layout) -> Item:
     """Say why a member is passed over; keys: those of the samples, broken ones among them."""
-    member, extension = stray.member, printable(stray.extension)[:LONGEST_EXTENSION]
-    name = printable(member.name)
+    member, extension = stray.member, escaped(stray.extension)[:LONGEST_EXTENSION]
+    name = escaped(member.name)
     if is_junk(member.name):
         return Item(name, JUNK)
     if member.kind not in (Kind.FILE, Kind.SPARSE):
@@ -199,7 +200,7 @@ def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: L
 
 def _further(name: str, extension: str) -> Item:
     """Name a member of a sample for which the layout has no use."""
-    return Item(printable(name), f"further members of samples, .{printable(extension)[:LONGEST_EXTENSION]}")
+    return Item(escaped(name), f"further members of samples, .{escaped(extension)[:LONGEST_EXTENSION]}")
 
 
 def _unknown_pictures(
@@ -207,9 +208,9 @@ def _unknown_pictures(
 ) -> dict[str, str]:
     """Return, by key, the reason why a sample without an image lacks it, where its picture has an unknown extension."""
     lacking = {key for key, reason in broken if reason == NO_IMAGE}
-    mine = [stray for stray in strays if lacking and printable(prefix + stray.key) in lacking]
+    mine = [stray for stray in strays if lacking and escaped(prefix + stray.key) in lacking]
     return {
-        printable(prefix + stray.key): _unnamed((stray.member.name, stray.extension))
+        escaped(prefix + stray.key): _unnamed((stray.member.name, stray.extension))
         for stray in mine
         if stray.member.kind is Kind.FILE and is_read(os.pread(descriptor, HEAD_BYTES, stray.member.offset))
     }
@@ -235,7 +236,7 @@ def _unnamed(picture: tuple[str, str]) -> str:
     """Return the reason for which a picture without a sample is broken; picture: its name and extension."""
     name, extension = picture
     said = "a name is split at its first dot" if "." in extension else "data.source.image names others"
-    return f"no image: {printable(name)} has the extension {printable(extension)} ({said}); see data.source.image"
+    return f"no image: {escaped(name)} has the extension {escaped(extension)} ({said}); see data.source.image"
 
 
 def _row(
@@ -367,11 +368,14 @@ def _value(sample: _Sample, place: Field | None) -> Any:
     if place is None or place.extension not in sample.contents:
         return None
     if place.entry is not None:
-        return _json(sample, place.extension).get(place.entry)
+        value = _json(sample, place.extension).get(place.entry)
+        return cleaned(value) if isinstance(value, str) else value
     try:
-        return sample.contents[place.extension].decode()
+        return decoded(sample.contents[place.extension])
     except UnicodeDecodeError:
         raise _BrokenSample(f"its {place.extension} is no UTF-8") from None
+    except ValueError as error:
+        raise _BrokenSample(f"its {place.extension} has {error}") from None
 
 
 def _json(sample: _Sample, extension: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Values of some rows of a table, as expressions compute with them: of one kind, and null where nothing is known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,8 @@ LETTERS: dict[str, Kind] = {"b": "condition", "i": "number", "u": "number", "f":
 FILLERS = {"number": 0, "text": "", "condition": False}
 """Values that stand where nothing is known."""
 NOUNS = {"number": "a number", "text": "a text", "condition": "true or false"}
+MISSING = "a missing value is an empty cell of CSV, or null"
+"""Advice where a text is among numbers."""
 Values = np.ndarray | np.generic | float | str | bool
 """Values of some rows, or the one value that all have."""
 Known = Bool[np.ndarray, "..."] | np.bool
@@ -24,11 +26,13 @@ class Cells:
     """Values of one kind; kind None: nothing is known of any row.
 
     values: (N,), or one for all rows; known: (N,), or one for all rows. A value that is not known is arbitrary.
+    example: place and value of one that makes a column a text, for an error.
     """
 
     kind: Kind | None
     values: Values
     known: Known
+    example: str = ""
 
     @property
     def true(self) -> Known:
@@ -46,12 +50,18 @@ def unknown(count: int) -> Cells:
     return Cells(None, np.zeros(count), np.zeros(count, dtype=bool))
 
 
+def no_rows(kind: Kind | None, example: str = "") -> Cells:
+    """Return a column without rows, of which the kind is known."""
+    return Cells(kind, _array(kind or "number", []), np.zeros(0, dtype=bool), example)
+
+
 def taken_as(kind: Kind, cells: Cells) -> Cells:
     """Return cells of a kind; rows of which nothing is known are of any. Raises TypeError for another kind."""
     if cells.kind is None:
         return Cells(kind, _array(kind, [FILLERS[kind]] * cells.known.size), cells.known)
     if cells.kind != kind:
-        raise TypeError(f"is {NOUNS[cells.kind]}, where {NOUNS[kind]} is needed")
+        reason = f": {cells.example} is not {NOUNS[kind]}; {MISSING}" if cells.example and kind == "number" else ""
+        raise TypeError(f"is {NOUNS[cells.kind]}, where {NOUNS[kind]} is needed{reason}")
     return cells
 
 
@@ -72,10 +82,10 @@ def opposite(cells: Cells) -> Cells:
     return Cells("condition", np.logical_not(cells.values), cells.known)
 
 
-def read_cells(values: np.ndarray | Sequence[object], rows: range) -> Cells:
+def read_cells(values: np.ndarray | Sequence[object], place: Callable[[int], str]) -> Cells:
     """Read values of a column, None and NaN as null.
 
-    rows: the numbers of the rows, for an error. Raises TypeError for values of no kind, or of several.
+    place: function that names a row, for an error. Raises TypeError for values of no kind, or of several.
     """
     if isinstance(values, np.ndarray):
         if values.dtype.kind in LETTERS:
@@ -89,23 +99,33 @@ def read_cells(values: np.ndarray | Sequence[object], rows: range) -> Cells:
         return unknown(len(cells))
     kind = kinds.pop()
     if kinds or kind is None:
-        raise TypeError(_mixture(cells, rows))
+        raise TypeError(_mixture(cells, place))
     array = _array(kind, [value if there else FILLERS[kind] for value, there in zip(cells, known, strict=True)])
     if kind == "number" and array.dtype.kind not in LETTERS:
-        raise TypeError(f"rows {rows.start} to {rows.stop - 1} have a whole number of more than 64 bits")
-    return Cells(kind, array, known)
+        _, row = max((abs(value), row) for row, value in enumerate(cells) if known[row])
+        raise TypeError(f"{place(row)}: {cells[row]} has more than 64 bits")
+    first = int(known.argmax())
+    return Cells(kind, array, known, f"{place(first)}: {cells[first]!r:.40}" if kind == "text" else "")
 
 
 def _array(kind: Kind, values: Sequence[object]) -> np.ndarray:
     return np.array(values, dtype=object if kind == "text" else None)
 
 
-def _mixture(values: Sequence[object], rows: range) -> str:
+def _mixture(values: Sequence[object], place: Callable[[int], str]) -> str:
     """Name the first value of every kind."""
     first: dict[Kind | None, str] = {}
-    for row, value in zip(rows, values, strict=True):
-        if value is not None:
-            first.setdefault(KINDS.get(type(value)), f"row {row} is {value!r:.40}")
+    for row, value in enumerate(values):
+        kind = KINDS.get(type(value))
+        if value is not None and kind not in first:
+            first[kind] = f"{place(row)}: {value!r:.40}"
+    return of_one_kind(first)
+
+
+def of_one_kind(first: Mapping[Kind | None, str]) -> str:
+    """Return an error about values of several kinds, or of none; first: place and value of the first of each kind."""
     if None in first:
-        return f"{first[None]}, which is neither a number nor a text, nor true or false"
+        return f"{first[None]} is neither a number nor a text, nor true or false"
+    if first.keys() == {"number", "text"}:
+        return f"{first['text']} is not a number, and {first['number']} is; {MISSING}"
     return f"{' and '.join(first.values())}: a column has values of one kind"

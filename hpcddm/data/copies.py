@@ -20,7 +20,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.shard import tar_file
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, inside
 from hpcddm.rundir.manifest import digest
 
 ListNumbers = range | Integer[np.ndarray, " n"]
@@ -166,7 +166,7 @@ def _remove_others(folder: Path, names: Container[str]) -> None:
     for pattern in ("images-*.tar", f"{TRAIN}-*.h5", ".images-*.tar.*", f".{TRAIN}-*.h5.*"):
         for path in folder.glob(pattern):
             if path.name not in names:
-                path.unlink(missing_ok=True)
+                inside.remove(path)
 
 
 def _samples(files: _Files, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:

@@ -183,7 +183,10 @@ class Evaluation(ast.NodeVisitor):
 
     def _by_sign(self, compare: Callable, left: ast.expr, cells: Cells, right: ast.expr) -> Cells:
         other = self.visit(right)
-        kind = cells.kind or other.kind or "number"
+        kinds = [cells.kind, other.kind]
+        # Of a number and a column of texts, the column is what somebody did not expect.
+        kind = "number" if "number" in kinds and (cells.example or other.example) else cells.kind or other.kind
+        kind = kind or "number"
         cells, other = self._taken_as(kind, cells, left), self._taken_as(kind, other, right)
         return Cells("condition", compare(cells.values, other.values), cells.known & other.known)
 

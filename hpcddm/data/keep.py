@@ -7,7 +7,7 @@ from functools import cache, partial
 import numpy as np
 from jaxtyping import Bool
 
-from hpcddm.data.cells import Cells, read_cells, unknown
+from hpcddm.data.cells import Cells, no_rows, read_cells
 from hpcddm.data.expressions import KEY, Evaluation, parse, shortened
 from hpcddm.errors import UserError, require
 
@@ -28,14 +28,21 @@ class Keep:
         self._conditions = _joined_by_and(parse(self._source))
         names: dict[str, None] = {}
 
-        def no_rows(name: str) -> Cells:
+        def noted(name: str) -> Cells:
             names[name] = None
-            return unknown(0)
+            return no_rows(None)
 
         # An evaluation of no rows finds every form and every kind that is wrong.
-        self._evaluate(no_rows)
+        self._evaluate(noted)
         self.names = list(names)
         require(bool(names), f"{KEY}: {shortened(self._source)}: names no column; it would keep all samples or none")
+
+    def check_kinds(self, kinds: Mapping[str, Cells]) -> None:
+        """Raise `UserError` naming a column of another kind than the expression needs.
+
+        kinds: columns without rows, `no_rows`, of which the kind is known; others may be of any.
+        """
+        self._evaluate(lambda name: kinds.get(name, no_rows(None)))
 
     def mask(self, columns: Columns) -> Bool[np.ndarray, " n"]:
         """Tell which rows are kept: those for which the expression is true, and neither false nor null.
@@ -71,8 +78,12 @@ class Keep:
 
 
 def _read(columns: Columns, rows: range, name: str) -> Cells:
+    def place(row: int) -> str:
+        number = rows.start + row
+        return f"sample {columns['key'][number]}" if "key" in columns else f"row {number}"
+
     try:
-        return read_cells(columns[name][rows.start : rows.stop], rows)
+        return read_cells(columns[name][rows.start : rows.stop], place)
     except TypeError as error:
         raise UserError(f"{KEY}: column {name}: {error}") from None
 

@@ -17,7 +17,6 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError
 from hpcddm.pipeline.passed_over import Counts, Item, add
-from hpcddm.pipeline.ranges import TRAIN
 
 
 class NewSample(NamedTuple):
@@ -53,7 +52,7 @@ class NewSamples:
         """Read sample after sample, training samples first; raises `UserError` naming a file that cannot be read."""
         for name, split in self._splits.items():
             if isinstance(self._source, TarSource):
-                self._pass_over(self._source.beside() if name == TRAIN else [])
+                self._pass_over(self._source.beside() if name == next(iter(self._splits)) else [])
                 for tar in self._source.tars(name):
                     yield from self._of_tar(tar)
             else:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt32
 
+from hpcddm.data import texts
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import TextColumn
 from hpcddm.errors import UserError, require
@@ -30,13 +31,15 @@ def read(path: Path) -> dict[str, None]:
     keys: dict[str, None] = {}
     repeated: dict[str, None] = {}
     try:
-        # Keys need not be UTF-8, as names in a tar need not; some editors begin a file with a mark.
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        # Keys need not be UTF-8, as names in a tar need not.
+        with texts.opened(path) as file:
             for line in file:
                 key = line.rstrip("\n")
                 (repeated if key in keys else keys)[key] = None
     except OSError as error:
         raise UserError(f"{path}: keys of samples cannot be read ({error.strerror}); put the file back") from None
+    except ValueError as error:
+        raise UserError(f"{path}: keys of samples cannot be read ({error}); write it in UTF-8") from None
     for named in (keys, repeated):
         named.pop("", None)
     require(bool(keys), f"{path}: names no sample; write one key per line")

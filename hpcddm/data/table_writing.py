@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from hpcddm.data.tables import polars_for
+from hpcddm.data.parquet_rows import polars_for
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 

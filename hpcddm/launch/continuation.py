@@ -12,7 +12,7 @@ from hpcddm.launch.base import Job, Launcher, Refused
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.rundir import atomic, reading
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -49,7 +49,7 @@ def read(home: RunDir) -> Rest | None:
 
 def forget(home: RunDir) -> None:
     """Delete the record of a submission that is to be continued; a later job finds nothing to submit."""
-    _path(home).unlink(missing_ok=True)
+    inside.remove(_path(home))
 
 
 def withdraw(home: RunDir, units: Collection[str]) -> list[str]:
@@ -131,7 +131,6 @@ def _store(rest: Rest, home: RunDir) -> None:
     if not rest.units:
         forget(home)
         return
-    home.jobs.mkdir(parents=True, exist_ok=True)
     atomic.write_json(_path(home), asdict(rest))
 
 

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from submitit.local.local import Controller
 
+from hpcddm.rundir import inside
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
 
 DEATH_SECONDS = 5
@@ -21,6 +23,17 @@ class UnitController(Controller):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._launcher = int(os.environ[LAUNCHER_VARIABLE])
+
+    def start_tasks(self) -> None:
+        """Start the ranks; their outputs have names that others can know before, so no link is followed there."""
+        inside.make(self.folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        for rank in range(self.ntasks):
+            variables = {"LOCALID": str(rank), "GLOBALID": str(rank), "JOB_ID": self.pid}
+            environment = os.environ | {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
+            with open(inside.open_file(self.folder / f"{self.pid}_{rank}_log.out", flags), "ab") as output:
+                task = subprocess.Popen(self.command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            self.tasks.append(task)
 
     def wait(self, freq: int = 24) -> Sequence[int | None]:
         """Wait for all ranks, but after a stop signal only for the grace period; `run` kills the remaining ranks."""

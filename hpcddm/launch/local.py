@@ -1,24 +1,21 @@
-"""The embedded site: submitit's local executor, the same specs, manifests and logs as under Slurm."""
+"""The embedded site: submitit's local controller, the same specs, manifests and logs as under Slurm."""
 
 import os
 import shlex
 import signal
 import subprocess
 import uuid
-from functools import partial
 from pathlib import Path
-
-import submitit
-from submitit.local.local import LocalJob
 
 from hpcddm import rooms
 from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
+from hpcddm.rundir import inside
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.runtime.entry import STOP_VARIABLE, run_unit
+from hpcddm.runtime.entry import STOP_VARIABLE
 from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from hpcddm.site import Resources, Site
@@ -26,49 +23,45 @@ from hpcddm.site import Resources, Site
 NO_LIMIT_MINUTES = 60 * 24 * 365
 
 
-class DetachedExecutor(submitit.LocalExecutor):
-    """submitit's local executor, with jobs in a session of their own: Ctrl-C reaches the launcher alone."""
+def start(
+    jobs: Path, command: list[str], resources: Resources, code: Snapshot | Checkout, gpus: list[str] | None
+) -> subprocess.Popen[bytes]:
+    """Start all ranks of a unit under submitit's controller, in a session of their own: Ctrl-C reaches this one alone.
 
-    def __init__(self, folder: Path, resources: Resources, code: Snapshot | Checkout, gpus: list[str] | None) -> None:
-        super().__init__(folder)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        """Process between this one and the ranks, by job id."""
-        self._code = code
-        self._ranks = resources.ranks
-        self._threads = resources.cpus_per_rank
-        # None leaves to torch what it sees: nobody counts GPUs that nobody knows of.
-        self._gpus = {} if gpus is None else {VISIBLE_VARIABLE: ",".join(gpus)}
+    submitit's executor would leave a pickle, which the ranks open, under a name that others know before.
 
-    def _submit_command(self, command: str) -> LocalJob:
-        threads = str(self._threads)
-        environment = clean_environment() | {
-            "SUBMITIT_EXECUTOR": "local",
-            "SUBMITIT_LOCAL_NTASKS": str(self._ranks),
-            "SUBMITIT_LOCAL_COMMAND": command,
-            "SUBMITIT_LOCAL_TIMEOUT_S": str(60 * NO_LIMIT_MINUTES),
-            "SUBMITIT_LOCAL_SIGNAL_DELAY_S": "30",
-            "SUBMITIT_LOCAL_NODEID": "0",
-            "SUBMITIT_LOCAL_JOB_NUM_NODES": "1",
-            "SUBMITIT_STDERR_TO_STDOUT": "1",
-            "SUBMITIT_LOCAL_WITH_SHELL": "",
-            LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
-            LAUNCHER_VARIABLE: str(os.getpid()),
-            STOP_VARIABLE: str(self.folder / "never.stop"),
-            "PYTHONPATH": python_path(self._code.folder, os.environ.get("PYTHONPATH")),
-            rooms.VARIABLE: self._code.variants,
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": threads,
-            **self._gpus,
-        }
-        controller = [*PYTHON, "-m", "hpcddm.launch.controller", str(self.folder)]
-        process = subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
-        self.processes[str(process.pid)] = process
-        return LocalJob(self.folder, str(process.pid), tasks=list(range(self._ranks)), process=process)
-
-    @property
-    def _submitit_command_str(self) -> str:
-        return shlex.join([*PYTHON, "-u", "-m", "submitit.core._submit", str(self.folder)])
+    Args:
+        jobs: Folder of the ranks' first outputs, which exists.
+        command: Words of a rank's command.
+        resources: What the unit requests.
+        code: Code that the ranks run.
+        gpus: GPUs that they see; None leaves to torch what it sees: nobody counts GPUs that nobody knows of.
+    """
+    threads = str(resources.cpus_per_rank)
+    environment = clean_environment() | {
+        "SUBMITIT_EXECUTOR": "local",
+        "SUBMITIT_LOCAL_NTASKS": str(resources.ranks),
+        "SUBMITIT_LOCAL_COMMAND": shlex.join(command),
+        "SUBMITIT_LOCAL_TIMEOUT_S": str(60 * NO_LIMIT_MINUTES),
+        "SUBMITIT_LOCAL_SIGNAL_DELAY_S": "30",
+        "SUBMITIT_LOCAL_NODEID": "0",
+        "SUBMITIT_LOCAL_JOB_NUM_NODES": "1",
+        "SUBMITIT_STDERR_TO_STDOUT": "1",
+        "SUBMITIT_LOCAL_WITH_SHELL": "",
+        LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
+        LAUNCHER_VARIABLE: str(os.getpid()),
+        STOP_VARIABLE: str(jobs / "never.stop"),
+        "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
+        rooms.VARIABLE: code.variants,
+        # Compiled code beside the code would be run unseen in its place.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        **({} if gpus is None else {VISIBLE_VARIABLE: ",".join(gpus)}),
+    }
+    controller = [*PYTHON, "-m", "hpcddm.launch.controller", str(jobs)]
+    return subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
 
 
 class Local(DirectLauncher):
@@ -89,16 +82,17 @@ class Local(DirectLauncher):
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs
         self.code.make()
-        self.run.jobs.mkdir(parents=True, exist_ok=True)
+        inside.make(self.run.jobs)
         gpus = None
         if self.gpus.names is not None:
             needed = self.gpus.needed(_stage(array), array.resources)
             gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
-        executor = DetachedExecutor(self.run.jobs.resolve(), array.resources, self.code, gpus)
-        job = executor.submit(partial(run_unit, str(spec.resolve())))
-        self.gpus.hold(job.job_id, gpus or [])
-        self._processes |= executor.processes
-        return JobId(job.job_id)
+        command = [*PYTHON, "-u", "-m", "hpcddm.runtime.entry", str(spec.resolve())]
+        process = start(self.run.jobs.resolve(), command, array.resources, self.code, gpus)
+        job = JobId(process.pid)
+        self.gpus.hold(job, gpus or [])
+        self._processes[job] = process
+        return job
 
     def is_running(self, job: str) -> bool:
         """Tell if the processes of a job that this launcher started still run."""

@@ -71,7 +71,6 @@ def _token(run: RunDir) -> str:
         stored = {}
     if stored.get("folder") != place or not isinstance(stored.get("token"), str):
         stored = {"folder": place, "token": uuid.uuid4().hex[:12]}
-        run.jobs.mkdir(parents=True, exist_ok=True)
         atomic.write_json(path, stored)
     return stored["token"]
 
@@ -94,7 +93,7 @@ def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
     folder, proof_name = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
     lines = [line for line in text.splitlines() if line.startswith("#SBATCH --")]
     kept = [line for line in lines if not line.removeprefix("#SBATCH --").startswith(DROPPED_FLAGS)]
-    body = f"cd {folder} && grep -q {token} {TOKEN_FILE} && echo {token} > {proof_name}"
+    body = f"cd {folder} && grep -q {token} {TOKEN_FILE} && rm -f {proof_name} && echo {token} > {proof_name}"
     flags = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--time=1", "--output=/dev/null", "--no-requeue")
     script = "\n".join(["#!/bin/bash", *kept, body, ""])
     try:

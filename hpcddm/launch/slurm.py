@@ -3,6 +3,7 @@
 jinja2 and submitit are imported by `submit` and `render` only: a query of the queue needs neither.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
+from hpcddm.launch import vouching
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
@@ -22,10 +24,11 @@ from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import render
 from hpcddm.package_data import share_folder
 from hpcddm.pretrained import cache_folder
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, inside
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import complaint
 from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/job.sbatch.j2"
@@ -127,6 +130,8 @@ class Slurm(QueueLauncher):
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
+            submitted=vouching.digests(self.site, parts),
+            digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,
             cache=cache_folder(),
             scheduler_prefixes=SCHEDULER_PREFIXES,
@@ -169,6 +174,8 @@ class Slurm(QueueLauncher):
         from hpcddm.launch.executor import TemplateExecutor
 
         self.code.make()
+        inside.make(self.run.jobs)
+        _require_no_links(self.run.jobs)
         folder, cluster = self.run.jobs.resolve(), array.resources.cluster
         write_map(array.specs, folder, token)
         name = job_name(array.name, token)
@@ -202,6 +209,16 @@ class Slurm(QueueLauncher):
     def cancel(self, *jobs: JobId) -> None:
         """Cancel jobs with one scancel per cluster; those that have ended meanwhile are passed over."""
         _scancel(jobs)
+
+
+def _require_no_links(jobs: Path) -> None:
+    """Refuse links where Slurm and the batch script write files whose names follow from the jobs' ids.
+
+    The script makes links itself, for submitit, over what has their names. Raises `UserError` naming the link.
+    """
+    with os.scandir(jobs) as entries:
+        linked = next((e for e in entries if e.is_symlink() and not e.name.endswith("_submitted.pkl")), None)
+    require(linked is None, complaint(jobs / (linked.name if linked else "")))
 
 
 def _start(array: ArraySpec) -> list[str]:

@@ -5,15 +5,17 @@ import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hpcddm import provenance, rooms
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.launch import script_paths
 from hpcddm.provenance import AROUND, Code
-from hpcddm.rundir import atomic, reading
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
 
@@ -44,11 +46,19 @@ class Snapshot:
         return (self._home / provenance.code_digest(self._hashes)).resolve()
 
     def make(self) -> Code:
-        """Write the snapshot unless it exists, and return its version.
+        """Write the snapshot unless it exists, and return its version; jobs are started or submitted right after.
 
-        Raises `UserError` with the path when the disk is full or not writable.
+        One that exists is hashed at every call, because its folder may have come with files of others.
+
+        Raises `UserError` with the path when the disk is full or not writable, or when its files are not this code.
         """
-        return self._made
+        code = self._made
+        require(
+            provenance.code_digest(provenance.folder_digests(self.folder)) == self.folder.name,
+            f"{self.folder}: files there were changed, added or removed, and are not the code that jobs are to run;"
+            " remove this folder, then repeat the command",
+        )
+        return code
 
     @cached_property
     def _made(self) -> Code:
@@ -75,16 +85,26 @@ class Snapshot:
         stored = [_read(path) for path in self._home.glob("*.json") if path.stem != self.folder.name]
         return sorted(filter(None, stored), key=lambda version: version["made"], reverse=True)
 
+    def _same_files(self) -> dict[str, Path]:
+        """Return files of the newest other version that are the same in this one; none where its hash does not fit."""
+        for version in self._others()[:1]:
+            folder = self._home / version["digest"]
+            with suppress(UserError):
+                hashes = provenance.folder_digests(folder)
+                if provenance.code_digest(hashes) == folder.name:
+                    return {path: folder / path for path, value in hashes.items() if self._hashes.get(path) == value}
+        return {}
+
     def _write(self) -> None:
         """Write to a temporary folder, then rename; another submit may make the same snapshot at the same time."""
+        inside.make(self._home)
         staged = self._home / f".{self.folder.name}.{atomic.unused()}"
-        before: dict[str, Any] = next(iter(self._others()), {"digest": "", "files": {}})
+        before = self._same_files()
         try:
             for folder in {Path(path).parent for path in self._files}:
                 (staged / folder).mkdir(parents=True, exist_ok=True)
             for path, content in self._files.items():
-                is_same = before["files"].get(path) == self._hashes[path]
-                if not (is_same and _link(self._home / before["digest"] / path, staged / path)):
+                if not (path in before and _link(before[path], staged / path)):
                     _write_once(staged / path, content)
             staged.rename(self.folder)
         except OSError:
@@ -104,6 +124,7 @@ class Checkout:
         self.variants = str(rooms.own_folder() or "")
         if not provenance.is_checkout():
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
+        script_paths.check_path(AROUND, f"--live: the checkout {AROUND}")
 
     def make(self) -> Code:
         """Return the version that lies there now."""

@@ -45,12 +45,16 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
 def passed_over_of(experiment: Experiment, run: RunDir) -> Counts:
     """Count what is passed over of the data, by the catalog's manifest, else as far as the source tells at once."""
+    from hpcddm.data.filtering import Filter
     from hpcddm.data.sources.base import Source
 
     if (catalog := manifest.read(run.unit(CATALOG))) is not None:
         return catalog.results.get("passed_over", {})
-    opened = plugins.create(Source, located(experiment.data.source, run.root))
-    return merged(counted(opened.open_split(split).passed_over) for split in SPLITS)
+    data = located(experiment.data, run.root)
+    opened = plugins.create(Source, data.source)
+    splits = [opened.open_split(split) for split in SPLITS]
+    items = [*(records.passed_over for records in splits), Filter.of(data).lacking(splits, opened.prefix)]
+    return merged(map(counted, items))
 
 
 def estimate(

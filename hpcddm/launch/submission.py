@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
+from hpcddm.launch import vouching
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
 from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.keys import LATENT_SCALE, OTHER_STAGES
+from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import link_at
 from hpcddm.rundir.manifest import LENGTH
 from hpcddm.schema import validate
 from hpcddm.site import Site
@@ -48,7 +50,7 @@ FOREIGN_LATENTS = (
 
 @dataclass(frozen=True)
 class Decision:
-    """Units of a run in six groups; `to_run` keeps the order of the pipeline."""
+    """Units of a run in seven groups; `to_run` keeps the order of the pipeline."""
 
     states: dict[str, UnitStatus]
     complete: list[str] = field(default_factory=list)
@@ -57,6 +59,8 @@ class Decision:
     """Units of other sites that are not complete here: key -> what is wrong with the folder that is here, or ''."""
     blocked: dict[str, str] = field(default_factory=dict)
     """Units of this site that wait for one elsewhere, or for one not requested: key -> the key that is missing."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Units of this site that are not made while a link is in the way: key -> what is to be done."""
     not_requested: list[str] = field(default_factory=list)
     """Units that are missing and to which the submission was not restricted."""
     to_run: list[PlannedUnit] = field(default_factory=list)
@@ -88,6 +92,8 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
     check_gpus(site, [unit.key for unit in decision.to_run], experiment)
     _check_starts(experiment, [unit.key for unit in decision.to_run])
     _check_lists(experiment, {unit.key for unit in decision.to_run})
+    if CLUSTER in (unit.key for unit in decision.to_run):
+        experiment.cluster.clustering.check_file(experiment.cluster.experts)
     if any(unit.stage == "shard" for unit in decision.to_run):
         _check_source(experiment)
 
@@ -118,12 +124,12 @@ def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
 
 def _check_source(experiment: Experiment) -> None:
     """Check that the images exist, with the classes and captions that the experiment needs, and are enough."""
-    from hpcddm.data.keep import Keep
+    from hpcddm.data.filtering import Filter
     from hpcddm.data.sources.base import Source
-    from hpcddm.data.tables import Table
 
     data = experiment.data
-    source = plugins.create(Source, data.source)
+    source, chosen = plugins.create(Source, data.source), Filter.of(data)
+    splits = []
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)
         for line in passed_over.lines(passed_over.counted(records.passed_over)):
@@ -138,13 +144,14 @@ def _check_source(experiment: Experiment) -> None:
                 f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
                 " take the condition none"
             )
-        if data.keep is not None:
-            of_table = Table(Path(data.table.file), data.table.key).names if data.table else frozenset[str]()
-            _check_names(Keep(data.keep).names, records.known | of_table)
+        chosen.check(records.known)
         # Else only the catalog knows the numbers, and sees to them.
         if records.is_exact:
             _check_counts(records, split, shards, experiment)
         _check_readable(records)
+        splits.append(records)
+    for line in passed_over.lines(passed_over.counted(chosen.lacking(splits, source.prefix))):
+        print(f"passed over   {line}")
 
 
 def _check_readable(records: "Split") -> None:
@@ -159,13 +166,6 @@ def _check_readable(records: "Split") -> None:
         except PictureError:
             if number == tried[-1]:
                 raise
-
-
-def _check_names(names: list[str], known: frozenset[str]) -> None:
-    """Check that the filter's columns are known of the samples, before hours of reading end at a misspelt one."""
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"data.keep: no column {name}; there are: {', '.join(sorted(known))}")
 
 
 def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:
@@ -242,7 +242,9 @@ def decide(
     decision = Decision(states, active=active)
     within = None if until is None else needed_by(until, units)
     for unit in units:
-        missing = unit.missing_inputs({*decision.elsewhere, *decision.blocked, *decision.not_requested})
+        missing = unit.missing_inputs(
+            {*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested}
+        )
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
         touched = unit.key in redone or (is_own and any(unit.counts(other.key) for other in decision.to_run))
@@ -261,6 +263,8 @@ def decide(
             decision.blocked[unit.key] = missing[0]
         elif only is not None and unit.key not in only and not touched:
             decision.not_requested.append(unit.key)
+        elif fault := link_at(run, unit.key):
+            decision.refused[unit.key] = fault
         else:
             decision.to_run.append(unit)
             if unit.key in active:
@@ -333,8 +337,9 @@ def store_experiment(experiment: Experiment, run: RunDir) -> None:
 
 
 def store_site(site: Site, run: RunDir) -> None:
-    """Store the site as it was used, so that later commands need not name it."""
-    atomic.write_json(run.site(site.name), site.model_dump(mode="json"), durable=False)
+    """Store the site as it was used, so that later commands need not name it; the user vouches for it."""
+    atomic.write_json(run.site(site.name), vouching.values_of(site), durable=False)
+    vouching.remember(vouching.values_of(site))
 
 
 def stored_site(name: str, run: RunDir) -> Site:

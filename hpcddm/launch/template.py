@@ -8,16 +8,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpcddm import rooms
 from hpcddm.errors import UserError
+from hpcddm.launch import vouching
+from hpcddm.launch.script_paths import check_line
 from hpcddm.package_data import share_folder
-from hpcddm.rundir import atomic
+from hpcddm.pretrained import VARIABLE
+from hpcddm.printing import printable
+from hpcddm.rundir import atomic, inside
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
     import jinja2
 
-VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
+JOB_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2")
@@ -45,12 +50,13 @@ def stored_parts(run: RunDir) -> dict[str, str]:
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
-    """Store the user's own parts with the run, so that a later retry follows them wherever it is called."""
+    """Store the user's own parts, so that a later retry follows them everywhere; the user vouches for them."""
+    vouching.remember(parts)
     for part in PARTS:
         if part in parts:
             atomic.write_text(stored_part(run, part), parts[part], durable=False)
         else:
-            stored_part(run, part).unlink(missing_ok=True)
+            inside.remove(stored_part(run, part))
 
 
 def render(
@@ -60,51 +66,69 @@ def render(
 
     source: text of the template; place: file that it came from, for complaints; parts: texts of the user's own parts,
     by default those below the working directory.
-    Raises `UserError` naming the template when it has a mistake.
+    Raises `UserError` naming the template when it has a mistake or does what the sandbox forbids, or the path that a
+    script cannot hold.
     """
     import jinja2
 
     parts = own_parts() if parts is None else parts
+    python = resources.python or Path(sys.executable)
+    for name, path in {"python": python, rooms.VARIABLE: values["variants"], VARIABLE: values["cache"]}.items():
+        check_line(path, f"{name}={path}")
     try:
         template = _compiled(source, frozenset(parts.items()))
         return template.render(
             site=site.model_dump(),
             resources=resources.model_dump(),
-            python=[*(resources.container or ()), resources.python or sys.executable],
+            python=[*(resources.container or ()), python],
             **values,
         )
     except jinja2.TemplateError as error:
         part = place
         if isinstance(error, jinja2.TemplateSyntaxError):
             part = f"{error.name or place}, line {error.lineno}"
-        raise UserError(f"{part}: {error.message}") from None
+        raise UserError(f"{part}: {printable(error.message or error)}") from None
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        # Raised by the expressions of a template, which may divide or index.
+        raise UserError(f"{place}: {printable(error) or type(error).__name__}") from None
 
 
 @cache
 def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Template":
-    """Compile a template with the user's own parts, and the package's for all others."""
+    """Compile a template with the user's own parts, and the package's for all others.
+
+    In jinja2's sandbox its expressions reach no Python beside the values that they are given; it includes `PARTS` only.
+    """
     import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     own_texts = dict(parts)
-    environment = jinja2.Environment(
+
+    def text_of(name: str) -> str | None:
+        return (own_texts.get(name) or (share_folder() / name).read_text()) if name in PARTS else None
+
+    environment = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        loader=jinja2.FunctionLoader(lambda name: own_texts.get(name) or (share_folder() / name).read_text()),
+        loader=jinja2.FunctionLoader(text_of),
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     environment.filters["words"] = lambda values: " ".join(map(command_word, values))
     return environment.from_string(source)
 
 
-def command_word(word: str) -> str:
+def command_word(word: str | Path) -> str:
     """Quote a word of a command for bash, with the job's variables expanded and nothing else.
 
-    An unset variable ends the script with an error that names it.
+    A `Path` of this machine holds no variables, whatever it looks like. An unset variable ends the script with an error
+    that names it.
     """
+    if isinstance(word, Path):
+        return shlex.quote(str(word))
     text, end = "", 0
-    for match in VARIABLE.finditer(word):
+    for match in JOB_VARIABLE.finditer(word):
         text += _literal(word[end : match.start()])
         text += f'"${{{match[1]}:?is not set in the job, but the site names it}}"'
         end = match.end()

@@ -1,9 +1,8 @@
 """Images drawn from the experts, on which a router is trained where the sites keep their data to themselves."""
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +23,7 @@ from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.errors import UserError, require
 from hpcddm.networks import loading
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, inside
 from hpcddm.rundir.manifest import Manifest, digest
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
@@ -115,7 +114,7 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
     plan = Plan.of(settings, unit.inputs)
     if not _is_there(unit, plan):
         folder = unit.state / f"drawn-{plan.key[:16]}"
-        folder.mkdir(parents=True, exist_ok=True)
+        inside.make(folder)
         _draw_own(settings, unit, plan, folder)
         if unit.ranks.rank == 0:
             _pack(settings, unit, plan, folder)
@@ -187,7 +186,8 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
             target.write(np.load(file).tobytes())
     drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(plan.samples)}
     atomic.write_json(unit.folder / DRAWN, drawn)
-    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        inside.remove(folder, unit.folder)
 
 
 def _wait(unit: Unit) -> None:

@@ -82,7 +82,7 @@ def described(counts: Counts) -> str:
     return "; ".join(lines(counts))
 
 
-def printable(name: str) -> str:
+def escaped(name: str) -> str:
     """Return a name as it can be printed on a line, with control characters and bytes other than UTF-8 escaped."""
     text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)

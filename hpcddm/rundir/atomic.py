@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError, require
+from hpcddm.rundir import inside
 
 
 @contextmanager
@@ -21,18 +22,20 @@ def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
     knows into what has been published under another one since. `durable` also waits for the disk. When the body
     raises, nothing of it is left and `path` stays as it was.
     """
-    staged = path.with_name(f".{path.name}.{unused()}")
-    try:
-        yield staged
+    with inside.opened(path.parent) as folder:
+        # The folder by its descriptor: another one, or a link, may be put in its place meanwhile.
+        staged = Path(f"/proc/self/fd/{folder}", f".{path.name}.{unused()}")
+        try:
+            yield staged
+            if durable:
+                sync(staged)
+            os.replace(staged, staged.with_name(path.name))
+        except BaseException:
+            with suppress(OSError):
+                staged.unlink()
+            raise
         if durable:
-            sync(staged)
-        os.replace(staged, path)
-    except BaseException:
-        with suppress(OSError):
-            staged.unlink()
-        raise
-    if durable:
-        sync(path.parent)
+            sync(staged.parent)
 
 
 def unused() -> str:
@@ -46,7 +49,7 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
     Raises `UserError` with the path and the number of bytes when the disk is full or not writable.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        inside.make(path.parent)
         with replacing(path, durable) as staged:
             staged.write_text(text)
     except OSError as error:
@@ -64,7 +67,7 @@ def append_line(path: Path, line: str) -> None:
     Raises `UserError` with the path when the disk is full or not writable.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        descriptor = inside.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(descriptor).st_size
             # A writer that died may have left half a line; the new one must not become its other half. One that is

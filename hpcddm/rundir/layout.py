@@ -1,12 +1,13 @@
 """Layout of a run directory: the paths of its files and folders."""
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Container
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.rundir import inside
 from hpcddm.rundir.training_states import CONTINUED
 
 Locate = Callable[[str, str], Path]
@@ -93,15 +94,18 @@ def relative_to_run(path: Path, run: RunDir) -> str:
 def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
     """Move what is in a unit's folder to `superseded/`, but for its lease and `kept`: nothing is overwritten.
 
-    Folders in that of a unit `all` are other units of its stage, and stay, but for those of its training.
+    Folders in that of a unit `all` are other units of its stage, and stay, but for those of its training. Raises
+    `Unreadable` where the way to its folder holds a link.
     """
-    is_all = key.endswith("/all")
-    movable = [path for path in run.unit(key).glob("*") if path.name != ".lease" and path.name not in kept]
-    content = [path for path in movable if not (is_all and path.is_dir() and path.name not in CONTINUED)]
-    if not content:
-        return
-    # Nanoseconds, because a unit can be set aside twice within one second.
-    target = RunDir(run.superseded / str(time.time_ns())).unit(key)
-    target.mkdir(parents=True)
-    for path in content:
-        shutil.move(path, target / path.name)
+    is_all, folder = key.endswith("/all"), run.unit(key)
+    with suppress(FileNotFoundError), inside.opened(folder, run.root) as descriptor:
+        with os.scandir(descriptor) as entries:
+            movable = [entry for entry in entries if entry.name != ".lease" and entry.name not in kept]
+        names = [entry.name for entry in movable if not (is_all and entry.is_dir() and entry.name not in CONTINUED)]
+        if not names:
+            return
+        # Nanoseconds, because a unit can be set aside twice within one second.
+        target = RunDir(run.superseded / str(time.time_ns())).unit(key)
+        with inside.opened(target, run.root, make=True) as aside:
+            for name in names:
+                os.rename(name, name, src_dir_fd=descriptor, dst_dir_fd=aside)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.rundir import inside
 
 
 class HeldElsewhere(UserError):
@@ -28,8 +29,8 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
     Raises `HeldElsewhere`, naming the holder, when another process still has it after `patience_seconds`.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        inside.make(path.parent)
+        descriptor = inside.open_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise UserError(f"{path}: cannot be locked ({error.strerror})") from error
     deadline = time.time() + patience_seconds

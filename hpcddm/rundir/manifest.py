@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -235,13 +236,23 @@ def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
 
 
 def damage(folder: Path, manifest: Manifest) -> str | None:
-    """Return a message about the first output that is missing or whose size is not the manifest's; None without one."""
+    """Return a message about the first output that is missing, a link, or of another size; None without one."""
     for output in manifest.outputs:
         file = folder / output.path
-        if not file.is_file():
+        # A folder in between, as `snapshots`, may be a link, too.
+        between = [folder / part for part in Path(output.path).parents[:-1]] if "/" in output.path else []
+        try:
+            modes = [place.lstat().st_mode for place in between]
+            status = file.lstat()
+        except OSError:
             return f"{file} is missing"
-        if file.stat().st_size != output.size:
-            return f"{file} has {file.stat().st_size} bytes instead of {output.size}"
+        for place, mode in zip([*between, file], [*modes, status.st_mode], strict=True):
+            if stat.S_ISLNK(mode):
+                return f"{place} is a link; put the files themselves there"
+        if not stat.S_ISREG(status.st_mode):
+            return f"{file} is not a file"
+        if status.st_size != output.size:
+            return f"{file} has {status.st_size} bytes instead of {output.size}"
     return None
 
 

@@ -1,11 +1,11 @@
 """Training states of a unit, as far as they can be read without torch: which there are, and of which training."""
 
-import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpcddm.rundir import fresh, reading
+from hpcddm.rundir import fresh, inside, reading
 from hpcddm.rundir.manifest import SNAPSHOTS
 from hpcddm.rundir.reading import Unreadable
 
@@ -36,7 +36,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Description:
-    """Types of a state's `state.json`; that of an earlier format may lack files and loop."""
+    """Types of a state's `state.json`; that of an earlier format may have other files, or none."""
 
     __pydantic_config__: ClassVar = reading.OPEN
 
@@ -44,12 +44,14 @@ class Description:
     trajectory: str
     format: int = 0
     world_size: int = 1
-    files: list[Written] = field(default_factory=list)
+    files: list[Written] | dict[str, Any] = field(default_factory=list)
     loop: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
+        """Raise `ValueError` for a number that cannot be, and for files of another format than it says."""
         reading.require_counts(self.images)
+        if self.format == FORMAT and isinstance(self.files, dict):
+            raise ValueError("files are those of an earlier format")
 
 
 def name_of(images: int) -> str:
@@ -60,7 +62,7 @@ def name_of(images: int) -> str:
 def of_training(folder: Path, trajectory: str, most_images: int | None = None) -> list[tuple[Path, dict[str, Any]]]:
     """List a unit's states, oldest first, without those of a training with other settings.
 
-    folder: the unit's `state/`.
+    folder: the unit's `state/`; no link is followed there.
     most_images: also without those of a longer training.
     """
     folders = _folders(folder)
@@ -75,12 +77,10 @@ def close(folder: Path, trajectory: str, images: int, keep: bool) -> None:
     keep: False to remove that one as well.
     """
     last = [path for path, _ in of_training(folder, trajectory, images)][-1:] if keep else []
-    if not last:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for path in folder.iterdir():
+    for path in folder.iterdir() if last else [folder]:
         if path not in last:
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                inside.remove(path, folder.parent)
 
 
 def faults(folder: Path) -> list[str]:
@@ -95,7 +95,8 @@ def faults(folder: Path) -> list[str]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    return sorted(folder / name for name in fresh.names(folder) if name.startswith(PREFIX))
+    listed = [] if folder.is_symlink() else fresh.names(folder)
+    return sorted(path for name in listed if name.startswith(PREFIX) and not (path := folder / name).is_symlink())
 
 
 def _read(folder: Path) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import provenance
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, inside
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.failure_cause import write_rank_ending
@@ -59,7 +59,7 @@ class Attempt:
         """Send everything that this process prints, C++ libraries included, to the rank's log."""
         sys.stdout.flush()
         sys.stderr.flush()
-        descriptor = os.open(self.folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        descriptor = inside.open_file(self.folder / f"rank{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)
@@ -78,7 +78,7 @@ class Attempt:
         """Record how the attempt ended, unless that is recorded already; a rank that fails also records its own end."""
         ended = {"outcome": outcome, "reason": reason, "started": self.started, "ended": time.time(), **self.results}
         # On a full disk the last word takes the room that was kept for it.
-        (self.folder / RESERVE).unlink(missing_ok=True)
+        inside.remove(self.folder / RESERVE)
         if not _record(self.folder / ENDED, Ended):
             atomic.write_json(self.folder / ENDED, ended)
         if outcome == Outcome.FAILED:
@@ -194,14 +194,15 @@ def follows(later: str, earlier: str) -> bool:
 
 
 def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str, Any]) -> Attempt:
-    logs.mkdir(parents=True, exist_ok=True)
+    inside.make(logs)
     before = attempts(logs)
     number = len(before) + 1
     changes = _changes(before[-1][1], origin) if before else []
     while True:
         folder = logs / f"attempt-{number}"
         try:
-            folder.mkdir()
+            with inside.opened(logs) as descriptor:
+                os.mkdir(folder.name, dir_fd=descriptor)
         except FileExistsError:
             number += 1
             continue
@@ -209,7 +210,8 @@ def _claim(logs: Path, owner: str, allocation: dict[str, Any], origin: dict[str,
         identity = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "started": started}
         with suppress(OSError):
             # Zeros would take no room where the file system compresses.
-            (folder / RESERVE).write_bytes(os.urandom(RESERVED_BYTES))
+            with open(inside.open_file(folder / RESERVE, os.O_WRONLY | os.O_CREAT), "wb") as file:
+                file.write(os.urandom(RESERVED_BYTES))
         identity |= {"origin": origin, "changes": changes}
         atomic.write_json(folder / OWNER, allocation | identity)
         return Attempt(folder, number, owner, started, origin=origin, changes=changes)

@@ -17,11 +17,12 @@ from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.printing import MOST_OF_A_LINE, printable
-from hpcddm.rundir import fresh, sharing, training_states
+from hpcddm.rundir import fresh, inside, sharing, training_states
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import HeldElsewhere, lease
+from hpcddm.rundir.links import require_no_links
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime import environment, private
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
@@ -55,7 +56,12 @@ def run_unit(spec_path: str) -> None:
     """Run one unit in this process and leave; every launcher, and `hpcddm run-stage`, comes through here."""
     stop = StopFlag()
     stop.install()
-    code = _run(Path(spec_path), stop)
+    try:
+        code = _run(Path(spec_path), stop)
+    except UserError as error:
+        # Before there is an attempt, whose record would say so.
+        print(f"error: {printable(error, MOST_OF_A_LINE)}", flush=True)
+        code = error.exit_code
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -69,6 +75,7 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     if ranks.rank > 0 and not spec.is_collective:
         return 0
     sharing.follow(run.root)
+    inside.guard(run.root)
     _prepare_environment(spec)
     allocation = environment.current_allocation(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}
@@ -180,7 +187,8 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
     expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts, spec.lengths)
     if _fits(folder, expected):
         return Outcome.ALREADY_COMPLETE
-    folder.mkdir(parents=True, exist_ok=True)
+    require_no_links(run, spec.key)
+    inside.make(folder)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     unit = Unit(
         *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
@@ -270,3 +278,7 @@ def _own_cache() -> Path:
     """Return a folder on a disk of this node that only this user can write, as files in it are executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
     return folder if private.make(folder) else Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))
+
+
+if __name__ == "__main__":
+    run_unit(sys.argv[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import TABLE
-from hpcddm.rundir import atomic, reading
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
@@ -31,6 +31,7 @@ def main() -> None:
     """Print the answer for the batch script."""
     map_path = Path(sys.argv[1])
     home = RunDir(map_path.resolve().parent.parent)
+    inside.guard(home.root)
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
     if Journal(home.journal).is_cancelled(token, name_in(home, run, spec.key)):

@@ -9,6 +9,7 @@ from hpcddm.errors import UserError
 from hpcddm.printing import quoted
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import link_above
 from hpcddm.rundir.manifest import Manifest
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.spec import Spec
@@ -54,7 +55,7 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
             continue
         if present is None:
             faults[key] = f"{key} is not complete"
-        elif fault := _fault(key, present, fingerprint_settings, inputs, run.unit(key)):
+        elif fault := link_above(run, key) or _fault(key, present, fingerprint_settings, inputs, run.unit(key)):
             faults[key] = fault
         else:
             inputs[key] = present
@@ -79,6 +80,9 @@ def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:
     manifest = manifests.read(run.unit(key))
     if manifest is None:
         raise _refusal(spec, f"{key} is not complete", run)
+    linked = link_above(run, key)
+    if linked:
+        raise UserError(f"{spec.key} cannot start: {key}: {linked}")
     broken = manifests.damage(run.unit(key), manifest)
     if broken:
         delete = run.unit(key) / manifests.FILE_NAME

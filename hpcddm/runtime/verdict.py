@@ -17,7 +17,7 @@ from typing import Any
 from hpcddm.errors import UserError
 from hpcddm.pipeline.keys import REPORT, TABLE
 from hpcddm.printing import MOST_OF_A_LINE, printable, quoted
-from hpcddm.rundir import atomic, fresh, sharing, training_states
+from hpcddm.rundir import atomic, fresh, inside, sharing, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
@@ -104,6 +104,7 @@ def main() -> None:
     granted = current_allocation(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
     sharing.follow(run.root)
+    inside.guard(run.root)
     owner, logs = slurm_owner(), run.logs(spec.key)
     executions = [record for record in records(logs) if submission_of(_owner(record)) == submission_of(owner)]
     tried = [record for record in executions if not follows(_owner(record), owner)]
@@ -189,7 +190,7 @@ def _record(record: AttemptRecord, ending: Ending, started: float, verdict: Verd
     content |= {"outside": ending.is_from_outside(record), "started": started, "ended": time.time()}
     # On a full disk the decision counts, not its record.
     with suppress(OSError, UserError):
-        (record.folder / RESERVE).unlink(missing_ok=True)
+        inside.remove(record.folder / RESERVE)
         atomic.write_json(record.folder / VERDICT, content)
 
 

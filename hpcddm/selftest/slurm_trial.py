@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpcddm.launch.client import SlurmUnavailable, call, on, query
+from hpcddm.launch.script_paths import check_path
 from hpcddm.launch.template import render
 from hpcddm.package_data import AROUND, share_file
 from hpcddm.pretrained import cache_folder
@@ -67,7 +68,8 @@ class SlurmTrial:
         )
 
     def prepare(self) -> None:
-        """Write the spec that the jobs read, and their scripts."""
+        """Write the spec that the jobs read, and their scripts; raises `ConfigError` over the path of the package."""
+        check_path(AROUND, f"the package's folder {AROUND}")
         site, folder = self.evidence.site, self.evidence.folder
         gpus = self.evidence.element_resources.gpus_per_node
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": gpus}

@@ -12,11 +12,12 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import repeated
 from hpcddm.data.samples import evaluation_numbers
+from hpcddm.data.tables import Table
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import name_of
-from hpcddm.pipeline.passed_over import Counts, lines, merged
+from hpcddm.pipeline.passed_over import Count, Counts, lines, merged
 from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
 from hpcddm.rundir.layout import relative_to_run
@@ -34,6 +35,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     broken = _check_broken(
         settings, unit, sum(part.samples for entry in entries.values() for part in entry.parts), passed_over
     )
+    passed_over = merged([passed_over, _other_rows(settings, unit)])
     entries, dropped, files = _with_unique_keys(settings, unit, entries)
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
     for split, catalog in catalogs.items():
@@ -155,6 +157,25 @@ def _without(
         else:
             parts.append(part)
     return replace(entry, parts=parts), files
+
+
+def _other_rows(settings: Experiment, unit: Unit) -> Counts:
+    """Count the rows of `data.table` without a sample, none where no table is read.
+
+    Raises `UserError` with a key of either side where no sample has a row.
+    """
+    by_range = [shard.results["table"] for shard in unit.inputs.values() if shard.results.get("table")]
+    table = settings.data.table
+    if table is None or not by_range:
+        return {}
+    with_row, without = (sum(counts[name] for counts in by_range) for name in ("with_row", "without_row"))
+    if without and not with_row:
+        first = [counts["first_without_row"] for counts in by_range if counts["without_row"]]
+        raise UserError(Table(Path(table.file), table.key).lacks_all(first, without))
+    # Where keys are repeated, a row has several samples.
+    others = max(counts["rows"] for counts in by_range) - with_row
+    count = Count(count=others, first=[Path(table.file).name], is_broken=False)
+    return {"rows of data.table without a sample": count} if others > 0 else {}
 
 
 def _check_broken(settings: Experiment, unit: Unit, kept: int, passed_over: Counts) -> int:

@@ -50,7 +50,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     """Write this unit's tars, or adopt them, and write the columns of their samples."""
     data = settings.data
     source = plugins.create(Source, data.source)
-    chosen = Filter(data.keep, *((Path(data.table.file), data.table.key) if data.table else ()))
+    chosen = Filter.of(data)
     with Spool(unit.folder) as spool:
         collected = _Collected(chosen, spool)
         if isinstance(source, TarSource):
@@ -108,6 +108,7 @@ class _Collected:
 
         written: the unit's own tars; listing: as `_listing` hashes it.
         """
+        self.pass_over(self.filter.without_row)
         self.spool.write(unit.folder / COLUMNS)
         _write_lines(unit.folder / BROKEN, self.broken)
         # None of the outputs: what is made of the samples does not depend on a file beside them.
@@ -122,6 +123,8 @@ class _Collected:
             "passed_over": self.passed_over,
             "dropped": {"samples": self.filter.dropped, "by_condition": dict(self.filter.reasons)},
         }
+        if self.filter.table_counts is not None:
+            results["table"] = self.filter.table_counts
         return Result([COLUMNS, *written, *([BROKEN] if self.broken else [])], results)
 
 

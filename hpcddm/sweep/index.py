@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcddm.errors import UserError
-from hpcddm.loading import SWEEP_FILE
+from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.links import SWEEP_FILE, complaint, label_in
 from hpcddm.rundir.reading import Unreadable
 
 INSIDE = RunDir(Path())
@@ -61,9 +61,12 @@ def write_index(index: Index, home: RunDir) -> None:
 def link(run: RunDir, owners: Mapping[str, str]) -> None:
     """Make the folders of units that other settings own, and of their logs, relative links to the owners'.
 
-    owners: unit -> label. A stage that one other setting owns as a whole is one link. Nothing but links is replaced.
+    owners: unit -> label. A stage that one other setting owns as a whole is one link. Nothing but links of a sweep is
+    replaced; raises `UserError` for any other link in the way.
     """
     root, label = str(run.root), run.root.name
+    for folder in (root, f"{root}/logs"):
+        require(not os.path.islink(folder), complaint(Path(folder)))
     stages: dict[str, dict[str, str]] = defaultdict(dict)
     for key, owner in owners.items():
         stages[key.split("/")[0]][key] = owner
@@ -87,8 +90,10 @@ def _point(root: str, inside: str, owner: str | None) -> bool:
     path = f"{root}/{inside}"
     target = f"{'../' * (inside.count('/') + 1)}{owner}/{inside}" if owner else None
     try:
-        if os.readlink(path) == target:
+        before = os.readlink(path)
+        if before == target:
             return True
+        require(label_in(before, inside) is not None, complaint(Path(path)))
         os.unlink(path)
     except FileNotFoundError:
         pass

@@ -122,7 +122,7 @@ def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, Uni
         for unit in sweep_run.units:
             name = sweep_run.name(unit.key)
             if name not in scanned:
-                scanned[name] = unit_state(unit, sweep_run.owner(unit.key).unit(unit.key), run_states, made)
+                scanned[name] = unit_state(unit, sweep_run.owner(unit.key), run_states, made)
             run_states[unit.key], present = scanned[name]
             if present:
                 made[unit.key] = present

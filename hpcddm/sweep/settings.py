@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.loading import Loader, read_yaml, resolve_paths, set_value
+from hpcddm.loading import resolve_paths, set_value
+from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
 from hpcddm.schema import Name, StrictModel, validate
+from hpcddm.strict_yaml import parse_value, read_yaml
 
 FOLDER = "experiments/sweeps"
 MAX_LABEL = 100
@@ -95,15 +96,16 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     Raises `ConfigError` with the file, the setting, the key and the valid values.
     """
     path = find_yaml(name, FOLDER, "sweep")
-    file = validate(SweepFile, read_yaml(path), str(path))
+    content, own_lines = read_yaml(path)
+    file = validate(SweepFile, content, own_lines)
     place = _base_file(file, path) if base is None else Path(base)
-    values = _base(file, path, place)
+    values, origins = _base(file, own_lines, place)
     short = short_names(file.varied)
     sweep = Sweep(file.name, path, place, {}, {}, [])
     labels: dict[str, str] = {}
     for setting in file.settings():
         label = label_of(setting, short)
-        experiment = _experiment(values, setting, path, label)
+        experiment = _experiment(values, origins, setting, own_lines, label)
         # The same in every key, defaults filled in, however it is written.
         whole = experiment.model_dump_json()
         if whole in labels:
@@ -125,7 +127,7 @@ def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
     varied = dict.fromkeys(key for setting in sweep.settings.values() for key in setting)
     for given in only:
         key, is_given, text = given.partition("=")
-        value = yaml.load(text, Loader) if is_given and key in varied else None
+        value = parse_value(key, text, f"--only {given}") if is_given and key in varied else None
         having = {label for label, own in sweep.settings.items() if key in own and is_given and own[key] == value}
         if not having and given in sweep.settings:
             key, having = "label", {given}
@@ -146,22 +148,29 @@ def _base_file(file: SweepFile, path: Path) -> Path:
     return beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
 
 
-def _base(file: SweepFile, path: Path, place: Path) -> dict[str, Any]:
+def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, Any], Origins]:
     """Read the experiment's values from the file at `place` and set those that all settings share."""
-    values = read_yaml(place)
+    values, origins = read_yaml(place)
     resolve_paths(values, place.resolve().parent)
     for key, value in file.set.items():
-        set_value(values, key, value, f"{path}: set")
-    return values
+        text = f"{own_lines.line(('set', key))}: set"
+        set_value(values, key, value, text)
+        origins = origins.changed(key, text)
+    return values, origins
 
 
-def _experiment(values: dict[str, Any], setting: Setting, path: Path, label: str) -> Experiment:
-    place = f"{path}: setting {label}"
+def _experiment(
+    values: dict[str, Any], origins: Origins, setting: Setting, own_lines: Origins, label: str
+) -> Experiment:
+    """Make the experiment of a setting; own_lines: of the sweep's file, which mistakes are blamed on."""
     merged = dict(values)
     for key, value in setting.items():
+        section = next((name for name in ("grid", "zip") if (name, key) in own_lines.lines), "list")
+        place = f"{own_lines.line((section, key))}: setting {label}"
         set_value(merged, key, value, place)
-    resolve_paths(merged, path.resolve().parent)
-    return validate(Experiment, merged, place)
+        origins = origins.changed(key, place)
+    resolve_paths(merged, Path(own_lines.file).resolve().parent)
+    return validate(Experiment, merged, origins)
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:

@@ -4,9 +4,9 @@ The last two are kept while a training runs.
 """
 
 import os
-import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import torch.distributed as dist
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh, training_states
+from hpcddm.rundir import atomic, fresh, inside, training_states
 from hpcddm.rundir.training_states import FORMAT, STATE, Written
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine, HostCopy
@@ -129,7 +129,7 @@ class Checkpoints:
         if dist.get_rank() == 0:
             try:
                 self._clear_staged()
-                (self._folder / str(shared[0])).mkdir(parents=True)
+                inside.make(self._folder / str(shared[0]))
             except OSError as error:
                 shared = [self._refusal(self._folder, error)]
         dist.broadcast_object_list(shared, src=0, group=self._group)
@@ -142,13 +142,13 @@ class Checkpoints:
         for folder in self._folder.glob(".staged-*"):
             number = folder.name.removeprefix(".staged-").partition("-")[0]
             if number.isdigit() and int(number) <= self._attempt.number:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
 
     def _refusal(self, staged: Path, error: BaseException) -> "Refusal":
         """Describe why a state could not be written, after removing what was staged of it."""
         free = atomic.free_bytes(self._folder)
         if staged != self._folder:
-            shutil.rmtree(staged, ignore_errors=True)
+            _remove(staged)
         needed = max((sum(file.size for file in _files(state)) for _, state in self._states()), default=0)
         size = f" of about {needed} bytes" if needed else ""
         reason = getattr(error, "strerror", None) or error
@@ -205,14 +205,20 @@ class Checkpoints:
         atomic.write_json(staged / STATE, state)
         self._attempt.require_ownership()
         target = self._folder / training_states.name_of(images)
-        shutil.rmtree(target, ignore_errors=True)
-        staged.rename(target)
+        _remove(target)
+        inside.move(staged, target)
         atomic.sync(self._folder)
         for old, _ in self._states()[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            _remove(old)
 
     def _states(self) -> list[tuple[Path, dict[str, Any]]]:
         return training_states.of_training(self._folder, self._trajectory, self._most_images)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a state, as far as that is possible, below the unit's folder, where no link is followed."""
+    with suppress(OSError):
+        inside.remove(folder, folder.parent.parent)
 
 
 def _describe(paths: list[Path], staged: Path) -> list[Written]:

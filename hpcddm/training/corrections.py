@@ -5,6 +5,7 @@ Beside masters.py the only file that knows names which are not DeepSpeed's publi
 
 import math
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
@@ -15,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.errors import require
-from hpcddm.training.masters import base_optimizer, is_bf16, is_low_precision, loss_scaler
+from hpcddm.training.masters import base_optimizer, is_bf16, is_low_precision, loss_scaler, set_master_weights
 
 if TYPE_CHECKING:
     from deepspeed import DeepSpeedEngine
@@ -71,18 +72,22 @@ def _import_muon_uncompiled() -> None:
         compiler.compile = wrap
 
 
-def adapt(engine: "DeepSpeedEngine") -> None:
+def adapt(engine: "DeepSpeedEngine", trained: Mapping[str, torch.Tensor]) -> None:
     """Correct what DeepSpeed does in some stages, and do what it does tensor by tensor for all tensors at once.
 
-    Without ZeRO: in low precision it makes a step with zero gradients before the first one, which is undone; in fp32 it
-    makes steps that are not finite, which are left out. In ZeRO-1 and bf16 the loops over tensors took a tenth of the
-    step of a small network on a CPU; all values are the same but the gradient's norm, which differs by rounding.
+    In low precision it makes the fp32 weights of the rounded ones, and without ZeRO a step with zero gradients before
+    the first one: the weights are set to those that the network had, and the moments are forgotten. In fp32 without
+    ZeRO it makes steps that are not finite, which are left out. In ZeRO-1 and bf16 the loops over tensors took a tenth
+    of the step of a small network on a CPU; all values are the same but the gradient's norm, which differs by rounding.
     In fp16 it divides gradients by the loss scale of the next step, which can be twice theirs; and without ZeRO by a
     scale that no loss was multiplied by.
+
+    trained: trained parameters by name, before they were rounded.
     """
+    if is_low_precision(engine):
+        set_master_weights(engine, trained)
     if engine.zero_optimization_stage() == 0:
         if is_low_precision(engine):
-            engine.optimizer.refresh_fp32_params()
             engine.optimizer.state.clear()
         else:
             engine.clip_fp32_gradients = partial(_clip, engine)

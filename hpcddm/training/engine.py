@@ -53,15 +53,16 @@ class Engine:
         corrections.require_precision(training.precision)
         self._training, self.micro_batches, self._is_sharded = training, micro_batches, zero_stage > 0
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
-        trained = {name: parameter.numel() for name, parameter in model.named_parameters() if parameter.requires_grad}
+        trained = {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._fixed = {name: value.clone() for name, value in model.state_dict().items() if name not in trained}
+        count = sum(values.numel() for values in trained.values())
         optimizer = (optimizer_of or _adamw)(_parameter_groups(model, training.weight_decay), training)
         settings = {
             "train_micro_batch_size_per_gpu": training.batch // ranks.world_size // micro_batches,
             "gradient_accumulation_steps": micro_batches,
             "gradient_clipping": training.gradient_clip,
             # DeepSpeed would hold 2 GB for the largest bucket, whatever the size of the network.
-            "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(BUCKET, sum(trained.values()))},
+            "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(BUCKET, count)},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
             "fp16": {"enabled": training.precision == "fp16"} | corrections.LOSS_SCALING,
@@ -75,7 +76,7 @@ class Engine:
         self._engine, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
-        corrections.adapt(self._engine)
+        corrections.adapt(self._engine, trained)
         self.model = self._engine
         self._update_weights = update_weights(training)
         self._averages = {name: Ema(masters.master_weights(self._engine)) for name in self._update_weights}

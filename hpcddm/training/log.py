@@ -1,11 +1,13 @@
 """Figures of a running training in rank 0's log, in TensorBoard and in the heartbeat."""
 
+import os
 from types import SimpleNamespace
 
 import torch
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from torch.utils.tensorboard import SummaryWriter
 
+from hpcddm.rundir import inside
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.looks import Look
@@ -53,7 +55,10 @@ class TrainingLog:
         self._figures: dict[str, float] = {"loss": progress.curve[-1][1]} if progress.curve else {}
         self._board = None
         if unit.ranks.rank == 0:
-            self._board = SummaryWriter(unit.folder / "tensorboard", purge_step=progress.images + 1)
+            with inside.opened(unit.folder / "tensorboard", make=True) as folder:
+                # Open to the end of the process: TensorBoard opens its file anew for what it appends.
+                place = f"/proc/self/fd/{os.dup(folder)}"
+            self._board = SummaryWriter(place, purge_step=progress.images + 1)
             if progress.images:
                 unit.heartbeat.saved(progress.images)
 

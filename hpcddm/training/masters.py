@@ -4,7 +4,7 @@ Beside corrections.py the only file that knows names which are not DeepSpeed's p
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,22 @@ def master_weights(engine: "DeepSpeedEngine") -> list[torch.Tensor]:
     if stage == 0:
         return [weight for group in optimizer.param_groups for weight in group["params"]]
     return optimizer.fp32_groups_flat_partition if is_bf16(engine) else optimizer.single_partition_of_fp32_groups
+
+
+@torch.no_grad()
+def set_master_weights(engine: "DeepSpeedEngine", values: Mapping[str, torch.Tensor]) -> None:
+    """Set the fp32 weights of all ranks to rank 0's values of the trained parameters, by name; collective.
+
+    DeepSpeed's `safe_set_full_fp32_param` changes nothing without ZeRO, and fails in stage 3 where the ranks cannot
+    share a parameter evenly.
+    """
+    weights, held = master_weights(engine), {part.name: part for part in slices(engine)}
+    for name, own in values.items():
+        whole = own.flatten().to(weights[0].device)
+        dist.broadcast(whole, 0)
+        if name in held:
+            part = held[name]
+            part.within(weights[part.shard]).copy_(whole[part.start : part.start + part.length])
 
 
 def pieces(engine: "DeepSpeedEngine", number: int) -> Iterator[tuple[slice, list[nn.Parameter]]]:

@@ -10,7 +10,7 @@ from hpcddm import tensors
 from hpcddm.errors import UserError, require
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.snapshots import Kept, impossible, missing, weights_name
-from hpcddm.rundir import atomic, fresh
+from hpcddm.rundir import atomic, fresh, inside
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress
@@ -83,7 +83,7 @@ def write_weights(weights: dict[str, torch.Tensor], file: Path, unit: Unit) -> N
     unit.attempt.require_ownership()
     try:
         if not file.parent.is_dir():
-            file.parent.mkdir()
+            inside.make(file.parent)
             atomic.sync(unit.folder)
         with atomic.replacing(file) as staged:
             save_tensors(weights, staged)

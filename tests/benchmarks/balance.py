@@ -36,11 +36,17 @@ ASSIGNMENTS = ("fine_lookup", "nearest_coarse")
 def fashion_mnist(folder: Path) -> tuple[Experiment, np.ndarray, np.ndarray]:
     """The experiment, and features and classes of its training images."""
     experiment = load_experiment("fashion_mnist", (f"data.source.folder={folder}",))
+    features, labels = encoded(experiment)
+    return experiment, features, labels
+
+
+def encoded(experiment: Experiment) -> tuple[np.ndarray, np.ndarray]:
+    """Features and classes of the training images of an experiment whose source has them as grey arrays."""
     split = plugins.create(Source, experiment.data.source).open_split("train")
     images = np.stack([np.asarray(split[number].image) for number in range(len(split))])[..., None]
     encoder = plugins.create(SampleEncoder, experiment.encode.encoder)
     nothing = np.zeros(len(images), np.int64)
-    return experiment, encoder.features(ArrayReader(images, nothing, nothing), range(len(images))), split.labels
+    return encoder.features(ArrayReader(images, nothing, nothing), range(len(images))), split.labels
 
 
 def skewed(labels: np.ndarray) -> np.ndarray:

@@ -1,11 +1,15 @@
-"""K-means against faiss and scikit-learn from the same start; the fit and the assignment of 10 million samples.
+"""K-means against faiss and scikit-learn from the same start; its starts; fit and assignment of 10 million samples.
 
     python -m tests.benchmarks.clustering fit [THREADS ...]
+    python -m tests.benchmarks.clustering starts
     python -m tests.benchmarks.clustering stream FOLDER [SAMPLES]
 
 The first takes turns on 200,000 x 256 features and 256 clusters, with equal numbers of threads; scikit-learn is left
 out where it is not installed. The second writes a column of float16 features and runs in processes of their own, whose
-anonymous memory (RssAnon, without what a Python with torch takes before) is looked at every 20 ms.
+anonymous memory (RssAnon, without what a Python with torch takes before) is looked at every 20 ms. `starts` compares
+starts of both stages of `kmeans` by random points, as hpcddm has them, with those of k-means++ (Arthur and
+Vassilvitskii, 2007) and with its greedy form, which keeps the best of 2 + log k candidates: on the quickstart's images,
+the 320 emoji of the tests, and the features of `fit`.
 """
 
 import os
@@ -18,10 +22,12 @@ from pathlib import Path
 import faiss
 import numpy as np
 import torch
+from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
 from hpcddm.clusterings.base import Workspace
+from hpcddm.clusterings.centroids import compared
 from hpcddm.clusterings.hierarchical import Hierarchical
 from hpcddm.clusterings.hierarchical import Settings as HierarchicalSettings
 from hpcddm.clusterings.kmeans import KMeans, Settings
@@ -29,16 +35,28 @@ from hpcddm.clusterings.lloyd import iterate, tally
 from hpcddm.clusterings.nearest import Centroids
 from hpcddm.clusterings.partition import read_arrays, write_arrays
 from hpcddm.clusterings.samples import Samples
+from hpcddm.data import draws
 from hpcddm.data.catalog import Catalog, SplitEntry, blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.columns import Column
+from hpcddm.loading import load_experiment
 from hpcddm.stages.cluster import fitted_numbers
+from tests.benchmarks.balance import encoded
 from tests.benchmarks.scale import MEGABYTE, in_a_process
+from tests.pictures import EMOJI, SIDE
+
+Start = Callable[[np.ndarray, int, int, int], np.ndarray]
+"""Start of k-means from points, number of centroids, seed and number of the run."""
 
 POINTS, DIMENSIONS, CLUSTERS, ITERATIONS = 200_000, 256, 256, 10
 PLACES, SPREAD = 512, 1.5
 """Places around which the features are drawn, and the deviation from them, as large as that of the places is 1."""
 ROUNDS = 4
+DRAWN = 16
+"""Points for every centroid that k-means++ looks at."""
+NREDO = (1, 3, 4)
+REDOS, COARSE_ITERATIONS = 3, 30
+"""Runs and iterations of the coarse stage, as in the quickstart."""
 SAMPLES, FINE, FIT_ITERATIONS, EXPERTS = 10_000_000, 1024, 5, 8
 
 
@@ -145,6 +163,101 @@ def fit(threads: list[int]) -> None:
     print(f"the same centroids, bit for bit, for {threads} threads: {same}")
 
 
+def random_points(points: np.ndarray, k: int, seed: int, redo: int) -> np.ndarray:
+    """The start of hpcddm's k-means."""
+    return points[draws.chosen(seed, f"cluster/starts/{redo}", len(points), k)]
+
+
+def plus_plus(points: np.ndarray, k: int, seed: int, redo: int, candidates: int = 1) -> np.ndarray:
+    """Points drawn one after the other in proportion to the squared distance from those before.
+
+    Of `candidates` the one that leaves the least inertia is kept. `DRAWN` points for every centroid are looked at.
+    """
+    rng = np.random.default_rng([seed, redo])
+    points = points[draws.chosen(seed, f"cluster/candidates/{redo}", len(points), DRAWN * k)]
+    squares, chosen = np.square(points).sum(1), [int(rng.integers(len(points)))]
+    left = np.square(points - points[chosen[0]]).sum(1)
+    while len(chosen) < k:
+        mass = left.cumsum(dtype=np.float64)
+        drawn = np.searchsorted(mass, rng.random(candidates) * mass[-1], side="right").clip(max=len(points) - 1)
+        distances = np.maximum(squares[:, None] + squares[drawn] - 2 * points @ points[drawn].T, 0)
+        after = np.minimum(left[:, None], distances)
+        least = int(after.sum(0, dtype=np.float64).argmin())
+        left = np.ascontiguousarray(after[:, least])
+        chosen.append(int(drawn[least]))
+    return points[chosen]
+
+
+def greedy(points: np.ndarray, k: int, seed: int, redo: int) -> np.ndarray:
+    """The start of scikit-learn's k-means, on fewer points."""
+    return plus_plus(points, k, seed, redo, 2 + int(np.log(k)))
+
+
+def runs_from(
+    start: Start, nredo: int, points: np.ndarray, k: int, iterations: int, seed: int
+) -> list[tuple[float, np.ndarray]]:
+    """Inertia and centroids of so many runs."""
+    return [iterate(points, start(points, k, seed, redo), iterations) for redo in range(nredo)]
+
+
+def best(runs: list[tuple[float, np.ndarray]]) -> np.ndarray:
+    """The centroids of the run of least inertia."""
+    return min(runs, key=lambda run: run[0])[1]
+
+
+def within(points: np.ndarray, clusters: np.ndarray, count: int) -> float:
+    """Mean squared distance of points from the mean of their cluster."""
+    means = np.stack([points[clusters == one].mean(0, dtype=np.float64) for one in range(count)])
+    return float(np.square(points - means[clusters]).sum() / len(points))
+
+
+def emoji() -> np.ndarray:
+    """Means over 3 x 3 pixels of the 320 pictures in the sheet of the tests: (320, 192)."""
+    sheet = np.asarray(Image.open(EMOJI / "sheet.png").convert("RGB"), np.float32)
+    rows, columns, side = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE, SIDE // 3
+    means = sheet.reshape(rows, side, 3, columns, side, 3, 3).mean((2, 5))
+    return means.transpose(0, 2, 1, 3, 4).reshape(rows * columns, -1)
+
+
+def starts() -> None:
+    """Fit all sets from all starts, with several seeds each."""
+    set_threads(1)
+    quickstart = load_experiment("quickstart", ())
+    sets: dict[str, tuple[np.ndarray, int, int, int, int]] = {
+        "quickstart, 14,000 x 49": (encoded(quickstart)[0], 256, 30, quickstart.cluster.experts, 16),
+        "emoji, 320 x 192": (emoji(), 64, 30, 8, 16),
+        "places, 200,000 x 256": (features(POINTS, 1), CLUSTERS, ITERATIONS, EXPERTS, 3),
+    }
+    table = Table("set", "start", "nredo", "CPU s", "fine: mean, worst", "kmeans: mean, worst", "ward: mean, worst")
+    for name, (given, fine, iterations, experts, seeds) in sets.items():
+        points = compared(given.astype(np.float32), given.mean(0, dtype=np.float64), "cosine")
+        rows = {}
+        for start in (random_points, plus_plus, greedy):
+            began = time.process_time()
+            runs = [runs_from(start, max(NREDO), points, fine, iterations, seed) for seed in range(seeds)]
+            seconds = (time.process_time() - began) / (seeds * max(NREDO))
+            for nredo in NREDO:
+                fits = [best(one[:nredo]) for one in runs]
+                found = [inertias(points, made, start, experts, seed) for seed, made in enumerate(fits)]
+                rows[start.__name__, nredo] = nredo * seconds, np.array(found)
+        least = np.min([found.min(0) for _, found in rows.values()], axis=0)
+        for (start_name, nredo), (seconds, found) in rows.items():
+            above = 100 * (found / least - 1)
+            cells = [f"{mean:.2f}, {worst:.2f} %" for mean, worst in zip(above.mean(0), above.max(0), strict=True)]
+            table.add_row(name, start_name, str(nredo), f"{seconds:.2f}", *cells)
+        print(name, "least:", *(f"{value:.5f}" for value in least), flush=True)
+    Console(width=140).print(table)
+
+
+def inertias(points: np.ndarray, fine: np.ndarray, start: Start, experts: int, seed: int) -> tuple[float, float, float]:
+    """Mean squared distances: of the fine clusters, of their coarse clusters by k-means, and by Ward's linkage."""
+    found = tally(points, Centroids(fine), len(fine))
+    coarse = Centroids(best(runs_from(start, REDOS, fine, experts, COARSE_ITERATIONS, seed))).nearest(fine)
+    ward = Hierarchical(HierarchicalSettings(name="hierarchical")).coarse(fine, found.sizes, experts, seed)[1]
+    by_kmeans, by_ward = (within(points, clusters[found.clusters], experts) for clusters in (coarse, ward))
+    return inertia(points, fine) / len(points), by_kmeans, by_ward
+
+
 def written(folder: Path, count: int) -> Column:
     """Write a column of so many features as float16, where it is not there yet."""
     path = folder / f"features-{count}.h5"
@@ -202,10 +315,12 @@ def stream(folder: Path, count: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure one of the two."""
+    """Measure one of the three."""
     what, *others = arguments or ["fit"]
     if what == "fit":
         fit(list(map(int, others)) or [1, min(2, os.cpu_count() or 1)])
+    elif what == "starts":
+        starts()
     else:
         stream(Path(others[0]), int(others[1]) if len(others) > 1 else SAMPLES)
 

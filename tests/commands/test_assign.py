@@ -166,7 +166,7 @@ def made_with(folder, name, clustering, tmp, **changes):
     [
         (("nowhere",), "nowhere: neither a folder of images or tars, nor a .tar, .yaml or .yml file"),
         (("empty.yaml",), "empty.yaml: needs the key data.source"),
-        (("wrong.yaml",), "wrong.yaml: .*unknown name 'magic'; valid names: "),
+        (("wrong.yaml",), "wrong.yaml:1: source: unknown name 'magic'; valid names: "),
         (("{source}", "--output", "clusters.h5"), "a table of clusters needs a name that ends in .csv or .jsonl or"),
         (("{source}", "--output", "no/clusters.csv"), "no is no folder"),
         (("{source}", "--cluster", 3, "--output", "a.txt"), "--cluster 3: valid clusters are 0 to 2"),

@@ -3,6 +3,7 @@
 import gzip
 import os
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def submit(*arguments, experiment="tiny.yaml", site="embedded", run="run", code=
 
 
 OVERRIDES = {
-    "colour=1": "tiny.yaml: colour: unknown key; valid keys: name, seed",
+    "colour=1": "error: 'colour=1': colour: unknown key; valid keys: name, seed",
     "experts.trainig.images=3": "experts.trainig: unknown key; valid keys: model, objective",
     "experts.model.wdth=3": "experts.model.wdth: unknown key; valid keys: name, size, width, depth, heads, patch",
     "experts.training.images=many": "experts.training.images: input should be a valid integer",
@@ -51,7 +52,6 @@ OVERRIDES = {
     "data.num_classes=3": "data.num_classes: 3, but the train images have class 3",
     "data.num_classes=6": "evaluate.images: 24 balanced images need 4 train images of every class, class 4 has 0",
     "evaluate.images=48": "evaluate.images: 48 balanced images need 12 heldout images of every class, class 0 has 10",
-    "data.num_classes=null": "measuring.classifier: names classes, and data.num_classes is not set",
     "measuring.classifier=null": "measuring.classifier: this key is needed: the images have classes",
     "data.shards=97": "data: 96 train images cannot fill 97 shards",
 }
@@ -63,6 +63,8 @@ def test_a_wrong_setting(place, override, message):
 
 
 def test_images_without_classes_are_refused_where_something_needs_them(place):
+    without = hpcddm("submit", "tiny.yaml", "--run-dir", "run", "data.num_classes=null").stderr
+    assert "data.condition: class_label needs data.num_classes" in without
     blind = ("data.num_classes=null", "data.condition.name=none")
     assert "measuring.classifier: names classes, and data.num_classes is not set" in submit(*blind)
     blind += ("measuring.classifier=null",)
@@ -82,6 +84,66 @@ def test_images_without_captions_are_refused_where_networks_are_told_them(place)
     )
 
 
+KEYS = [*(f"train-{number:07d}" for number in range(96)), *(f"heldout-{number:07d}" for number in range(40))]
+SCORED = ("data.keep=score >= 5", "data.table={file: scores.csv}")
+
+
+def scores(values, ending="", name="scores.csv"):
+    """Write a table with the score of every sample; values: other ones, by place."""
+    rows = [f"{key},{values.get(place, 6)}{ending}\n" for place, key in enumerate(KEYS)]
+    Path(name).write_text("".join(["key,score\n", *rows]))
+
+
+def test_a_quote_in_a_table_that_is_never_closed(place):
+    scores({40: '"12 inch'})
+    told = submit(*SCORED, code=1)
+    assert "scores.csv: no readable table (line 42: a quote that opens here is never closed; close it" in told
+
+
+@pytest.mark.parametrize("cell", ["NA", "N/A", "null", "None", "-"])
+def test_a_text_among_the_numbers_of_a_table(place, cell):
+    scores({0: cell, 50: cell})
+    told = submit(*SCORED, code=1)
+    assert "data.keep: score is a text, where a number is needed: " in told
+    assert f"scores.csv: line 2: '{cell}' is not a number; a missing value is an empty cell of CSV, or null" in told
+
+
+def test_a_text_among_the_numbers_of_json_lines(place):
+    rows = [f'{{"key": "{key}", "score": {value}}}\n' for key, value in zip(KEYS[:2], ("6", '"NA"'), strict=True)]
+    Path("scores.jsonl").write_text("".join(rows))
+    told = submit("data.keep=score >= 5", "data.table={file: scores.jsonl}", code=1)
+    assert "scores.jsonl: line 2: 'NA' is not a number, and " in told
+
+
+def test_a_table_without_a_row_for_any_sample(place):
+    Path("scores.csv").write_text("key,score\n" + "".join(f"./{key},6\n" for key in KEYS))
+    told = submit(*SCORED, code=1)
+    assert "scores.csv: no row for any of 136 samples: its first key is './train-0000000', that of a sample" in told
+    assert "is 'train-0000000'; write keys into it as samples have them" in told
+    Path("scores.csv").write_text("key,score\n")
+    assert "scores.csv: no row for any of 136 samples: it has no row, that of a sample is" in submit(*SCORED, code=1)
+
+
+def test_samples_without_a_row_in_the_table_are_counted_beforehand(place):
+    commands = [("submit", "--dry-run"), ("plan",)]
+    arguments = ("tiny.yaml", "--site", "embedded", "--run-dir", "run", *SCORED)
+    line = f"passed over   samples without a row in data.table: 5 ({', '.join((*KEYS[:2], KEYS[-3]))}, ...)\n"
+    for command in commands:
+        Path("scores.csv").write_text("key,score\n" + "".join(f"{key},6\n" for key in KEYS[2:-3]))
+        done = hpcddm(*command, *arguments)
+        assert done.exit_code == 0 and line in done.stdout
+        scores({})
+        assert "passed over" not in hpcddm(*command, *arguments).output
+
+
+def test_a_cluster_in_a_table_that_is_not_one(place):
+    scores({7: "NA"}, name="clusters.csv")
+    override = "cluster.clustering={name: file, table: {file: clusters.csv}, column: score}"
+    assert "clusters.csv: line 2: score of train-0000000: '6' is no whole number from 0 to 1" in submit(
+        override, code=1
+    )
+
+
 def test_wrong_syntax_is_shown_with_line_and_column(place):
     (place / "tiny.yaml").write_text("name: tiny\ndata: {source: [}\n")
     assert "tiny.yaml:2:17: no readable YAML" in submit()
@@ -90,7 +152,7 @@ def test_wrong_syntax_is_shown_with_line_and_column(place):
 def test_a_key_that_stands_twice(place):
     with open("tiny.yaml", "a") as file:
         file.write("seed: 1\nseed: 2\n")
-    assert "no readable YAML (key 'seed' stands there twice)" in submit()
+    assert "key 'seed' stands there twice" in submit()
 
 
 @pytest.mark.parametrize("experiment", ["quickstrat", "missing.yaml"])

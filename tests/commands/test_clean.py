@@ -144,10 +144,10 @@ def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_sta
 def test_what_belongs_to_somebody_else_is_named_with_its_owner(run, monkeypatch):
     kept = state(run, EXPERT, "images-0000128", "of other settings")
 
-    def refused(path):
+    def refused(path, dir_fd):
         raise PermissionError(13, "Permission denied", str(kept / "rank0.pt"))
 
-    monkeypatch.setattr(command.shutil, "rmtree", refused)
+    monkeypatch.setattr("hpcddm.rundir.inside.shutil.rmtree", refused)
     done = hpcddm("clean", run.root, "--yes")
     assert done.exit_code == 1 and f"{kept / 'rank0.pt'}: cannot be removed (Permission denied)" in done.stderr
     assert f"belongs to {kept.owner()}, who can run hpcddm clean" in done.stderr

@@ -92,6 +92,54 @@ def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, 
     assert not list(tmp_path.glob(".*.part"))
 
 
+def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdict_says_so(tmp_path, like):
+    average, raw = public.random_original(seed=0), public.random_original(seed=1)
+    contents = {
+        "alone": average,
+        "train": {"model": raw, "ema": average},
+        "list": {"model": raw, "ema": list(average.values())},
+        "wrapped": {"model": raw, "model_ema": {f"module._orig_mod.{name}": one for name, one in average.items()}},
+    }
+    made = {}
+    for name, content in contents.items():
+        torch.save(content, tmp_path / f"{name}.pt")
+        output = tmp_path / f"{name}.safetensors"
+        done = hpcddm("convert", tmp_path / f"{name}.pt", "--like", like, "--output", output)
+        assert done.exit_code == 0, done.output
+        made[name] = load_file(output)
+        assert all(torch.equal(made[name][key], values) for key, values in made["alone"].items())
+        lines = " ".join(done.output.split())
+        assert all(f"note: {note}" in lines for note in metadata(output)["notes"])
+    notes = {name: metadata(tmp_path / f"{name}.safetensors")["notes"] for name in contents}
+    assert "weights taken: all of the file" in notes["alone"][0]
+    assert notes["train"][0] == "weights taken: 'ema'; not taken: 'model'"
+    assert "'ema', a list that has the names of 'model' in their order" in notes["list"][0]
+    assert notes["wrapped"][:2] == [
+        "weights taken: 'model_ema'; not taken: 'model'",
+        "prefix 'module._orig_mod.' taken off the names of the tensors",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path, moves",
+    [
+        ("linear_beta_1000", None),
+        ("linear", "+2.25 at t = 0.1, +2.13 at t = 0.3, +2.47 at t = 0.5, +3.28 at t = 0.7, +3.82 at t = 0.9"),
+        ("linear_beta", "+0.01 at t = 0.1, +0.01 at t = 0.3, +0.02 at t = 0.5, +0.04 at t = 0.7, +0.07 at t = 0.9"),
+    ],
+)
+def test_the_verdict_says_by_how_much_log_snr_moves_where_the_paths_differ(tmp_path, path, moves):
+    torch.save(public.random_original(), tmp_path / "DiT.pt")
+    tiny(tmp_path, **SMALL, experts__objective={"name": "v_prediction", "schedule": {"name": path}})
+    output = tmp_path / "seed.safetensors"
+    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", tmp_path / "tiny.yaml", "--output", output)
+    assert done.exit_code == 0, done.output
+    note = metadata(output)["notes"][-1]
+    shown = "linear_beta (beta_min 0.1, beta_max 20.0)" if path == "linear_beta" else path
+    start = f"epsilon on the path linear_beta_1000 there, v_prediction on the path {shown} here"
+    assert note == start + (f"; both are given 1000 t, and log-SNR here less that there is {moves}" if moves else "")
+
+
 def test_the_same_command_writes_the_same_bytes(tmp_path, like):
     torch.save(public.random_original(), tmp_path / "DiT.pt")
     digests = set()

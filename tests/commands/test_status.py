@@ -13,6 +13,7 @@ from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.keys import INSPECT, REPORT, expert_key
 from hpcddm.pipeline.plan import plan
+from hpcddm.printing import quoted
 from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -190,7 +191,7 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
     assert row(open_run)["state"] == "stopping"
     (folder / "verdict.json").write_text(json.dumps(verdict("stopped")))
     answer(monkeypatch, {})
-    assert row(open_run)["next"] == f"rm {open_run.root}/STOP, then submit again"
+    assert row(open_run)["next"] == f"rm {quoted(open_run.stop)}, then submit again"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_what_to_type_next(open_run, monkeypatch, job, files, following):
     answer(monkeypatch, {EXPERT: job} if job else {})
     if files:
         write_attempt(open_run, EXPERT, 1, token, "17_0", **as_of_now(files))
-    expected = following.format(run=open_run.root, unit=EXPERT)
+    expected = following.format(run=quoted(open_run.root), unit=EXPERT)
     assert row(open_run)["next"] == expected
     last = status(open_run).splitlines()[-1]
     assert last.startswith(f"next: {expected}" if expected else "next: under way")
@@ -293,7 +294,7 @@ def test_a_setting_of_a_sweep_finds_its_jobs_in_the_journal_of_the_sweep(open_ru
 def test_what_looks_like_markup_is_printed_as_it_is(open_run):
     write_attempt(open_run, EXPERT, 1, ended={"outcome": "failed", "reason": "[/red] no such tag [bold]"})
     shown = status(open_run)
-    assert "[/red] no such tag [bold]" in shown and f"hpcddm logs {open_run.root} {EXPERT}" in shown
+    assert "[/red] no such tag [bold]" in shown and f"hpcddm logs {quoted(open_run.root)} {EXPERT}" in shown
     (open_run.unit("shard/train-000") / "output.bin").unlink()
     reason = f"{open_run.unit('shard/train-000')}/output.bin is missing"
     assert row(open_run, "shard/train-000")["reason"] == reason
@@ -305,7 +306,7 @@ def test_a_reason_and_a_command_are_never_cut(open_run, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     reason = "a reason of about eighty letters stands on one line, for somebody may search for it"
     write_attempt(open_run, EXPERT, 1, ended={"outcome": "failed", "reason": reason})
-    assert f"{EXPERT}: failed, {reason}   -> hpcddm logs {open_run.root} {EXPERT}" in status(open_run)
+    assert f"{EXPERT}: failed, {reason}   -> hpcddm logs {quoted(open_run.root)} {EXPERT}" in status(open_run)
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
@@ -336,7 +337,7 @@ def test_a_process_of_this_machine_that_died_before_it_said_a_word(open_run):
     assert row(open_run)["state"] == "starting"
     submitted(open_run, [EXPERT], "4712", "local", age=60)
     assert row(open_run)["reason"] == "its job 4712 left the queue before Python began"
-    assert f"next: hpcddm logs {open_run.root} {EXPERT}" in status(open_run).splitlines()[-1]
+    assert f"next: hpcddm logs {quoted(open_run.root)} {EXPERT}" in status(open_run).splitlines()[-1]
 
 
 def test_foreign_things_in_the_bookkeeping_are_passed_over(run):

@@ -233,6 +233,16 @@ def test_bad_lines_are_named(tmp_path, text, said):
         file(tmp_path, text)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_of_windows_has_the_same_concepts(tmp_path, encoding):
+    path = tmp_path / "things.txt"
+    path.write_bytes("dog\r\nfire engine\r\n".encode(encoding))
+    assert names(source(name="file", concepts=str(path)).vocabulary(Candidates(), [])) == ["dog", "fire engine"]
+    path.write_bytes("dog\n".encode("utf-16-le"))
+    with pytest.raises(UserError, match="things.txt: cannot be read: zero bytes, as in UTF-16 without its mark"):
+        source(name="file", concepts=str(path)).vocabulary(Candidates(), [])
+
+
 def test_a_file_that_is_gone_or_another_one_is_refused(tmp_path):
     content = atomic.sha256(_written(tmp_path / "things.txt", "dog\n"))
     assert names(file(tmp_path, "dog\n", content=content)) == ["dog"]

@@ -85,7 +85,7 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.bin", b"no picture"), ("b.txt", b"caption")], "no image"),
         ([("b.bin", encoded()), ("b.txt", b"x")], "no image: b.bin has the extension bin " + OTHERS),
         ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
-        ([("b.png", encoded()), ("b.txt", b"\xff\xfe")], "its txt is no UTF-8"),
+        ([("b.png", encoded()), ("b.txt", b"caf\xe9")], "its txt is no UTF-8"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"-1")], "its class is -1, they are numbered from 0"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"{")], "its json is no JSON"),

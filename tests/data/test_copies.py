@@ -124,7 +124,7 @@ def test_what_an_interrupted_attempt_left_of_another_list_is_replaced(tmp_path, 
 
 
 def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
-    with pytest.raises(UserError, match=r"catalog.json: no readable catalog; remove"):
+    with pytest.raises(UserError, match=r"catalog.json: is missing; remove"):
         open_copy(tmp_path)
     copy(tmp_path / "copy", catalog)
     torn = tmp_path / "copy" / "images-00000.tar"

@@ -1,9 +1,12 @@
 """What is known of a sample decides whether it is kept, whichever samples are looked at together."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hpcddm.data.filtering import Filter
+from hpcddm.data.filtering import WITHOUT_ROW, Filter
 from hpcddm.errors import UserError
+from hpcddm.pipeline.passed_over import Item
 
 KEYS = ["a", "b", "c"]
 ENTRIES = {"aesthetic": [1, None, 9], "pwatermark": [0.1, 0.1, None], "caption": ["x", "y", "z"]}
@@ -35,6 +38,31 @@ def test_the_table_counts_where_it_has_a_column_whichever_samples_are_together(t
     chosen = Filter(expression, table)
     assert kept(chosen, groups) == expected
     assert chosen.dropped == len(KEYS) - len(expected)
+
+
+def test_rows_and_samples_without_one_are_counted(table):
+    chosen = Filter("aesthetic >= 5", table)
+    kept(chosen, [[0, 1], [2]])
+    assert chosen.table_counts == {"rows": 2, "with_row": 2, "without_row": 1, "first_without_row": "c"}
+    # Nothing is looked up where no column of the table is read.
+    unread = Filter("caption == 'x'", table)
+    assert kept(unread, [[0, 1, 2]]) == ["a"] and unread.table_counts is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sets(st.sampled_from("abcdefgh")), st.lists(st.sampled_from("abcdefgh"), unique=True), st.integers(1, 4))
+def test_rows_are_those_of_samples_and_others(tmp_path_factory, rows, keys, together):
+    path = tmp_path_factory.mktemp("t") / "t.csv"
+    path.write_text("key,score\n" + "".join(f"{key},1\n" for key in sorted(rows)))
+    chosen = Filter("score is null or score >= 0", path)
+    for start in range(0, len(keys), together):
+        group = keys[start : start + together]
+        chosen.look_up(group)
+        assert chosen.mask(group, {}).all()
+    counts = chosen.table_counts
+    assert chosen.without_row == [Item(key, WITHOUT_ROW) for key in keys if key not in rows]
+    assert counts["with_row"] + len(chosen.without_row) == len(keys)
+    assert counts["with_row"] == len(rows & set(keys)) and (counts["rows"] == len(rows) or not keys)
 
 
 def test_without_a_table_the_entries_count():

@@ -156,12 +156,12 @@ def test_text_of_any_kind_is_text():
 
 WRONG_DATA = {
     "no such column": ({"b": [1]}, "no column a; there are: b"),
-    "text": ({"a": ["1", None]}, "3 is a number, where a text is needed .in: a > 3."),
+    "text": ({"a": ["1", None]}, "a is a text, where a number is needed: row 0: '1' is not a number; .* .in: a > 3."),
     "flags": ({"a": [True]}, "3 is a number, where true or false is needed"),
-    "both": ({"a": [None, 1, "x"]}, "column a: row 1 is 1 and row 2 is 'x': a column has values of one kind"),
-    "neither": ({"a": [1, {"b": 1}]}, "column a: row 1 is {'b': 1}, which is neither a number nor a text"),
-    "dates": ({"a": np.array(["2026-11-22"], dtype="datetime64[D]")}, "column a: row 0 is datetime.date"),
-    "beyond 64 bits": ({"a": [2**64, -1]}, "column a: rows 0 to 1 have a whole number of more than 64 bits"),
+    "both": ({"a": [None, 1, "x"]}, "column a: row 2: 'x' is not a number, and row 1: 1 is"),
+    "neither": ({"a": [1, {"b": 1}]}, "column a: row 1: {'b': 1} is neither a number nor a text"),
+    "dates": ({"a": np.array(["2026-11-22"], dtype="datetime64[D]")}, "column a: row 0: datetime.date"),
+    "beyond 64 bits": ({"a": [2**64, -1]}, "column a: row 0: 18446744073709551616 has more than 64 bits"),
 }
 
 

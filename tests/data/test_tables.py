@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import sys
 
@@ -7,7 +8,8 @@ import polars
 import pytest
 
 from hpcddm.data.keep import Keep
-from hpcddm.data.tables import BLOCK, FORMATS, Table, content
+from hpcddm.data.parquet_rows import BLOCK
+from hpcddm.data.tables import FORMATS, Table, content
 from hpcddm.errors import UserError
 from tests import pictures
 
@@ -50,6 +52,13 @@ def written(columns, path):
     return path
 
 
+def columns_of(table, names, keys):
+    """The values of some columns in the order of the keys; None for a row or a value that is missing."""
+    rows = table.rows(names, keys).values
+    nothing = (None,) * len(names)
+    return {name: [rows.get(key, nothing)[place] for key in keys] for place, name in enumerate(names)}
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_rows_come_in_the_order_of_the_keys(tmp_path, end):
     columns = img2dataset()
@@ -57,7 +66,7 @@ def test_rows_come_in_the_order_of_the_keys(tmp_path, end):
     places = np.random.default_rng(1).permutation(COUNT)[:100].tolist()
     keys = [columns["key"][place] for place in places]
     names = ["width", "caption", "error_message", "aesthetic"]
-    found = table.columns(names, [*keys[:50], "no such key", *keys[50:], keys[0]])
+    found = columns_of(table, names, [*keys[:50], "no such key", *keys[50:], keys[0]])
     for name in names:
         values = [columns[name][place] for place in places]
         assert found[name] == [*values[:50], None, *values[50:], values[0]]
@@ -69,7 +78,7 @@ def test_a_filter_reads_a_table(tmp_path, end):
     columns = img2dataset()
     table = Table(written(columns, tmp_path / f"00000{end}"))
     kept = Keep("aesthetic >= 5 and original_width >= 256 and status == 'success'")
-    mask = kept.mask(table.columns(kept.names, columns["key"]))
+    mask = kept.mask(columns_of(table, kept.names, columns["key"]))
     assert 0 < mask.sum() < COUNT and np.array_equal(mask, kept.mask(columns))
 
 
@@ -78,14 +87,14 @@ def test_a_large_table_is_read_in_pieces(tmp_path, end):
     count = BLOCK + 10
     keys = [f"{number:07d}" for number in range(count)]
     table = Table(written({"key": keys, "number": list(range(count))}, tmp_path / f"t{end}"))
-    assert table.columns(["number"], [keys[BLOCK], keys[3], keys[-1]]) == {"number": [BLOCK, 3, count - 1]}
+    assert columns_of(table, ["number"], [keys[BLOCK], keys[3], keys[-1]]) == {"number": [BLOCK, 3, count - 1]}
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_any_column_may_hold_the_keys(tmp_path, end):
     table = Table(written({"url": ["a", "b"], "key": ["1", "2"]}, tmp_path / f"t{end}"), key="url")
     assert table.texts("url", ["b", "c"]) == ["b", None]
-    assert table.columns([], ["b"]) == {}
+    assert columns_of(table, [], ["b"]) == {}
 
 
 def test_the_tables_beside_the_tars_of_img2dataset_are_one():
@@ -93,7 +102,7 @@ def test_the_tables_beside_the_tars_of_img2dataset_are_one():
     draw = np.random.default_rng(0)
     rows = whole[draw.permutation(len(whole)).tolist()]
     table = Table(pictures.IMG2DATASET)
-    assert table.columns(["aesthetic", "url"], rows["key"].to_list()) == rows.select("aesthetic", "url").to_dict(
+    assert columns_of(table, ["aesthetic", "url"], rows["key"].to_list()) == rows.select("aesthetic", "url").to_dict(
         as_series=False
     )
     assert table.texts("caption", [rows["key"][3], "no such key"]) == [rows["caption"][3], None]
@@ -109,13 +118,20 @@ def test_a_folder_of_tables_is_read_as_one_in_pieces(tmp_path, end):
         written(rows, tmp_path / "parts" / f"{part}{end}")
     (tmp_path / "parts" / f"._0{end}").write_bytes(b"what macOS adds")
     whole = Table(written(columns, tmp_path / f"whole{end}"))
-    assert Table(tmp_path / "parts").columns(names, columns["key"]) == whole.columns(names, columns["key"])
+    assert columns_of(Table(tmp_path / "parts"), names, columns["key"]) == columns_of(whole, names, columns["key"])
+
+
+def test_names_may_end_in_capitals(tmp_path):
+    (tmp_path / "a.csv").write_text("key,a\nx,1\n")
+    (tmp_path / "b.CSV").write_text('key,a\ny,"2"')
+    assert Table(tmp_path).rows(["a"], ["x", "y"]).values == {"x": (1,), "y": (2,)}
+    assert Table(tmp_path / "b.CSV").rows(["a"], ["y"]) == ({"y": (2,)}, 1)
 
 
 def test_a_column_is_of_numbers_where_it_is_in_all_files_of_a_folder(tmp_path):
     (tmp_path / "a.csv").write_text("key,a,b\nx,1,1\n")
     (tmp_path / "b.csv").write_text("b,key,a\nsome,y,2\n")
-    assert Table(tmp_path).columns(["a", "b"], ["x", "y"]) == {"a": [1, 2], "b": ["1", "some"]}
+    assert columns_of(Table(tmp_path), ["a", "b"], ["x", "y"]) == {"a": [1, 2], "b": ["1", "some"]}
 
 
 WRONG_PARTS = {
@@ -138,7 +154,7 @@ def test_what_is_wrong_in_a_folder_of_tables_is_named_with_its_file(tmp_path, fi
     for name, text in files.items():
         (tmp_path / name).write_bytes(text)
     with pytest.raises(UserError, match=message.format(folder=tmp_path)):
-        Table(tmp_path).columns(["a"], ["x"])
+        columns_of(Table(tmp_path), ["a"], ["x"])
 
 
 def test_a_folder_of_tables_goes_by_their_names_and_contents(tmp_path):
@@ -161,14 +177,14 @@ def test_cells_of_a_csv_file_are_numbers_where_all_of_the_column_are(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("key,whole,some,mixed,digits\na,1,0.5,1,7\nb,,,x,1_0\nc,-3,1e3,,\n")
     keys = ["a", "b", "c"]
-    assert Table(path).columns(["whole", "some", "mixed", "digits"], keys) == {
+    assert columns_of(Table(path), ["whole", "some", "mixed", "digits"], keys) == {
         "whole": [1, None, -3],
         "some": [0.5, None, 1000.0],
         "mixed": ["1", "x", None],
         "digits": ["7", "1_0", None],
     }
     # Other rows have their say, whichever are asked for: all units of a stage see the same kinds.
-    assert Table(path).columns(["mixed"], ["a"]) == {"mixed": ["1"]}
+    assert columns_of(Table(path), ["mixed"], ["a"]) == {"mixed": ["1"]}
     assert Table(path).texts("whole", keys) == ["1", "", "-3"]
 
 
@@ -185,13 +201,108 @@ def test_keys_of_a_csv_file_need_not_be_utf_8_and_what_is_not_asked_for_may_be_a
     path = tmp_path / "t.csv"
     path.write_bytes(b"key,a,b\nx\xe9,1,\xff\n\xc3\xa9,2,\xff\n")
     keys = ["\u00e9", "x\udce9"]
-    assert Table(path).columns(["a"], keys) == {"a": [2, 1]} and Table(path).texts("a", keys) == ["2", "1"]
+    assert columns_of(Table(path), ["a"], keys) == {"a": [2, 1]} and Table(path).texts("a", keys) == ["2", "1"]
     assert list(Table(path).numbers("a", 3)) == [("x\udce9", 1), ("\u00e9", 2)]
-    for read in (Table(path).columns, lambda names, keys: Table(path).texts(names[0], keys)):
+    for read in (Table(path).rows, lambda names, keys: Table(path).texts(names[0], keys)):
         with pytest.raises(UserError, match="t.csv: no readable table .line 2: .*can't decode byte 0xff"):
             read(["b"], [])
     with pytest.raises(UserError, match="t.csv: no readable table .line 2: .*can't decode byte 0xff"):
         list(Table(path).numbers("b", 3))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("end", [".csv", ".jsonl"])
+def test_tables_of_any_editor_are_one(tmp_path, encoding, end):
+    path = written({"key": ["a", "b"], "caption": ["a cat", "\u00e9t\u00e9"], "score": [1, None]}, tmp_path / f"t{end}")
+    path.write_text(path.read_text().replace("\n", "\r\n"), encoding=encoding, newline="")
+    assert Table(path).rows(["caption", "score"], ["a", "b"]).values == {
+        "a": ("a cat", 1),
+        "b": ("\u00e9t\u00e9", None),
+    }
+    path.write_bytes(path.read_text(encoding=encoding).encode("utf-16-le"))
+    with pytest.raises(UserError, match="no readable table .zero bytes, as in UTF-16 without its mark"):
+        Table(path).rows(["caption"], ["a"])
+
+
+def test_json_lines_of_several_files_in_one_have_marks_between_them(tmp_path):
+    (tmp_path / "t.jsonl").write_text('\ufeff{"key": "a", "n": 1}\n\ufeff{"key": "b", "n": 2}\n')
+    assert Table(tmp_path / "t.jsonl").rows(["n"], ["a", "b"]).values == {"a": (1,), "b": (2,)}
+
+
+MISSING = ["NA", "N/A", "null", "None", "-", "#N/A", "5,3", "1_000"]
+
+
+@pytest.mark.parametrize("cell", MISSING)
+def test_a_text_among_numbers_is_named_with_its_line(tmp_path, cell):
+    path = tmp_path / "t.csv"
+    path.write_text(f'key,score,title\na,,x\nb,6,y\nc,"{cell}",z\nd,7,\n')
+    kinds = Table(path).kinds(["score", "title"])
+    assert {name: column.kind for name, column in kinds.items()} == {"score": "text", "title": "text"}
+    message = (
+        f"score is a text, where a number is needed: {path}: line 4: {cell!r} is not a number; a missing value is an"
+    )
+    for expression in ("score >= 5", "5 <= score", "score * 2 > 1", "abs(score) > 1", "score in (5, 6)", "-score < 0"):
+        with pytest.raises(UserError, match=re.escape(message)):
+            Keep(expression).check_kinds(kinds)
+    Keep(f"score != {cell!r} and title == 'x'").check_kinds(kinds)
+    (tmp_path / "t.jsonl").write_text(
+        "".join(
+            f'{{"key": "{key}", "score": {json.dumps(value)}}}\n'
+            for key, value in zip("abc", (None, 6, cell), strict=True)
+        )
+    )
+    with pytest.raises(
+        UserError, match=rf"score: .*t.jsonl: line 3: {re.escape(repr(cell))} is not a number, and .*: line 2: 6 is"
+    ):
+        Table(tmp_path / "t.jsonl").kinds(["score"])
+
+
+NULLS = {
+    ".csv": "key,score\na,6\nb,\nc,NaN\nd,nan\n",
+    ".jsonl": '{"key": "a", "score": 6}\n{"key": "b"}\n{"key": "c", "score": NaN}\n{"key": "d", "score": null}\n',
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_missing_value_is_null_in_every_format(tmp_path, end):
+    path = tmp_path / f"t{end}"
+    if end in NULLS:
+        path.write_text(NULLS[end])
+    else:
+        written({"key": list("abcd"), "score": [6.0, None, float("nan"), None]}, path)
+    table, kept = Table(path), Keep("score is null")
+    kept.check_kinds(table.kinds(["score"]))
+    assert table.kinds(["score"])["score"].kind == "number"
+    assert kept.mask(columns_of(table, ["score"], list("abcde"))).tolist() == [False, True, True, True, True]
+
+
+def test_the_type_of_a_parquet_column_is_its_kind(tmp_path):
+    columns = {
+        "key": ["a"],
+        "text": ["6"],
+        "number": [6.5],
+        "flag": [True],
+        "nothing": [None],
+        "list": [[1, 2]],
+    }
+    table = Table(written(columns, tmp_path / "t.parquet"))
+    kinds = table.kinds(["text", "number", "flag", "nothing"])
+    assert [column.kind for column in kinds.values()] == ["text", "number", "condition", None]
+    with pytest.raises(
+        UserError, match="text is a text, where a number is needed: .*t.parquet: the type String is not a"
+    ):
+        Keep("text > 5").check_kinds(kinds)
+    with pytest.raises(UserError, match="column list: .*t.parquet: the type List.* is neither a number nor a text"):
+        table.kinds(["list"])
+
+
+def test_files_of_one_table_have_columns_of_one_kind(tmp_path):
+    written({"key": ["a"], "score": [1]}, tmp_path / "a.parquet")
+    written({"key": ["b"], "score": ["NA"]}, tmp_path / "b.parquet")
+    with pytest.raises(
+        UserError, match="score: .*b.parquet: the type String is not a number, and .*a.parquet: the type Int64 is"
+    ):
+        Table(tmp_path).kinds(["score"])
 
 
 WRONG = {
@@ -202,7 +313,11 @@ WRONG = {
     "twice": ("t.csv", b"key,a\nx,1\n\nx,2\n", "line 4: x stands in line 2, too; remove one"),
     "invalid UTF-8": ("t.csv", b"key,a\nx,\xff\n", "no readable table .*can't decode byte 0xff"),
     "invalid UTF-8 in a name": ("t.csv", b"key,a,\xff\nx,1,2\n", "no readable table .line 1: .*can't decode byte 0xff"),
-    "a very long cell": ("t.csv", b"key,a\nx," + b"y" * 200_000, "no readable table .field larger than field limit"),
+    "a very long cell": (
+        "t.csv",
+        b"key,a\nx," + b"y" * 200_000,
+        "no readable table .line 2: a cell that begins here is too long",
+    ),
     "no column in any row": ("t.jsonl", b'{"key": "x"}\n{"key": "y", "b": 1}\n', ".no column a; there are: key, b."),
     "no JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n{"key"\n', "no readable table .line 2: "),
     "no object": ("t.jsonl", b'["key"]\n', "no readable table .line 1: .'key'. is no object"),
@@ -219,15 +334,15 @@ WRONG = {
 def test_what_is_wrong_with_a_table_is_named_with_its_place(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=f"{name}: .*{message}|{name}: {message}") as caught:
-        Table(tmp_path / name).columns(["a"], ["x"])
+        columns_of(Table(tmp_path / name), ["a"], ["x"])
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match="00000.parquet: no readable table .*; mend or replace it"):
-        Table(tmp_path / "00000.parquet").columns(["a"], ["x"])
+        columns_of(Table(tmp_path / "00000.parquet"), ["a"], ["x"])
     with pytest.raises(UserError, match="t.csv: no readable table .*No such file"):
-        Table(tmp_path / "t.csv").columns(["a"], ["x"])
+        columns_of(Table(tmp_path / "t.csv"), ["a"], ["x"])
 
 
 @pytest.mark.parametrize(
@@ -240,7 +355,7 @@ def test_a_missing_file_is_named(tmp_path):
 )
 def test_a_parquet_table_that_lacks_something_is_named(tmp_path, columns, message):
     with pytest.raises(UserError, match=message):
-        Table(written(columns, tmp_path / "t.parquet")).columns(["a"], ["x"])
+        columns_of(Table(written(columns, tmp_path / "t.parquet")), ["a"], ["x"])
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, 5000])
@@ -248,7 +363,7 @@ def test_a_torn_parquet_table_is_named(tmp_path, kept):
     path = written(img2dataset(), tmp_path / "00000.parquet")
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(UserError, match="00000.parquet: no readable table .*; mend or replace it"):
-        Table(path).columns(["width"], ["000000001"])
+        columns_of(Table(path), ["width"], ["000000001"])
 
 
 def test_values_that_are_no_texts_are_refused_where_texts_are_wanted(tmp_path):
@@ -263,7 +378,7 @@ def test_parquet_without_polars_says_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(
         UserError, match=r"needs the package polars; install it with: pip install 'hpcddm\[collections\]'"
     ):
-        Table(path).columns(["width"], ["000000001"])
+        columns_of(Table(path), ["width"], ["000000001"])
 
 
 @pytest.mark.parametrize("end", ENDS)

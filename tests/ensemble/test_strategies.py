@@ -1,3 +1,5 @@
+import itertools
+import math
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -167,6 +169,28 @@ def test_sample_2_draws_distinct_experts_that_share_by_their_posterior():
     pair = 0.5 * 0.3 / 0.5 + 0.3 * 0.5 / 0.7
     both = ((found[:, 0] > 0) & (found[:, 1] > 0)).double().mean().item()
     assert abs(both - pair) < 4 * (pair * (1 - pair) / 20000) ** 0.5
+
+
+def mean_weights(p, k):
+    """Expected weights of experts drawn in turn without replacement, by the sum over all orders of drawing."""
+    expected = [0.0] * len(p)
+    for order in itertools.permutations(range(len(p)), k):
+        chance = math.prod(p[one] / (1 - sum(p[before] for before in order[:place])) for place, one in enumerate(order))
+        for one in order:
+            expected[one] += chance * p[one] / sum(p[other] for other in order)
+    return expected
+
+
+@pytest.mark.parametrize("k, bias", [(1, 0), (2, 0.0571), (3, 0)])
+def test_the_mean_weights_of_sample_k_are_the_posterior_for_one_and_for_all_alone(k, bias):
+    p = [0.6, 0.3, 0.1]
+    expected = mean_weights(p, k)
+    assert expected[0] - p[0] == pytest.approx(bias, abs=1e-4)
+    assert k != 2 or expected == pytest.approx([0.657143, 0.292857, 0.05], abs=1e-6)
+    given, mean = (torch.tensor(values, dtype=torch.float64) for values in (p, expected))
+    drawn = routing_weights(f"sample-{k}", given.expand(20000, -1))
+    error = 4 * drawn.std(0) / 20000**0.5 + 1e-9
+    assert ((drawn.mean(0) - mean).abs() < error).all()
 
 
 def test_nucleus_draws_from_the_smallest_set_of_the_mass():

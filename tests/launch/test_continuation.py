@@ -174,7 +174,7 @@ def test_a_site_may_say_what_the_job_asks_for():
 
 def test_a_folder_that_the_node_does_not_see_is_named_and_stops_a_sweep_only(run, items, tmp_path, monkeypatch):
     rest = continuation.Rest("north", [items[0].name], str(tmp_path / "unseen"))
-    monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda home, rest: 0)
+    monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda home, rest, trust_run: 0)
     for sweep, code in ((None, 0), ("s.yaml", 1)):
         continuation._store(replace(rest, sweep=sweep), run)
         done = hpcddm("continue-submission", run.root)
@@ -196,7 +196,7 @@ def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monke
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
     continuation._store(continuation.Rest("north", ["x/y"], str(run.root)), run)
 
-    def held(home, rest):
+    def held(home, rest, trust_run):
         raise HeldElsewhere("somebody is at work here", "somebody")
 
     monkeypatch.setattr("hpcddm.commands.retry.continue_run", held)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from hpcddm.launch.local import DetachedExecutor
+from hpcddm.launch import local
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from hpcddm.site import Resources
@@ -48,9 +48,9 @@ controller.UnitController(sys.argv[1]).run(max_retry=1)
 
 def start(folder, *arguments):
     """Two ranks under a controller; returns its process."""
-    command = shlex.join([sys.executable, "-c", RANK, str(folder), *arguments])
-    two = Resources(ranks_per_node=2)
-    return DetachedExecutor(folder / "jobs", two, Checkout(), None)._submit_command(command)._process
+    (folder / "jobs").mkdir()
+    command = [sys.executable, "-c", RANK, str(folder), *arguments]
+    return local.start(folder / "jobs", command, Resources(ranks_per_node=2), Checkout(), None)
 
 
 def start_deaf(folder):

@@ -1,10 +1,14 @@
 """The functions of the batch script, cut out of it and run by a shell whose clock goes as fast as it sleeps."""
 
+import os
 import re
 import subprocess
 
 import pytest
 
+from hpcddm.launch import slurm
+from hpcddm.rundir.layout import RunDir
+from hpcddm.site import Site
 from tests.launch.test_slurm import rendered
 
 CLOCK = """
@@ -134,3 +138,37 @@ def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start(tmp_path, first
     code = GATE + f"first='{first}' later='{start}' map=m job=7_0\n{script}wait_for_others; echo trains"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20)
     assert (done.stdout, done.returncode) == (words, 1)
+
+
+def checked(folder):
+    """Run the part of a script that hashes its code; return what it said and its exit code."""
+    site = {"name": "here", "scheduler": "slurm"}
+    launcher = slurm.create(Site(**site), RunDir(folder))
+    script = rendered(folder)
+    start = script.index("code_digest() {")
+    part = script[start : script.index("\nfi\n", start) + 4]
+    done = subprocess.run(["bash", "-c", f"{part}echo runs"], capture_output=True, text=True, timeout=20, check=False)
+    return launcher, done.stdout, done.returncode
+
+
+def test_a_job_hashes_its_code_before_it_runs_it(tmp_path):
+    launcher, said, code = checked(tmp_path)
+    assert (f"error: {launcher.code.folder}: files there were changed" in said, code) == (True, 1), "it is not there"
+    launcher.code.make()
+    assert checked(tmp_path)[1:] == ("runs\n", 0)
+    more = launcher.code.folder / "more"
+    for plant in (more.touch, lambda: more.symlink_to("/"), lambda: os.mkfifo(more)):
+        plant()
+        _, said, code = checked(tmp_path)
+        assert code == 1 and "nothing is run" in said and said.count("\n") == 1
+        more.unlink()
+    one = launcher.code.folder / "hpcddm/cli.py"
+    one.chmod(0o644)
+    one.write_text("")
+    assert checked(tmp_path)[2] == 1
+
+
+def test_the_whole_script_is_bash(tmp_path):
+    for site in ({}, {"requeue": "resubmit"}, {"hook": "mail 'x'"}, {"escalate": {"minutes": 2}}):
+        done = subprocess.run(["bash", "-n"], input=rendered(tmp_path, **site), capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")

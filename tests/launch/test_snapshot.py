@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from hpcddm import provenance
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import snapshot
 from hpcddm.launch.snapshot import Checkout, Snapshot
-from hpcddm.rundir import manifest
+from hpcddm.rundir import inside, manifest
 from hpcddm.rundir.layout import RunDir
 from tests.checkouts import break_imports, clone, commit, hpcddm
 from tests.helpers import write_experiment, write_source
@@ -80,6 +80,59 @@ def test_the_same_code_is_kept_once_and_other_code_shares_the_files_that_did_not
     assert sorted(path.name for path in run.code.iterdir()) == sorted(
         name for code in (first, second) for name in (code.digest, f"{code.digest}.json")
     )
+
+
+def plant(path, canary):
+    """Put code there that leaves a trace when it is imported."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_text(f"open({str(canary)!r}, 'w').close()\n")
+
+
+@pytest.mark.parametrize("name", ["hpcddm/__init__.py", "sitecustomize.py", "hpcddm/__pycache__/x.cpython-311.pyc"])
+def test_code_that_came_under_a_known_digest_is_refused(checkout, run, name, tmp_path):
+    ours = Snapshot(run)
+    plant(ours.folder / name, tmp_path / "canary")
+    with pytest.raises(UserError, match="are not the code that jobs are to run; remove this folder") as error:
+        Snapshot(run).make()
+    assert str(ours.folder) in str(error.value) and not (tmp_path / "canary").exists()
+    shutil.rmtree(ours.folder)
+    code = ours.make()
+    assert provenance.folder_digests(ours.folder).keys() == provenance.code_files().keys()
+    plant(ours.folder / name, tmp_path / "canary")
+    with pytest.raises(UserError, match="repeat the command"):
+        ours.make()
+    assert code.digest == ours.folder.name
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_file_among_the_code_is_named(checkout, run, kind, tmp_path):
+    code = Snapshot(run).make()
+    place = run.code.resolve() / code.digest / "slurm/more"
+    place.symlink_to(tmp_path) if kind == "link" else os.mkfifo(place)
+    with pytest.raises(UserError, match=f"{place}: not a file; remove it"):
+        Snapshot(run).make()
+
+
+def test_files_of_a_version_whose_hash_does_not_fit_are_not_linked(checkout, run, tmp_path):
+    first = Snapshot(run).make()
+    listing = run.code / f"{first.digest}.json"
+    shutil.copytree(run.code / first.digest, run.code / "00000000deadbeef")
+    listing.write_text(json.dumps(json.loads(listing.read_text()) | {"digest": "00000000deadbeef", "made": 9e9}))
+    listing.rename(run.code / "00000000deadbeef.json")
+    shutil.rmtree(run.code / first.digest)
+    plant(run.code / "00000000deadbeef/hpcddm/cli.py", tmp_path / "canary")
+    assert Snapshot(run).make() == first
+    kept = run.code / first.digest / "hpcddm/cli.py"
+    assert kept.read_bytes() == (checkout / "hpcddm/cli.py").read_bytes()
+    assert not any(path.stat().st_nlink > 1 for path in (run.code / first.digest).rglob("*.py"))
+
+
+def test_a_folder_of_code_that_is_a_link_is_named(checkout, run, tmp_path):
+    run.code.symlink_to(tmp_path / "elsewhere")
+    inside.guard(run.root)
+    with pytest.raises(UserError, match="code: is a link"):
+        Snapshot(run).make()
 
 
 def test_a_file_that_git_does_not_know_is_a_modification(checkout, run):

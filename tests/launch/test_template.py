@@ -5,7 +5,9 @@ import subprocess
 
 import pytest
 
-from hpcddm.launch.template import command_word
+from hpcddm.errors import UserError
+from hpcddm.launch.template import command_word, render
+from hpcddm.site import Site
 
 
 def in_bash(words, **environment):
@@ -29,3 +31,24 @@ def test_a_variable_is_filled_in_and_its_value_is_not_read_again(word, value):
 def test_a_variable_that_is_not_set_ends_the_script_with_its_name():
     done = in_bash(["--bind=$SCRATCH"])
     assert done.returncode != 0 and done.stdout == "" and "SCRATCH: is not set in the job" in done.stderr
+
+
+EVIL = {
+    "globals": "{{ cycler.__init__.__globals__.os.system('touch CANARY') }}",
+    "classes": "{{ ().__class__.__mro__[1].__subclasses__() }}",
+    "format": "{{ '{0.__class__.__init__.__globals__}'.format(site) }}",
+    "filter": "{{ ''|attr('__class__') }}",
+    "another file": "{% include '../../etc/passwd' %}",
+    "a zero": "{{ 1 // 0 }}",
+    "a wrong key": "{{ site['no such'] }}",
+    "a long range": "{% for n in range(10000000) %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
+def test_a_template_reaches_nothing_but_its_values(tmp_path, text):
+    site, canary = Site(name="here", scheduler="slurm"), tmp_path / "canary"
+    parts = {"slurm/start.sh.j2": text.replace("CANARY", str(canary))}
+    with pytest.raises(UserError) as error:
+        render("{% include 'slurm/start.sh.j2' %}", "job.sbatch.j2", site, site.resources_for("train"), parts)
+    assert "\n" not in str(error.value) and "root:" not in str(error.value) and not canary.exists()

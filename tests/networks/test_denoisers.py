@@ -126,14 +126,20 @@ def test_a_file_that_says_nothing_is_taken_with_a_note(tmp_path, capsys):
 
 
 def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
-    file = unit_of_a_run(tiny(tmp_path, experts__objective={"name": "epsilon"}), tmp_path / "other")
-    for schedule, said in (("cosine", False), ("linear_beta", True)):
-        objective = {"name": "epsilon", "schedule": {"name": schedule}}
+    there = {"name": "linear_beta", "beta_max": 12}
+    file = unit_of_a_run(tiny(tmp_path, experts__objective={"name": "epsilon", "schedule": there}), tmp_path / "other")
+    for schedule, path in (
+        (there, None),
+        ({"name": "linear_beta"}, "linear_beta (beta_min 0.1, beta_max 20.0)"),
+        ({"name": "cosine"}, "cosine"),
+    ):
+        objective = {"name": "epsilon", "schedule": schedule}
         begin(
             tiny(tmp_path, experts__objective=objective, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
         )
-        words = "was trained on the path cosine, experts.objective has linear_beta"
-        assert (words in capsys.readouterr().err) == said
+        printed = capsys.readouterr().err
+        words = f"path linear_beta (beta_min 0.1, beta_max 12.0), experts.objective has {path}; at equal t"
+        assert (words in printed) if path else ("trained on the path" not in printed)
 
 
 def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):

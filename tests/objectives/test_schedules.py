@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcddm import plugins
-from hpcddm.objectives.schedules.base import Schedule
+from hpcddm.objectives.schedules.base import Schedule, log_snr_moves
 from hpcddm.objectives.schedules.settings import ScheduleSettings
 from tests.ensemble.mixtures import PATHS
 
@@ -100,3 +100,34 @@ def test_the_continuous_path_is_near_the_table():
 def test_beta_can_be_set():
     level = schedule("linear_beta", beta_min=1.0, beta_max=3.0).level(torch.tensor([0.5], **DOUBLE))
     assert level.alpha.item() == pytest.approx(math.exp(-(0.5 + 0.25) / 2))
+
+
+def table_log_snr(t):
+    """Log-SNR of DDPM's table at whole steps t = i / 1000."""
+    kept = math.prod(1 - (1e-4 + (0.02 - 1e-4) * level / 999) for level in range(round(1000 * t) + 1))
+    return math.log(kept / (1 - kept))
+
+
+def beta_log_snr(t, least, most):
+    """Log-SNR where alpha^2 = exp(-B) and B is the integral of a beta that rises from `least` to `most`."""
+    return -math.log(math.expm1(least * t + (most - least) * t**2 / 2))
+
+
+LOG_SNRS = {
+    ("linear", ()): lambda t: 2 * math.log((1 - t) / t),
+    ("cosine", ()): lambda t: -2 * math.log(math.tan(math.pi * t / 2)),
+    ("linear_beta", ()): lambda t: beta_log_snr(t, 0.1, 20),
+    ("linear_beta", (("beta_max", 12),)): lambda t: beta_log_snr(t, 0.1, 12),
+    ("linear_beta_1000", ()): table_log_snr,
+}
+
+
+@pytest.mark.parametrize("here", LOG_SNRS)
+@pytest.mark.parametrize("there", LOG_SNRS)
+def test_log_snr_moves_as_the_closed_forms_of_both_paths_say(there, here):
+    paths = [ScheduleSettings.model_validate({"name": name, **dict(given)}) for name, given in (there, here)]
+    times = [0.001, 0.1, 0.25, 0.5, 0.731, 0.9, 0.999]
+    found = log_snr_moves(*paths, torch.tensor(times, dtype=torch.float64))
+    expected = torch.tensor([LOG_SNRS[here](t) - LOG_SNRS[there](t) for t in times], dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    assert (there == here) == (not found.any())

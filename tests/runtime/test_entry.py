@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 
 import pytest
@@ -163,3 +165,21 @@ def test_one_rank_of_a_node_asks_often_and_the_others_find_the_same_in_the_end(t
     (run.jobs / "7_0.0.stop").touch()
     run.stop.touch()
     assert {ask() for _, ask in conditions} == {"the job was told to stop", f"{run.stop} says so", None}
+
+
+@pytest.mark.parametrize("name", ["state", ".lease", "tensorboard"])
+def test_a_unit_with_a_link_fails_by_name_and_nothing_is_written_behind_it(ended, tmp_path, name):
+    key = next(unit.key for unit in plan(tiny(tmp_path)) if unit.stage == "train")
+    link, target = RunDir(tmp_path / "run").unit(key) / name, tmp_path / "user"
+    link.parent.mkdir(parents=True)
+    target.mkdir()
+    link.symlink_to(target)
+    reason = f"{key}: {link} is a link; put the files themselves there, or remove it"
+    assert ended(DONE) == (1, ("failed", reason)) and list(target.iterdir()) == []
+
+
+def test_what_fails_before_there_is_an_attempt_is_one_line(tmp_path):
+    command = [sys.executable, "-P", "-m", "hpcddm.runtime.entry", tmp_path / "run/specs/train/expert-00.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and done.stdout.count("\n") == 1 and "submit the run again" in done.stdout, done.stdout
+    assert "Traceback" not in done.stderr

@@ -23,7 +23,8 @@ from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
-from hpcddm.pipeline.keys import MONOLITH
+from hpcddm.pipeline.keys import CATALOG, MONOLITH
+from hpcddm.pipeline.passed_over import PASSED_OVER
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import shard
@@ -123,6 +124,32 @@ def test_a_table_by_key_says_more_of_the_samples(adopted_run, collection, tmp_pa
     made = adopted_run({"shards": 2}, data__keep="good == 1", data__table={"file": str(tmp_path / "scores")})
     made.make_data()
     assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys[1::2])
+
+
+def test_rows_and_samples_without_one_are_counted(adopted_run, collection, tmp_path):
+    keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
+    table = tmp_path / "scores.csv"
+    table.write_text("".join(["key,good\n", *(f"{key},1\n" for key in [*keys[3:], "elsewhere", "nowhere"])]))
+    made = adopted_run({"shards": 2}, data__keep="good == 1 or good is null", data__table={"file": str(table)})
+    made.make_data()
+    counts = manifest.read(made.run.unit(CATALOG)).results["passed_over"]
+    assert counts["samples without a row in data.table"] == {"count": 3, "first": keys[:3], "is_broken": False}
+    assert counts["rows of data.table without a sample"]["count"] == 2
+    files = sorted(made.run.root.glob(f"shard/*/{PASSED_OVER}"))
+    items = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [item["name"] for item in items if item["reason"] == "samples without a row in data.table"] == keys[:3]
+    assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys)
+
+
+def test_a_table_of_other_keys_is_named_with_one_of_either_side(adopted_run, collection, tmp_path):
+    keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
+    table = tmp_path / "scores.csv"
+    table.write_text("".join(["key,good\n", *(f"./{key},1\n" for key in keys)]))
+    made = adopted_run({"shards": 2}, data__keep="good == 1 or good is null", data__table={"file": str(table)})
+    with pytest.raises(
+        UserError, match=rf"scores.csv: no row for any of {len(keys)} samples: .* './{keys[0]}', that of"
+    ):
+        made.make_data()
 
 
 def test_the_digests_of_the_tars_are_in_the_manifests_on_request(adopted_run, collection):

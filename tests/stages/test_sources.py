@@ -116,8 +116,8 @@ def test_a_table_chooses_records_and_is_read_once_for_a_unit(tmp_path, monkeypat
     rows = [f"{key},{number % 3}" for number, key in enumerate(keys)]
     (tmp_path / "scores.csv").write_text("\n".join(["key,score", *rows]) + "\n")
     asked = []
-    real = Table.columns
-    monkeypatch.setattr(Table, "columns", lambda table, *names: asked.append(1) or real(table, *names))
+    real = Table.rows
+    monkeypatch.setattr(Table, "rows", lambda table, *names: asked.append(1) or real(table, *names))
     monkeypatch.setattr(shard, "IMAGES_AT_ONCE", 4)
     made = plain(tmp_path, source, data__keep="score >= 1 and width > 3", data__table={"file": "scores.csv"})
     made.make("shard/train-000")

@@ -172,16 +172,21 @@ class Runs:
 
 
 def seeded(runs: Runs, settings: Training) -> dict:
-    """Trainings that start from a file, which is removed while the second one is half done."""
+    """Trainings that start from a file, which is removed while the second one is half done; one in bf16 stays there."""
     file = runs.root / "seed.safetensors"
     torch.manual_seed(7)
     save_file(build().state_dict(), file)
     whole, half = runs.unit("seeded"), runs.unit("seeded-stopped")
     assert runs.train(whole, settings, start=file) == "complete"
     assert runs.train(half, settings, 4, start=file) == "stopped"
+    still = settings.model_copy(update={"precision": "bf16", "learning_rate": 1e-30})
+    assert runs.train(runs.unit("seeded-still"), still, start=file) == "complete"
+    expected, kept = load_file(file), load_file(runs.root / "seeded-still" / KEY / "weights.safetensors")
+    as_it_was = all(torch.equal(kept[name], values) for name, values in expected.items())
     file.unlink()
     assert runs.train(runs.unit("seeded-stopped"), settings, start=file) == "complete"
-    return {"seeded": runs.result("seeded"), "seeded stopped": runs.result("seeded-stopped")}
+    results = {"seeded": runs.result("seeded"), "seeded stopped": runs.result("seeded-stopped")}
+    return results | {"seeded still": as_it_was}
 
 
 def counted(runs: Runs, settings: Training) -> dict:

@@ -1,7 +1,8 @@
 """Steps of the engine beside those of a hand-written loop: differences of losses, weights and norms, as JSON.
 
-Both train a network on the same batches. The loop keeps fp32 weights of its own, adds the gradients of the parts of a
-batch in fp32 and knows nothing of ranks: each part is a micro batch of some rank.
+Both train a network on the same batches. The loop keeps fp32 weights of its own, which start as the network has them
+before it is rounded, adds the gradients of the parts of a batch in fp32 and knows nothing of ranks: each part is a
+micro batch of some rank.
 """
 
 import json
@@ -19,17 +20,18 @@ from hpcddm.devices import DTYPES
 from hpcddm.models.base import Network as BlockNetwork
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import blocks, masters
+from hpcddm.training.ema import update_weights
 from hpcddm.training.engine import Engine
 from hpcddm.training.settings import Training
 from tests.training.half import allow_fp16
 from tests.training.pair import on_ranks
-from tests.training.scenarios import build, training
+from tests.training.scenarios import AVERAGES, build, training
 
-STEPS, BATCH = 6, 16
+STEPS, MANY_STEPS, BATCH = 6, 20, 16
 CLIP = 0.05
 """Largest norm of a gradient where it is clipped; those of these gradients are larger."""
-OVERFLOWING, WINDOW = 3, 2
-"""Step of fp16 whose gradient is not finite, and steps after which the loss scale doubles."""
+OVERFLOWING, PERIOD, WINDOW = 3, 5, 2
+"""Step of fp16, in each so many, whose gradient is not finite, and steps after which the loss scale doubles."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +44,32 @@ class Case:
     precision: str = "bf16"
     clip: float = 1e9
     network: str = "plain"
-    """'sometimes': one layer is used in the last part of every second batch alone; 'stack': has blocks."""
+    """'sometimes': one layer is used in the last part of every second batch alone; 'stack': has blocks; 'uneven': no
+    three ranks can share a parameter evenly, and one is not trained."""
     every: int = 0
     """Every so many-th block of a stack recomputes its activations."""
     optimizer: str = "adamw"
+    steps: int = STEPS
 
     @property
     def name(self) -> str:
-        ends = {" clipped": self.clip == CLIP, " sometimes": self.network == "sometimes"}
-        ends |= {" stack": self.network == "stack", " recomputing": self.every, " sgd": self.optimizer == "sgd"}
+        ends = {" clipped": self.clip == CLIP, f" {self.network}": self.network != "plain"}
+        ends |= {" recomputing": self.every, " sgd": self.optimizer == "sgd"}
+        ends |= {f" {self.steps} steps": self.steps != STEPS}
         shared = f"stage {self.stage}, {self.ranks} x {self.micro_batches}, {self.precision}"
         return shared + "".join(end for end, holds in ends.items() if holds)
 
 
 SHARED = ((1, 1), (1, 2), (2, 1), (2, 2))
-CASES = [Case(1, *shared, clip=clip) for shared in SHARED for clip in (1e9, CLIP)]
-CASES += [Case(stage, 2, 2, precision) for precision in ("fp32", "bf16", "fp16") for stage in range(4)]
+CASES = [Case(1, *shared) for shared in SHARED]
+CASES += [Case(1, *shared, clip=CLIP, optimizer="sgd") for shared in SHARED]
+CASES += [Case(stage, 2, 2, precision, steps=MANY_STEPS) for precision in DTYPES for stage in range(4)]
 CASES += [Case(stage, 2, 2, "fp32", CLIP) for stage in range(4)] + [Case(0, 2, 2, "fp16", CLIP)]
-CASES += [Case(3, 4, 1, "fp32"), Case(0, precision="fp32"), Case(0)]
+CASES += [Case(0, 2, 2, precision, optimizer="sgd", steps=MANY_STEPS) for precision in ("bf16", "fp16")]
+CASES += [Case(3, 4, 1, "fp32"), *(Case(0, precision=precision) for precision in DTYPES)]
 CASES += [Case(stage, 1, 2, "fp32", network="sometimes") for stage in range(4)]
 CASES += [Case(1, 1, 2, network="sometimes")]
+STARTS = [Case(stage, 3, 1, precision, network="uneven") for precision in DTYPES for stage in range(4)]
 IN_SHORT = ((0, 4, 1, 1, "sgd"), (1, 1, 4, 1, "sgd"), (2, 2, 1, 2, "adamw"), (3, 2, 2, 1, "sgd"))
 """Of the grid every stage, number of ranks and of parts, with blocks that recompute: its parts in this order."""
 GRID = [
@@ -114,11 +122,23 @@ class Stack(BlockNetwork):
         return self.head(x)
 
 
-NETWORKS = {"plain": build, "sometimes": Sometimes, "stack": Stack}
+class Uneven(nn.Module):
+    """Two layers, and a factor between them that is not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = nn.Linear(64, 5), nn.Linear(5, 64)
+        self.factor = nn.Parameter(torch.rand(5), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.factor * self.into(x))
 
 
-def network(case: Case) -> nn.Module:
-    torch.manual_seed(0)
+NETWORKS = {"plain": build, "sometimes": Sometimes, "stack": Stack, "uneven": Uneven}
+
+
+def network(case: Case, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
     return NETWORKS[case.network]()
 
 
@@ -131,7 +151,7 @@ def mean_loss(model: nn.Module, case: Case, step: int, number: int, part: torch.
     rounded, last = part.to(DTYPES[case.precision]), case.ranks * case.micro_batches - 1
     drawn = model(rounded, step % 2 == 0 and number == last) if case.network == "sometimes" else model(rounded)
     loss = (drawn.float() - part).square().mean()
-    return loss * 1e30 if case.precision == "fp16" and (step, number) == (OVERFLOWING, last) else loss
+    return loss * 1e30 if case.precision == "fp16" and (step % PERIOD, number) == (OVERFLOWING, last) else loss
 
 
 @dataclass
@@ -154,7 +174,6 @@ def by_hand(case: Case, settings: Training) -> Course:
     """Train with as many lines as it takes."""
     model, parts = network(case).to(DTYPES[case.precision]), case.ranks * case.micro_batches
     weights = {name: parameter.detach().float().clone() for name, parameter in network(case).named_parameters()}
-    weights = {name: weight.to(DTYPES[case.precision]).float() for name, weight in weights.items()}
     decays = {True: settings.weight_decay, False: 0.0}
     groups = [
         {"params": [weight for weight in weights.values() if (weight.ndim > 1) == is_matrix], "weight_decay": decay}
@@ -162,7 +181,7 @@ def by_hand(case: Case, settings: Training) -> Course:
     ]
     course, optimizer = Course(weights, [], [], []), optimizer_of(case, groups, settings)
     scale, since = 2.0**16 if case.precision == "fp16" else 1.0, 0
-    for step in range(STEPS):
+    for step in range(case.steps):
         for weight in weights.values():
             weight.grad = torch.zeros_like(weight)
         course.losses.append(0.0)
@@ -192,26 +211,32 @@ def by_hand(case: Case, settings: Training) -> Course:
     return course
 
 
+def engine_of(root: Path, case: Case, rank: int, settings: Training) -> Engine:
+    """Join the other ranks with an engine of a network that has weights of its own, of which rank 0's count."""
+    store = dist.FileStore(str(root / "store"), case.ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=case.ranks)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case.ranks)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    place, device, model = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu"), network(case, rank)
+    blocks.prepare(model, case.every, compiled=False)
+    shared = case.stage, case.micro_batches, lambda groups, own: optimizer_of(case, groups, own)
+    return Engine(model, settings, place, device, *shared)
+
+
 def by_engine(root: Path, case: Case, settings: Training) -> Course:
     """Train by the engine."""
 
     def work(rank: int) -> None:
-        store = dist.FileStore(str(root / "store"), case.ranks)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=case.ranks)
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case.ranks)}
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-        place, device, model = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu"), network(case)
-        blocks.prepare(model, case.every, compiled=False)
-        shared = case.stage, case.micro_batches, lambda groups, own: optimizer_of(case, groups, own)
-        engine, course = Engine(model, settings, place, device, *shared), Course({}, [], [], [])
-        for step in range(STEPS):
+        engine, course = engine_of(root, case, rank, settings), Course({}, [], [], [])
+        for step in range(case.steps):
             course.losses.append(0.0)
             for own, part in enumerate(images(step).chunk(case.ranks)[rank].chunk(case.micro_batches)):
                 loss = mean_loss(engine.model, case, step, case.micro_batches * rank + own, part)
                 course.losses[-1] += float(loss) / case.micro_batches / case.ranks
                 engine.backward(loss)
-            assert engine.step(BATCH * (step + 1)) == (case.precision != "fp16" or step != OVERFLOWING)
+            made = engine.step(BATCH * (step + 1))
             course.norms.append(engine.gradient_norm())
+            assert made == (course.norms[-1] is not None)
             if case.precision == "fp16":
                 course.scales.append(engine.scaler_state()["cur_scale"])
         course.weights |= engine.gathered(masters.master_weights(engine.model))
@@ -230,7 +255,7 @@ def by_engine(root: Path, case: Case, settings: Training) -> Course:
 def compared(case: Case, root: Path) -> dict:
     """Differences: largest of a weight, relative L2 of a tensor, each with the tensor; norms and losses."""
     changes = {"precision": case.precision, "gradient_clip": case.clip, "betas": (0.8, 0.95), "eps": 1e-6}
-    settings = training(batch=BATCH, images=STEPS * BATCH, warmup_images=2 * BATCH, **changes)
+    settings = training(batch=BATCH, images=case.steps * BATCH, warmup_images=2 * BATCH, **changes)
     expected, trained = by_hand(case, settings), by_engine(root / case.name, case, settings)
     assert trained.weights.keys() == expected.weights.keys()
     apart = {name: trained.weights[name] - value.detach() for name, value in expected.weights.items()}
@@ -250,10 +275,36 @@ def compared(case: Case, root: Path) -> dict:
     }
 
 
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(values, other[name]) for name, values in one.items())
+
+
+def start(case: Case, root: Path) -> dict[str, bool]:
+    """Tell if fp32 weights and averages start as rank 0's to the bit, and if all ranks compute with those, rounded."""
+    settings = training(precision=case.precision, batch=case.ranks, **AVERAGES)
+    dtype, initial = DTYPES[case.precision], network(case).state_dict()
+
+    def work(rank: int) -> None:
+        engine, ones = engine_of(root, case, rank, settings), torch.ones(1, 64, dtype=dtype)
+        weights = engine.gathered(masters.master_weights(engine.model))
+        gathered = {"weights": weights | {"factor": initial["factor"]}}
+        gathered |= {name: engine.averaged_weights(name) for name in update_weights(settings)}
+        found = {name: equal(tensors, initial) for name, tensors in gathered.items()}
+        found["network"] = torch.equal(engine.model(ones), network(case).to(dtype)(ones))
+        (root / f"{rank}.json").write_text(json.dumps(found))
+        dist.barrier()
+
+    root.mkdir()
+    assert on_ranks(case.ranks, work) == [0] * case.ranks, case
+    first, *others = (json.loads((root / f"{rank}.json").read_text()) for rank in range(case.ranks))
+    return first | {"others": all(each["network"] for each in others)}
+
+
 def main(root: Path, which: str) -> dict[str, dict]:
     allow_fp16(WINDOW)
     cases = [in_fp32(*parts) for parts in GRID] if which == "grid" else CASES + [in_fp32(*parts) for parts in IN_SHORT]
-    return {case.name: compared(case, root) for case in dict.fromkeys(cases)}
+    found = {case.name: compared(case, root) for case in dict.fromkeys(cases)}
+    return found | ({} if which == "grid" else {case.name: start(case, root / case.name) for case in STARTS})
 
 
 if __name__ == "__main__":

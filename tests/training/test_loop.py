@@ -52,6 +52,10 @@ def test_the_weights_that_a_training_starts_from_are_not_needed_once_there_is_a_
     assert chains["seeded stopped"]["weights"] == chains["seeded"]["weights"] != chains["reference"]["weights"]
 
 
+def test_a_training_in_bf16_whose_steps_are_next_to_nothing_ends_with_the_fp32_weights_it_started_from(found):
+    assert found["chains"]["seeded still"] is True
+
+
 def test_counting_the_flops_changes_no_bit_though_it_draws_random_numbers(found):
     counted = found["chains"]["counted"]
     assert counted["weights"] == found["chains"]["reference"]["weights"]

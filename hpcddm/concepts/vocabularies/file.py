@@ -8,6 +8,7 @@ from hpcddm.concepts.vocabularies.base import VocabularySource
 from hpcddm.concepts.vocabularies.settings import VocabularySettings
 from hpcddm.concepts.vocabulary import Candidates, Concept, Vocabulary
 from hpcddm.concepts.words import name_of
+from hpcddm.data import texts
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting
@@ -51,6 +52,8 @@ def _lines(path: Path, submitted: str | None) -> list[str]:
     """Read the lines; bytes that are no UTF-8 are part of no word."""
     try:
         atomic.require_submitted(path, submitted, atomic.sha256(path))
-        return path.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; concepts.vocabulary.concepts names it") from None
+        with texts.opened(path) as file:
+            return file.read().splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read: {reason}; concepts.vocabulary.concepts names it") from None

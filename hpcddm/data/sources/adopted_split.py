@@ -29,7 +29,7 @@ class AdoptedSplit(Split):
     def __init__(self, tars: Sequence[SourceTar], share: float, beside: Sequence[Item]) -> None:
         self.class_names = []
         self._tars, self._share = tars, share
-        first, items = _first_with_samples(tars)
+        self._first, first, items = _first_with_samples(tars)
         self.passed_over = [*beside, *items]
         self._index, self.known = first.index, KNOWN | first.entries
         self.has_captions = first.index.captions is not None
@@ -43,6 +43,18 @@ class AdoptedSplit(Split):
         size = sum(tar.path.stat().st_size for tar in self._tars)
         return max(round(len(self._index.keys) * self._share * size / self._index.path.stat().st_size), 1)
 
+    def keys(self, prefix: str, tars: int) -> list[str]:
+        """List the keys in the first tar with samples, or in more from all parts of the collection.
+
+        The tars have the prefix.
+        """
+        indices = {self._first: self._index}
+        if tars > 1:
+            spread = self._tars[:: -(-len(self._tars) // tars)]
+            indices = {tar: index_adopted(tar.path, tar.layout).index for tar in spread}
+        keys = (f"{tar.prefix}{key}" for tar, index in indices.items() for key in index.keys)
+        return [key for key in keys if self._first.is_of_split(key)]
+
     def __getitem__(self, number: int) -> Record:
         """Read a sample of that tar."""
         row = number % len(self._index.keys)
@@ -54,7 +66,7 @@ class AdoptedSplit(Split):
             raise PictureError(f"{self._index.path}: {self._index.keys[row]}: {error}") from None
 
 
-def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[AdoptedTar, list[Item]]:
+def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[SourceTar, AdoptedTar, list[Item]]:
     """Index the first of the tars that has a sample, and list what is passed over up to its end.
 
     Raises `UserError` where the first `TARS_TRIED` have none.
@@ -66,7 +78,7 @@ def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[AdoptedTar, list[Ite
         adopted = index_adopted(tar.path, tar.layout)
         items += [item._replace(name=f"{tar.path.name}: {item.name}") for item in adopted.passed_over]
         if adopted.index.keys:
-            return adopted, items
+            return tar, adopted, items
         broken += adopted.broken
     reason = ": ".join(broken[0]) if broken else passed_over.described(passed_over.counted(items))
     behind = "tar" if len(tried) == 2 else f"{len(tried) - 1} tars"

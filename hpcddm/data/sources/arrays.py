@@ -16,7 +16,7 @@ from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.settings import HeldoutFile, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
-from hpcddm.pipeline.passed_over import Item, printable
+from hpcddm.pipeline.passed_over import Item, escaped
 from hpcddm.schema import PathSetting
 
 CHANNELS = (1, 3, 4)
@@ -58,7 +58,7 @@ class ArraysSplit(Split):
             used = (settings.images, settings.labels, settings.captions)
             others = [name for name in array_files.names(self.path) if name not in used]
             reason = "arrays that data.source does not name"
-            self.passed_over = [Item(f"{self.path.name}: {printable(name)}", reason) for name in others]
+            self.passed_over = [Item(f"{self.path.name}: {escaped(name)}", reason) for name in others]
 
     def __len__(self) -> int:
         return len(self.chosen)

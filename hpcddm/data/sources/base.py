@@ -49,6 +49,13 @@ class Split(ABC):
         """Return the key of a record; sources that know it without the picture override this."""
         return self[number].key
 
+    def keys(self, prefix: str, tars: int) -> list[str]:
+        """List the keys of samples as far as a submission can know them; none where a key needs its picture.
+
+        prefix: stands before those of the records; tars: of a split in tars, the number of those that are opened.
+        """
+        return [prefix + self.key(number) for number in range(len(self))] if type(self).key is not Split.key else []
+
     @abstractmethod
     def __getitem__(self, number: int) -> Record:
         """Read one record.

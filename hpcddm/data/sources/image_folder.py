@@ -31,7 +31,7 @@ from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
 from hpcddm.errors import UserError, require
-from hpcddm.pipeline.passed_over import Item, counted, described, printable
+from hpcddm.pipeline.passed_over import Item, counted, described, escaped
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting
 
@@ -66,12 +66,16 @@ class FolderSplit(Split):
         self.passed_over = [*listing.passed_over, *passed_over]
         if self.class_names:
             self.passed_over += [
-                Item(printable(name), "pictures beside the folders of classes", True) for name in listing.pictures
+                Item(escaped(name), "pictures beside the folders of classes", True) for name in listing.pictures
             ]
         else:
             self.names, self.labels = listing.pictures, None
         _check_some(self.root, self.names, bool(self.class_names), self.passed_over)
         _check_keys(self.root, self.names)
+        self.table = _table(self.root)
+        if self.table:
+            others = Table(self.table, key="file").other_keys(self.names)
+            self.passed_over += [Item(escaped(name), f"rows of {self.table.name} without an image") for name in others]
         share = settings.heldout and settings.heldout.share
         if split == "train":
             self.passed_over += _beside(settings)
@@ -83,7 +87,6 @@ class FolderSplit(Split):
         if share:
             self._keep([is_heldout(_key(name), share) == (split == "heldout") for name in self.names])
             require(bool(self.names), f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
-        self.table = _table(self.root)
         self._template = settings.caption
         self.has_captions = self.table is not None or self._template is not None
         self._captions = _captions(self.table, self.names) if self.table else None
@@ -179,7 +182,7 @@ def _by_class(
                 f"{root / name / inner[0]}: a folder in that of a class; move its images up, or the folder elsewhere"
             )
         if not pictures:
-            items.append(Item(f"{printable(name)}/", "folders without a picture, which are no classes"))
+            items.append(Item(f"{escaped(name)}/", "folders without a picture, which are no classes"))
             continue
         if numbers is not None and name not in numbers:
             raise UserError(f"{root / name}: no such class with images in {train} ({', '.join(numbers)})")
@@ -237,9 +240,12 @@ def _check_template(template: str | None, has_classes: bool) -> None:
 
 def _captions(table: Path, names: list[str]) -> list[str | None]:
     """Return the caption of every image."""
-    captions = Table(table, key="file").texts("caption", names)
-    for name, caption in zip(names, captions, strict=True):
-        require(caption is not None, f"{table}: no caption of {name}; every image needs one")
+    opened = Table(table, key="file")
+    captions = opened.texts("caption", names)
+    missing = [name for name, caption in zip(names, captions, strict=True) if caption is None]
+    if missing:
+        count = f"{len(missing)} of {len(names)} lack one; the first file in the table is {opened.first_key()}"
+        raise UserError(f"{table}: no caption of {missing[0]}; every image needs one, and {count}")
     return captions
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 from hpcddm.data.layout import IMAGES
 from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import JUNK, Item, printable
+from hpcddm.pipeline.passed_over import JUNK, Item, escaped
 
 EXTENSIONS = frozenset(f".{extension}" for extension in IMAGES)
 BESIDE = frozenset((".txt", ".json", ".jsonl", ".cls", ".caption", ".xml", ".csv", ".npy", ".parquet"))
@@ -63,8 +63,8 @@ def listed(folder: Path, place: str = "", used: Collection[str] = (), is_of_pict
 def beside(folder: Path, used: Collection[str], what: str) -> list[Item]:
     """List all that lies in a folder but what is used; folders are named, and not looked into. what: that is used."""
     folders, pictures, items = listed(folder, used=used)
-    lost = [Item(printable(name), f"pictures beside {what}", True) for name in pictures if name not in used]
-    others = [Item(f"{printable(name)}/", f"folders beside {what}") for name in folders if name not in used]
+    lost = [Item(escaped(name), f"pictures beside {what}", True) for name in pictures if name not in used]
+    others = [Item(f"{escaped(name)}/", f"folders beside {what}") for name in folders if name not in used]
     return [*lost, *others, *items]
 
 
@@ -84,8 +84,8 @@ def all_below(folder: Path, place: str, reason: str) -> list[Item]:
     for root, _, names in os.walk(folder, onerror=refuse):
         inner = os.path.relpath(root, folder)
         before = place if inner == "." else f"{place}{inner}/"
-        items += [Item(printable(f"{before}{name}"), reason) for name in sorted(names)]
-    return sorted(items) or [Item(printable(place), reason)]
+        items += [Item(escaped(f"{before}{name}"), reason) for name in sorted(names)]
+    return sorted(items) or [Item(escaped(place), reason)]
 
 
 def file_item(path: Path, name: str) -> Item | None:
@@ -94,11 +94,11 @@ def file_item(path: Path, name: str) -> Item | None:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
-        return Item(printable(name), f"unreadable files ({error.strerror})")
+        return Item(escaped(name), f"unreadable files ({error.strerror})")
     if is_read(head):
         return None
     unread = other_format(head)
-    return Item(printable(name), f"pictures in {unread}", True) if unread else Item(printable(name), _kind_of(name))
+    return Item(escaped(name), f"pictures in {unread}", True) if unread else Item(escaped(name), _kind_of(name))
 
 
 def _looked_at(path: Path, place: str, stems: Collection[str] | None) -> str | list[Item]:
@@ -112,26 +112,24 @@ def _looked_at(path: Path, place: str, stems: Collection[str] | None) -> str | l
         mode = os.stat(path).st_mode
     except OSError as error:
         is_lost = os.path.splitext(name)[1].lower() in EXTENSIONS and not is_apart(name)
-        return [Item(printable(full), f"links that lead nowhere ({error.strerror})", is_broken=is_lost)]
+        return [Item(escaped(full), f"links that lead nowhere ({error.strerror})", is_broken=is_lost)]
     reason = JUNK if is_junk(name) else HIDDEN
     if stat.S_ISDIR(mode):
         return all_below(path, f"{full}/", reason) if is_apart(name) else "folder"
     if reason == JUNK:
-        return [Item(printable(full), JUNK)]
+        return [Item(escaped(full), JUNK)]
     if not stat.S_ISREG(mode):
-        return [Item(printable(full), "pipes, sockets and devices")]
+        return [Item(escaped(full), "pipes, sockets and devices")]
     stem, extension = os.path.splitext(name)
     if name[0] != "." and extension.lower() in EXTENSIONS:
         return "picture"
     if extension.lower() in BESIDE and (stems is None or stem in stems):
-        return [Item(printable(full), _kind_of(name))]
+        return [Item(escaped(full), _kind_of(name))]
     item = file_item(path, full)
     if name[0] != ".":
         return "picture" if item is None else [item]
     return [
-        Item(printable(full), "hidden pictures", True)
-        if item is None or item.is_broken
-        else item._replace(reason=HIDDEN)
+        Item(escaped(full), "hidden pictures", True) if item is None or item.is_broken else item._replace(reason=HIDDEN)
     ]
 
 
@@ -141,7 +139,7 @@ def is_apart(name: str) -> bool:
 
 
 def _kind_of(name: str) -> str:
-    extension = printable(os.path.splitext(name)[1].lower())[:LONGEST_EXTENSION]
+    extension = escaped(os.path.splitext(name)[1].lower())[:LONGEST_EXTENSION]
     return f"files {extension}" if extension else "files without extension"
 
 

@@ -24,8 +24,6 @@ class SourceSettings(VariantSettings):
 class SeveralSettings(SourceSettings):
     """A list of collections, each a source with a name of its own as `collection`."""
 
-    implied: ClassVar[frozenset[str]] = frozenset({"of"})
-
     of: list[SourceSettings] = Field(min_length=1)
 
     def check(self, experiment: object) -> None:

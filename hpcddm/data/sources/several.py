@@ -61,6 +61,9 @@ class SeveralSplit(Split):
         prefix, own, place = self._place(number)
         return prefix + own.key(place)
 
+    def keys(self, prefix: str, tars: int) -> list[str]:
+        return [key for own_prefix, own in self.splits.items() for key in own.keys(prefix + own_prefix, tars)]
+
     def __getitem__(self, number: int) -> Record:
         prefix, own, place = self._place(number)
         record = own[place]

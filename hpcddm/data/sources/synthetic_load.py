@@ -77,6 +77,10 @@ class InventedSplit(AdoptedSplit):
     def __len__(self) -> int:
         return self._samples
 
+    def keys(self, prefix: str, tars: int) -> list[str]:
+        """List none: no table has a row for what is invented."""
+        return []
+
 
 class SyntheticLoad(TarSource[Settings]):
     """Invented tars, each of which lies in one of the real ones."""

@@ -25,7 +25,7 @@ from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
 from hpcddm.errors import UserError, require
-from hpcddm.pipeline.passed_over import Item, printable
+from hpcddm.pipeline.passed_over import Item, escaped
 from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
@@ -93,7 +93,7 @@ class WebDatasetTars(TarSource[Settings]):
             if inner == "." or not any(map(is_apart, inner.split("/"))):
                 items += _beside(place, "" if inner == "." else f"{inner}/", frozenset(used.get(place, ())))
         # Tars are read in hidden folders, too.
-        tars = {printable((place / name).relative_to(folder).as_posix()) for place in used for name in used[place]}
+        tars = {escaped((place / name).relative_to(folder).as_posix()) for place in used for name in used[place]}
         return [item for item in items if item.name not in tars]
 
     def content(self) -> str:
@@ -162,7 +162,7 @@ class WebDatasetTars(TarSource[Settings]):
 def _beside(folder: Path, place: str, used: Collection[str]) -> list[Item]:
     """List what lies beside the tars in one folder; place: what stands before the names; used: those of the tars."""
     _, pictures, items = listed(folder, place, used, is_of_pictures=False)
-    lost = [Item(printable(place + name), "pictures beside the tars", True) for name in pictures if name not in used]
+    lost = [Item(escaped(place + name), "pictures beside the tars", True) for name in pictures if name not in used]
     return [*lost, *items]
 
 

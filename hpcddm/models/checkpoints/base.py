@@ -16,7 +16,7 @@ from hpcddm.plugins import S, Variant
 
 @dataclass(frozen=True)
 class Stored:
-    """Contents of a file: tensors in float32 under their stored names, and the JSON stored with them."""
+    """Contents of a file: tensors in float32 under their names without prefixes, and the JSON stored with them."""
 
     path: Path
     sha256: str
@@ -26,7 +26,9 @@ class Stored:
     description: dict[str, Any] = field(default_factory=dict)
     """Description by hpcddm: the file's metadata, or the manifest beside it."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Command-line arguments of the public train.py that left the file."""
+    """Arguments of the training that left the file, such as the public train.py's."""
+    notes: tuple[str, ...] = ()
+    """Which of the file's weights these are, and what was taken off their names."""
 
 
 @dataclass(frozen=True)

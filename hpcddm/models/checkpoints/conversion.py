@@ -1,8 +1,9 @@
 """Converts the weights of one denoiser to initial weights of another one, with a verdict for every tensor.
 
 What can be carried over exactly is; the rest is chosen such that the new network begins where the old one was, after
-PixArt-alpha (arXiv 2310.00426, sec. 2.3) and Heterogeneous Decentralized Diffusion Models. Time keeps its meaning:
-every network here embeds 1000 t.
+PixArt-alpha (arXiv 2310.00426, sec. 2.3) and Heterogeneous Decentralized Diffusion Models. Every network here embeds
+1000 t, before and after. Where the paths differ, one t has another log-SNR on each, and `hpcddm convert` says by how
+much it moves.
 """
 
 import re

@@ -7,6 +7,7 @@ embedding is a convolution, and a predicted patch is (row, column, channel) wher
 from collections.abc import Collection
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hpcddm.errors import UserError
@@ -19,6 +20,9 @@ from hpcddm.objectives.settings import ObjectiveSettings
 TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
 """Heads by width of the published sizes S, B, L, XL (table 1 of the paper): the tensors do not show them."""
+
+TABLE_ERROR = 1e-4
+"""Largest difference of a table of positions in float32 from ours: others round frequencies and angles otherwise."""
 
 BLOCK = {
     "attention.qkv": ("attn.qkv", 1, 3),
@@ -39,10 +43,10 @@ class OriginalDiT(Layout[Settings]):
 
     def recognises(self, stored: Stored) -> bool:
         """Tell if these are the tensors of this layout, without the arguments of SiT's train.py."""
-        return has_tensors(stored.tensors) and "path_type" not in stored.arguments
+        return has_tensors(stored.tensors) and not is_of_sit(stored.arguments)
 
     def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
-        """Rename the tensors and describe their network; `like` gives the heads where the width is no published one."""
+        """Rename the tensors and describe their network; `like` gives the heads, which no tensor shows."""
         source = Tensors(stored.tensors, stored.path)
         embed = source.take("x_embedder.proj.weight", None, None, None, None)
         width, channels, patch, _ = embed.shape
@@ -66,14 +70,19 @@ class OriginalDiT(Layout[Settings]):
         ours["head.bias"] = channels_first(source.take("final_layer.linear.bias", len(weight)), patch)
         image_size = image_side(source, "pos_embed", width, patch)
         source.finish()
-        heads = HEADS.get(width, getattr(like, "heads", None))
-        values = {"width": width, "depth": depth, "heads": heads, "patch": patch}
+        heads = getattr(like, "heads", None)
+        values = {"width": width, "depth": depth, "heads": heads or HEADS.get(width), "patch": patch}
         return ours, _info(stored, values, channels, len(table) - 1, len(weight), image_size)
 
 
 def has_tensors(names: Collection[str]) -> bool:
     """Tell if tensors of these names are those of a DiT, or of a SiT, which has the same ones."""
     return "x_embedder.proj.weight" in names and "y_embedder.embedding_table.weight" in names
+
+
+def is_of_sit(arguments: dict[str, Any]) -> bool:
+    """Tell if these are arguments of SiT's train.py, by the path, which DiT's does not have, or the model's name."""
+    return "path_type" in arguments or str(arguments.get("model")).startswith("SiT")
 
 
 def channels_first(rows: Tensor, patch: int) -> Tensor:
@@ -100,9 +109,20 @@ def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None
         return None
     table = source.take(name, 1, None, width)[0]
     grid = round(len(table) ** 0.5)
-    if grid**2 != len(table) or (table - grid_positions(grid, width)).abs().max() > 1e-4:
+    if grid**2 != len(table) or (table - grid_positions(grid, width)).abs().max() > TABLE_ERROR + _rounding(table):
         raise UserError(f"{source.place}: '{name}' is not the fixed table of sines and cosines of a square grid")
     return grid * patch
+
+
+def _rounding(values: Tensor) -> float:
+    """Bound the error of values in [-1, 1] that were rounded to half precision, as the values themselves show it.
+
+    It is half a unit in the last place below 1, where neighbours are eps / 2 apart: 2^-9 in bfloat16, 2^-12 in float16.
+    """
+    for dtype in (torch.bfloat16, torch.float16):
+        if torch.equal(values, values.to(dtype).to(values.dtype)):
+            return torch.finfo(dtype).eps / 4
+    return 0.0
 
 
 def _info(
@@ -115,8 +135,10 @@ def _info(
         raise UserError(f"{stored.path}: {rows} outputs are neither one nor two for every value of a patch")
     model = DenoiserModelSettings.model_validate({"name": "dit", "learned_sigma": outputs == 2, **values})
     notes: tuple[str, ...] = ("the last row of the class table is taken to be the null class",)
-    if values["width"] not in HEADS:
-        notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target",)
-    if not stored.arguments:
+    published = HEADS.get(values["width"])
+    if values["heads"] != published:
+        others = f"; published networks of this width have {published}" if published else ""
+        notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target{others}",)
+    if not str(stored.arguments.get("model")).startswith("DiT"):
         notes += (TAKEN_FOR_DIT,)
     return CheckpointInfo(model, channels, num_classes, original_objective(), image_size, notes=notes)

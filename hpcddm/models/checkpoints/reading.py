@@ -4,6 +4,8 @@ import argparse
 import json
 import pickle
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,13 @@ from hpcddm.errors import UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS, described
 from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.settings import LayoutSettings
+from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
 from hpcddm.rundir import atomic
 from hpcddm.rundir.reading import need_json
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def read(path: Path) -> Stored:
@@ -30,21 +34,23 @@ def read(path: Path) -> Stored:
     file = _weights_of(path)
     metadata: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
+    notes: list[str] = []
     if file.suffix == ".safetensors":
         tensors, metadata = _safetensors(file)
     elif file.suffix in PICKLES:
-        tensors, arguments = _unpickled(file)
+        values = _unpickled(file)
+        tensors, taken = weights_in(values, file)
+        notes.append(taken)
+        arguments = _arguments(values)
     else:
         raise UserError(f"{file}: weights are read from .safetensors, {', '.join(PICKLES)} or a folder that holds them")
     if not tensors:
         raise UserError(f"{file}: holds no tensors")
-    for name, values in tensors.items():
-        if not values.isfinite().all():
-            raise UserError(f"{file}: tensor '{name}' is not finite")
-    tensors = {name: values.float() for name, values in tensors.items()}
     digest = atomic.sha256(file)
     config = _json(file.with_name("config.json")) or {}
-    return Stored(file, digest, tensors, config, described(file, metadata, digest), arguments)
+    stored = Stored(file, digest, tensors, config, described(file, metadata, digest), arguments)
+    tensors, more = unwrapped(tensors, lambda inner: bool(_recognising(replace(stored, tensors=inner))))
+    return replace(stored, tensors=_in_float32(tensors, file), notes=(*notes, *more))
 
 
 def layout_names() -> tuple[str, ...]:
@@ -65,11 +71,15 @@ def layout_of(stored: Stored) -> str:
 
     Raises `UserError` with the names of all layouts.
     """
-    for name in layout_names():
-        if layout(name).recognises(stored):
-            return name
-    some = ", ".join(sorted(stored.tensors)[:3])
-    raise UserError(f"{stored.path}: none of the layouts {', '.join(layout_names())} has tensors such as {some}")
+    names = _recognising(stored)
+    if names:
+        return names[0]
+    some, notes = ", ".join(sorted(stored.tensors)[:3]), "".join(f"; {note}" for note in stored.notes)
+    raise UserError(f"{stored.path}: none of the layouts {', '.join(layout_names())} has tensors such as {some}{notes}")
+
+
+def _recognising(stored: Stored) -> list[str]:
+    return [name for name in layout_names() if layout(name).recognises(stored)]
 
 
 def _weights_of(path: Path) -> Path:
@@ -92,14 +102,13 @@ def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         raise UserError(f"{file}: torn, or no safetensors file ({error}); fetch it again") from None
 
 
-def _unpickled(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return the tensors (EMA first, else the model's) and the arguments of the train.py that wrote them."""
+def _unpickled(file: Path) -> Any:
     try:
         # A Namespace only holds values: whatever else stands in it has to be harmless, too.
         with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
             # A warning about how a plain pickle was made would not help the reader.
             warnings.simplefilter("ignore")
-            values = torch.load(file, map_location="cpu", weights_only=True)
+            return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         advice = "load it where you trust it and save its tensors alone, best with safetensors.torch.save_file"
         raise UserError(f"{file}: holds more than tensors, or is none; unpickling could run code; {advice}") from None
@@ -107,13 +116,25 @@ def _unpickled(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         # What torch raises over a torn file is not limited to any kind.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{file}: torn, or no checkpoint of torch ({reason})") from None
-    arguments = values.get("args") if isinstance(values, dict) else None
-    for key in ("ema", "model", "state_dict"):
-        if isinstance(values, dict) and isinstance(values.get(key), dict):
-            values = values[key]
-    if not isinstance(values, dict) or not all(isinstance(value, torch.Tensor) for value in values.values()):
-        raise UserError(f"{file}: needs a state dict, a mapping from names to tensors")
-    return values, vars(arguments) if isinstance(arguments, argparse.Namespace) else {}
+
+
+def _arguments(values: Any) -> dict[str, Any]:
+    """Return the arguments of the training that wrote a file, empty where it names none."""
+    arguments = values.get("args") if isinstance(values, Mapping) else None
+    arguments = vars(arguments) if isinstance(arguments, argparse.Namespace) else arguments
+    return dict(arguments) if isinstance(arguments, Mapping) else {}
+
+
+def _in_float32(tensors: dict[str, torch.Tensor], file: Path) -> dict[str, torch.Tensor]:
+    """Convert weights to float32; raises `UserError` for one quantised, sparse, without values or not finite."""
+    for name, values in tensors.items():
+        if values.dtype not in DTYPES or values.layout != torch.strided or values.is_meta:
+            kind, *valid = (str(part).removeprefix("torch.") for part in (values.dtype, *DTYPES))
+            stored = f"{kind}, {str(values.layout).removeprefix('torch.')}, on the device {values.device.type}"
+            raise UserError(f"{file}: tensor '{name}' is {stored}; weights are read from dense {', '.join(valid)}")
+        if not values.isfinite().all():
+            raise UserError(f"{file}: tensor '{name}' is not finite")
+    return {name: values.detach().float() for name, values in tensors.items()}
 
 
 def _json(path: Path) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
-from hpcddm.models.checkpoints.original_dit import TAKEN_FOR_DIT, OriginalDiT, has_tensors
+from hpcddm.models.checkpoints.original_dit import TAKEN_FOR_DIT, OriginalDiT, has_tensors, is_of_sit
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import angles
 from hpcddm.models.settings import FREQUENCIES
@@ -36,7 +36,7 @@ class SiT(OriginalDiT):
 
     def recognises(self, stored: Stored) -> bool:
         """Tell if SiT's train.py wrote this file; the tensors alone are those of a DiT."""
-        return has_tensors(stored.tensors) and PATH in stored.arguments
+        return has_tensors(stored.tensors) and is_of_sit(stored.arguments)
 
     def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
         """Convert the tensors to our names and convention and describe their network.

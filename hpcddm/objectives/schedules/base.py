@@ -7,7 +7,9 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm import plugins
 from hpcddm.objectives.conversions import Level, scale_per_sample
+from hpcddm.objectives.schedules.settings import ScheduleSettings
 from hpcddm.plugins import S, Variant
 
 
@@ -45,3 +47,9 @@ class Schedule(Variant[S]):
         arXiv 2403.03206, eq. 23, with shift = sqrt(m / n).
         """
         return self.time_at(self.log_snr(t) - 2 * math.log(shift))
+
+
+def log_snr_moves(source: ScheduleSettings, target: ScheduleSettings, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """Compute log-SNR on the target's path less that on the source's, at equal native times."""
+    before, after = (plugins.create(Schedule, settings) for settings in (source, target))
+    return after.log_snr(t) - before.log_snr(t)

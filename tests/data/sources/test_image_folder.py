@@ -9,6 +9,7 @@ from PIL import Image
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.passed_over import Item
 from hpcddm.schema import hashed, validate
 from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
@@ -122,6 +123,20 @@ def test_a_table_may_begin_with_a_mark_and_end_with_empty_lines(folder, name):
     table = with_captions(folder, name=name)
     table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes() + b"\n\n")
     assert split_of("image_folder", folder=str(folder))[3].caption == "a picture, bee/pic.0.png"
+
+
+def test_rows_of_captions_without_an_image_are_counted(folder):
+    root = folder / "train"
+    rows = [(path.relative_to(root).as_posix(), "x") for path in root.rglob("pic.*")]
+    before = split_of("image_folder", folder=str(folder)).passed_over
+    with_captions(folder, rows=[*rows, ("ant/gone.png", "an ant")], name="captions.csv")
+    after = split_of("image_folder", folder=str(folder)).passed_over
+    assert [item for item in after if item not in before] == [
+        Item("ant/gone.png", "rows of captions.csv without an image")
+    ]
+    with_captions(folder, rows=[(f"train/{file}", text) for file, text in rows], name="captions.csv")
+    with pytest.raises(UserError, match="no caption of ant/.* one, and 9 of 9 lack one; the first file .* is train/"):
+        split_of("image_folder", folder=str(folder))
 
 
 def test_a_caption_of_digits_is_a_text(folder):

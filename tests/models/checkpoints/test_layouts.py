@@ -128,6 +128,73 @@ def test_published_widths_tell_their_heads_and_others_need_the_targets():
     assert any("number of heads: taken to be 2" in note for note in info.notes)
 
 
+def test_the_targets_heads_come_before_those_of_a_published_width(monkeypatch):
+    monkeypatch.setitem(original_dit.HEADS, public.WIDTH, 8)
+    for like, heads, said in (
+        (SimpleNamespace(heads=4), 4, "taken to be 4, as in the target; published networks of this width have 8"),
+        (SimpleNamespace(heads=8), 8, None),
+        (SimpleNamespace(), 8, None),
+        (None, 8, None),
+    ):
+        for name in ("original_dit", "sit"):
+            _, info = layout(name).load(stored(public.random_original()), like)
+            assert info.model.heads == heads
+            assert [note for note in info.notes if "heads" in note] == (
+                [f"no tensor tells the number of heads: {said}"] if said else []
+            )
+
+
+HALF_ULP = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-9}
+"""Half a unit in the last place below 1, from the 11 and 8 significant bits of the two."""
+
+
+def with_table(change, dtype):
+    """The tensors of a file in half precision, read in float32, whose table was changed before it was rounded."""
+    tensors = public.random_original(dtype=torch.float64)
+    tensors["pos_embed"] = change(tensors["pos_embed"])
+    return {name: values.to(dtype).float() for name, values in tensors.items()}
+
+
+@pytest.mark.parametrize("dtype, bound", HALF_ULP.items())
+def test_a_table_of_positions_in_half_precision_is_known_by_the_bound_of_its_type(dtype, bound):
+    tensors = with_table(lambda table: table, dtype)
+    error = (tensors["pos_embed"].double() - public.positions(public.SIDE // public.PATCH)).abs().max()
+    assert 0.5 * bound < error <= bound
+    for values in (tensors, {name: one.to(dtype) for name, one in tensors.items()}):
+        _, info = layout("original_dit").load(stored(values), public.LIKE)
+        assert info.image_size == public.SIDE
+
+
+@pytest.mark.parametrize(
+    "dtype, least", [(torch.float32, 2e-4), *((dtype, 2 * bound + 2e-4) for dtype, bound in HALF_ULP.items())]
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table, least: torch.randn(table.shape, generator=torch.Generator().manual_seed(0)),
+        lambda table, least: table.flip(1),
+        lambda table, least: table * 0,
+        lambda table, least: table + least,
+        lambda table, least: table * torch.linspace(1, 1 - least, table.shape[1]).double()[:, None],
+    ],
+)
+def test_a_table_of_other_values_stays_refused_in_every_precision(dtype, least, change):
+    tensors = with_table(lambda table: change(table, least), dtype)
+    with pytest.raises(UserError, match="'pos_embed' is not the fixed table"):
+        layout("original_dit").load(stored(tensors), public.LIKE)
+
+
+def test_float32_weights_that_are_not_rounded_keep_the_bound_of_float32():
+    tensors = public.random_original()
+    for moved, is_right in ((5e-5, True), (1.5e-4, False)):
+        file = stored(tensors | {"pos_embed": tensors["pos_embed"] + moved})
+        if is_right:
+            layout("original_dit").load(file, public.LIKE)
+        else:
+            with pytest.raises(UserError, match="'pos_embed' is not the fixed table"):
+                layout("original_dit").load(file, public.LIKE)
+
+
 def test_what_diffusers_stores_comes_back_to_the_bit():
     theirs = public.as_diffusers(public.random_original())
     tensors, info = layout("diffusers_dit").load(stored(theirs, public.diffusers_config()), None)

@@ -104,7 +104,7 @@ def test_a_diffusers_folder_comes_with_its_config(tmp_path, below):
     (folder / "config.json").write_text(json.dumps({"patch_size": 2}))
     assert reading.read(tmp_path).config == {"patch_size": 2}
     (folder / "config.json").write_text("{")
-    with pytest.raises(UserError, match="config.json: no JSON"):
+    with pytest.raises(UserError, match="config.json: holds no usable JSON"):
         reading.read(tmp_path)
 
 

@@ -1,0 +1,149 @@
+"""Links that came with the folders of others: every verb names them, and changes nothing of the user's behind them."""
+
+import hashlib
+import os
+import shutil
+
+import pytest
+
+from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.launch.template import store_parts
+from hpcddm.loading import with_content, within_run
+from hpcddm.pipeline.keys import expert_key
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from tests.helpers import finish, hpcddm, tiny, write_source
+from tests.launch.queues import Queue
+
+EXPERT, OTHER = expert_key(1), expert_key(0)
+NAMES = ("state", "tensorboard", "snapshots", "images-000000000064", "train", "expert-01", "attempt-1", "1")
+FILES = (".lease", "manifest.json", "journal.jsonl", "rest.json", "start.sh.j2", "north.json", "experiment.json")
+
+
+def digest(folder):
+    """Hash names and contents of all below a folder."""
+    files = {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
+    return hashlib.sha256(repr(files).encode()).hexdigest()
+
+
+class Willing(Queue):
+    """A queue that lets everything pass its check."""
+
+    def check(self, arrays):
+        """Fine."""
+
+
+@pytest.fixture
+def users(tmp_path):
+    """What the user has beside the run, under the names that the package writes and removes."""
+    folder = tmp_path / "user"
+    for name in NAMES:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "only-copy.txt").write_text("precious")
+    for name in FILES:
+        (folder / name).write_text("precious")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A submitted run of which an expert failed, with a state and logs, and what --redo replaced."""
+    write_source(tmp_path / "images")
+    run = RunDir(tmp_path / "run")
+    experiment = with_content(tiny(tmp_path), run)
+    run.root.mkdir()
+    store_experiment(within_run(experiment, run), run)
+    queue = Willing(run)
+    store_site(queue.site, run)
+    store_parts(run, {})
+    journal = Journal(run.journal)
+    journal.submitted(journal.intend("slurm", "north", [unit.key for unit in plan(experiment)]), "7")
+    finish(plan(experiment), run)
+    (run.unit(EXPERT) / "manifest.json").unlink()
+    for place in (run.unit(EXPERT) / "state", run.logs(EXPERT) / "attempt-1", run.superseded / "1", run.jobs):
+        place.mkdir(parents=True)
+        (place / "file").write_text("x")
+
+    def launcher_of(site, home):
+        queue.site = site
+        return queue
+
+    for module in ("retry", "submit"):
+        monkeypatch.setattr(f"hpcddm.commands.{module}.launcher_of", launcher_of)
+    monkeypatch.setattr("hpcddm.launch.slurm.Slurm.states", lambda self, submissions: {})
+    monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
+    return run
+
+
+def link(run, inside, users):
+    """Put a link to what the user has in the place of something of the run."""
+    path = run.root / inside
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target = users / path.name
+    path.symlink_to(target if target.is_file() else users)
+
+
+VERBS = {
+    "status": lambda run: hpcddm("status", run.root),
+    "submit": lambda run: hpcddm("submit", run.root.parent / "tiny.yaml", "--site", "slurm", "--run-dir", run.root),
+    "redo": lambda run: hpcddm(
+        "submit", run.root.parent / "tiny.yaml", "--site", "slurm", "--run-dir", run.root, "--redo", "train"
+    ),
+    "retry": lambda run: hpcddm("retry", run.root),
+    "clean": lambda run: hpcddm("clean", run.root, "--yes"),
+    "sample": lambda run: hpcddm("sample", run.root, "--strategy", "top-1", "--output", run.root.parent / "grid.png"),
+    "export": lambda run: hpcddm("export", run.root, EXPERT, "--output", run.root.parent / "exported"),
+}
+IN_UNIT = (f"train/{EXPERT.split('/')[1]}", *(f"{EXPERT}/{name}" for name in ("state", ".lease", "tensorboard")))
+ELSEWHERE = ("train", f"logs/{EXPERT}", "logs", "superseded", "jobs", "code", "specs", "scripts", "template", "sites")
+ELSEWHERE += ("journal.jsonl", ".submit.lock")
+
+
+@pytest.mark.parametrize("inside", [*IN_UNIT, *ELSEWHERE])
+def test_nothing_of_the_users_changes_and_no_verb_ends_in_a_traceback(run, users, inside):
+    link(run, inside, users)
+    before = digest(users)
+    for name, verb in VERBS.items():
+        done = verb(run)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (name, done.exception)
+        assert digest(users) == before, name
+        assert os.path.islink(run.root / inside) or inside == f"{EXPERT}/.lease", name
+
+
+@pytest.mark.parametrize("inside", IN_UNIT)
+@pytest.mark.parametrize("verb", ["submit", "retry", "clean"])
+def test_a_unit_with_a_link_is_named_and_is_not_submitted(run, users, inside, verb):
+    link(run, inside, users)
+    done = VERBS[verb](run)
+    assert f"{EXPERT}: {run.root}/{inside} is a link; put the files themselves there, or remove it" in done.output
+    assert (done.exit_code == 0) == (verb == "clean")
+    if verb == "clean":
+        assert not run.superseded.exists(), "what is not behind a link goes all the same"
+
+
+def test_one_unit_with_a_link_keeps_no_other_back(run, users):
+    link(run, f"{EXPERT}/state", users)
+    (run.unit(OTHER) / "manifest.json").unlink()
+    done = VERBS["submit"](run)
+    assert done.exit_code == 1 and f"not submitted: {EXPERT}: " in done.output
+    assert [key for line in Journal(run.journal).submissions()[1:] for key in line.units] == [OTHER]
+
+
+def test_an_expert_that_is_a_link_is_shown_as_damaged_and_not_exported(run, users):
+    link(run, EXPERT, users)
+    run.journal.unlink()
+    shown = VERBS["status"](run)
+    assert shown.exit_code == 0 and "damaged" in shown.output and f"{run.root}/{EXPERT} is a link" in shown.output
+    assert f"{EXPERT}: {run.root}/{EXPERT} is a link" in VERBS["export"](run).output
+
+
+def test_the_file_that_a_unit_lists_may_not_be_a_link(run, users):
+    output = run.unit(OTHER) / "output.bin"
+    output.unlink()
+    output.symlink_to(run.unit("report/all") / "output.bin")
+    run.journal.unlink()
+    assert f"{output} is a link" in VERBS["status"](run).output

@@ -1,0 +1,228 @@
+"""A plain word of YAML has one meaning, in files, in overrides and in sweeps alike."""
+
+import json
+
+import pytest
+
+from hpcddm.errors import ConfigError
+from hpcddm.loading import load_experiment, load_site
+from hpcddm.strict_yaml import MOST_VALUES, parse_value, read_yaml
+from hpcddm.sweep.settings import matching, read_sweep
+from tests.helpers import hpcddm, write_experiment, write_source
+
+VALUES = {
+    "30000": 30000,
+    "1_000": 1000,
+    "12_345_678": 12345678,
+    "-3": -3,
+    "+7": 7,
+    "0": 0,
+    "0.5": 0.5,
+    ".5": 0.5,
+    "5.": 5.0,
+    "1e6": 1e6,
+    "1e-4": 1e-4,
+    "1.5E3": 1500.0,
+    "12e03": 12000.0,
+    "true": True,
+    "False": False,
+    "null": None,
+    "none": "none",
+    "y": "y",
+    "n": "n",
+    "=": "=",
+    "1.2.3": "1.2.3",
+    "1,000": "1,000",
+    "a:b": "a:b",
+    "n[3-5],n9": "n[3-5],n9",
+    "1-00:00:00": "1-00:00:00",
+    "10.0.0.1": "10.0.0.1",
+    "'010'": "010",
+    '"no"': "no",
+    '"2026-01-01"': "2026-01-01",
+    "[1, {a: 2}]": [1, {"a": 2}],
+}
+
+
+@pytest.mark.parametrize("text, value", VALUES.items())
+def test_a_word_with_one_meaning_has_it(tmp_path, text, value):
+    got = parse_value("key", text, "place")
+    assert got == value and type(got) is type(value)
+    (tmp_path / "a.yaml").write_text(f"key: {text}\n")
+    assert read_yaml(tmp_path / "a.yaml")[0] == {"key": value}
+
+
+BASE_60 = "is a number of base 60 to YAML 1.1; write a decimal number, or"
+READERS = "is not the same number to all readers of YAML; write"
+ODD = {
+    "12:00:00": BASE_60,
+    "0:30:00": BASE_60,
+    "1:30": BASE_60,
+    "-1:30.5": BASE_60,
+    "16:9": BASE_60,
+    "060": f"{READERS} 60, or",
+    "010": f"{READERS} 10, or",
+    "-010": f"{READERS} -10, or",
+    "08": f"{READERS} 8, or",
+    "072000": f"{READERS} 72000, or",
+    "00.5": f"{READERS} 0.5, or",
+    "00": f"{READERS} 0, or",
+    "1_0": f"{READERS} 10, or",
+    "1__000": f"{READERS} 1000, or",
+    "0.1_0": f"{READERS} 0.10, or",
+    "0o17": "is not a decimal number; write 15, or",
+    "0x1F": "is not a decimal number; write 31, or",
+    "0b11": "is not a decimal number; write 3, or",
+    "yes": "is true to YAML 1.1; write true, or",
+    "No": "is false to YAML 1.1; write false, or",
+    "ON": "is true to YAML 1.1; write true, or",
+    "off": "is false to YAML 1.1; write false, or",
+    "~": "may be a text, or nothing; write null for nothing, or",
+    "None": "may be a text, or nothing; write null for nothing, or",
+    "2026-01-01": "is a date to YAML 1.1; write",
+    "2026-01-01 10:00:00": "is a date to YAML 1.1; write",
+    ".inf": "is not a finite number; write",
+    "-.INF": "is not a finite number; write",
+    ".nan": "is not a finite number; write",
+    "1e400": "is not a finite number; write",
+    "9" * 400: "is not a finite number; write",
+}
+
+
+@pytest.mark.parametrize("text, advice", ODD.items())
+def test_a_word_with_several_meanings_is_refused_with_place_and_what_to_write(tmp_path, text, advice):
+    with pytest.raises(ConfigError) as caught:
+        parse_value("a.key", text, "'a.key=...'")
+    assert str(caught.value) == f"'a.key=...': {text} {advice} 'a.key=\"{text}\"' for a text"
+    place = tmp_path / "a.yaml"
+    for content, at in ((f"a: 1\nb:\n  key: {text}\n", "3:8"), (f"a: 1\nkey: [x, {text}]\n", "2:10")):
+        place.write_text(content)
+        with pytest.raises(ConfigError) as caught:
+            read_yaml(place)
+        assert str(caught.value) == f'{place}:{at}: key: {text} {advice} "{text}" for a text'
+
+
+@pytest.mark.parametrize(
+    "key, text, number",
+    [
+        ("minutes", "12:00:00", "720 minutes"),
+        ("minutes", "0:30:00", "30 minutes"),
+        ("minutes", "0:00:30", "1 minutes"),
+        ("watchdog_minutes", "1:30", "90 for 1 h 30 min"),
+        ("signal_lead_seconds", "2:00", "120 seconds"),
+        ("signal_lead_seconds", "1:00:05", "3605 seconds"),
+    ],
+)
+def test_a_time_is_refused_with_the_number_in_the_unit_of_its_key(key, text, number):
+    with pytest.raises(ConfigError, match=f"; write {number}, or"):
+        parse_value(key, text, "place")
+
+
+def test_all_odd_words_of_a_site_are_named_at_once(tmp_path):
+    (tmp_path / "s.yaml").write_text(
+        "name: here\nscheduler: slurm\naccount: 007\nqos: no\n"
+        "resources: {minutes: 12:00:00, memory_gb: 010}\nstages:\n  train: {minutes: 060}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(tmp_path / "s.yaml"))
+    heads = [line.removeprefix(f"{tmp_path}/s.yaml:").partition(" is ")[0] for line in str(caught.value).split("\n")]
+    assert heads == [
+        "3:10: account: 007",
+        "4:6: qos: no",
+        "5:22: minutes: 12:00:00",
+        "5:43: memory_gb: 010",
+        "7:20: minutes: 060",
+    ]
+
+
+@pytest.mark.parametrize(
+    "override", ["experts.training.images=072000", "experts.training.learning_rate=1:30", "seed=010"]
+)
+def test_an_override_is_read_as_a_file_is(tmp_path, override):
+    with pytest.raises(ConfigError, match=f"^'{override}': "):
+        load_experiment(str(write_experiment(tmp_path)), (override,))
+
+
+@pytest.mark.parametrize(
+    "override, message",
+    [
+        ("seed=", "'seed=': no value; write seed=null for nothing, or 'seed=\"\"' for an empty text"),
+        ("seed=#5", "'seed=#5': no value"),
+        ("data.source.folder=a #b", "'data.source.folder=a #b': what follows would be a comment"),
+        ("name=*a", "'*a' is no YAML value (found undefined alias 'a'); write 'name=\"...\"' for a text"),
+        ("name=1.10", "'name=1.10': name: input should be a valid string, found 1.1; put it in quotes"),
+        ("monolith.enabled=1", "'monolith.enabled=1': monolith.enabled: needs true or false, found 1"),
+        ('monolith.enabled="yes"', "monolith.enabled: needs true or false, found 'yes'"),
+        ("monolith.enabled=y", "monolith.enabled: needs true or false, found 'y'"),
+        ("seed=true", "'seed=true': seed: needs a value of another kind, found True"),
+        ('data.source.folder="a\\0b"', "folder: 'a\\x00b' cannot be a path"),
+        ("data.source.folder=~no-such-user/x", "folder: '~no-such-user/x' cannot be a path"),
+    ],
+)
+def test_an_override_that_would_change_its_meaning_is_refused(tmp_path, override, message):
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(str(write_experiment(tmp_path)), (override,))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("section", ["set: {seed: 010}\ngrid: {evaluate.steps: [1]}", "grid: {seed: [1, 010]}"])
+def test_a_sweep_is_read_as_an_experiment_is(tmp_path, section):
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    (tmp_path / "sweep.yaml").write_text(f"name: trial\nexperiment: tiny.yaml\n{section}\n")
+    with pytest.raises(ConfigError, match=r"sweep.yaml:3:\d+: seed: 010 is not the same number"):
+        read_sweep(str(tmp_path / "sweep.yaml"))
+
+
+def test_a_choice_of_a_sweeps_settings_is_read_so_too(tmp_path):
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    (tmp_path / "sweep.yaml").write_text("name: trial\nexperiment: tiny.yaml\ngrid: {seed: [8, 10]}\n")
+    sweep = read_sweep(str(tmp_path / "sweep.yaml"))
+    assert matching(sweep, ["seed=10"]) == {"seed=10"}
+    for only in ("seed=010", "seed=[1"):
+        with pytest.raises(ConfigError, match=f"^--only {only}: ".replace("[", r"\[")):
+            matching(sweep, [only])
+
+
+def test_a_mark_of_utf_8_and_line_ends_of_windows_change_nothing(tmp_path):
+    path = write_experiment(tmp_path)
+    before = load_experiment(str(path))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_experiment(str(path)) == before
+
+
+def test_anchors_and_merges_are_read_and_their_lines_are_those_where_they_stand(tmp_path):
+    (tmp_path / "a.yaml").write_text("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\nc: *a\nd: [5, &e {z: 6}]\n")
+    values, origins = read_yaml(tmp_path / "a.yaml")
+    assert values == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}, "d": [5, {"z": 6}]}
+    lines = {("b", "x"): 1, ("b", "y"): 4, ("c",): 5, ("c", "x"): 1, ("d", 1, "z"): 6}
+    assert {place: origins.lines[place] for place in lines} == lines
+
+
+def test_many_values_without_anchors_are_read(tmp_path):
+    (tmp_path / "a.yaml").write_text(f"key: [{'1, ' * (MOST_VALUES + 10)}]\n")
+    assert len(read_yaml(tmp_path / "a.yaml")[0]["key"]) == MOST_VALUES + 10
+
+
+def test_json_is_read_as_it_is(tmp_path):
+    texts = [*ODD, *VALUES, "a #b", "a: b", "", " x ", "#", "\n", "<<", "!x", "&a", "*a"]
+    values = {"texts": texts, "no": [0, -1, 0.1, 1e-7, 1e22], "1": [True, False, None]}
+    (tmp_path / "a.yaml").write_text(json.dumps(values))
+    assert read_yaml(tmp_path / "a.yaml")[0] == values
+
+
+def test_the_command_line_refuses_the_case_with_one_line_for_each_word(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    (tmp_path / "times.yaml").write_text(
+        "name: times\nscheduler: slurm\nresources: {minutes: 12:00:00, memory_gb: 010}\n"
+    )
+    done = hpcddm("submit", "tiny.yaml", "--site", "times.yaml", "--run-dir", "out", "--dry-run")
+    assert done.exit_code == 2 and done.stdout == "" and "write 720 minutes" in done.stderr
+    assert [line.partition(" is ")[0] for line in done.stderr.splitlines()] == [
+        "error: times.yaml:3:22: minutes: 12:00:00",
+        "times.yaml:3:43: memory_gb: 010",
+    ]
+    assert not (tmp_path / "out").exists()
