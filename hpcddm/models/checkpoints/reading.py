@@ -1,7 +1,6 @@
 """Reads weights in any of the public file formats; nothing that could execute code is ever unpickled."""
 
 import argparse
-import json
 import pickle
 import warnings
 from collections.abc import Mapping
@@ -10,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from hpcddm import plugins
 from hpcddm.errors import UserError
-from hpcddm.initial_weights import METADATA, OWN_WEIGHTS, described
+from hpcddm.initial_weights import OWN_WEIGHTS, described, description_of
 from hpcddm.models.checkpoints.base import Layout, Stored
+from hpcddm.models.checkpoints.bounds import require_bounded, require_unpacked
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
 from hpcddm.rundir import atomic
-from hpcddm.rundir.reading import need_json
+from hpcddm.rundir.reading import Unreadable, need_json
+from hpcddm.rundir.tensor_file import TensorFile
+from hpcddm.tensors import read_whole
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")
@@ -36,17 +37,18 @@ def read(path: Path) -> Stored:
     arguments: dict[str, Any] = {}
     notes: list[str] = []
     if file.suffix == ".safetensors":
-        tensors, metadata = _safetensors(file)
+        tensors, metadata, digest = _safetensors(file)
     elif file.suffix in PICKLES:
-        values = _unpickled(file)
+        require_unpacked(file)
+        values, digest = _unpickled(file), atomic.sha256(file)
         tensors, taken = weights_in(values, file)
+        require_bounded(tensors, file)
         notes.append(taken)
         arguments = _arguments(values)
     else:
         raise UserError(f"{file}: weights are read from .safetensors, {', '.join(PICKLES)} or a folder that holds them")
     if not tensors:
         raise UserError(f"{file}: holds no tensors")
-    digest = atomic.sha256(file)
     config = _json(file.with_name("config.json")) or {}
     stored = Stored(file, digest, tensors, config, described(file, metadata, digest), arguments)
     tensors, more = unwrapped(tensors, lambda inner: bool(_recognising(replace(stored, tensors=inner))))
@@ -92,14 +94,15 @@ def _weights_of(path: Path) -> Path:
     raise UserError(f"{path}: no such file or folder")
 
 
-def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], str]:
+    """Return the tensors, the file's own description, and its SHA-256, all of one open file."""
     try:
-        with safe_open(file, "pt") as opened:
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
-            metadata = opened.metadata() or {}
-        return tensors, json.loads(metadata.get(METADATA, "{}"))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{file}: torn, or no safetensors file ({error}); fetch it again") from None
+        with TensorFile(file, follows_links=True) as opened:
+            digest = opened.read({})
+            return {name: read_whole(opened, name) for name in opened.forms}, description_of(opened), digest
+    except (OSError, Unreadable) as error:
+        reason = getattr(error, "reason", str(error))
+        raise UserError(f"{file}: torn, or no safetensors file ({reason}); fetch it again") from None
 
 
 def _unpickled(file: Path) -> Any:

@@ -1,0 +1,41 @@
+"""Bounds of what a checkpoint of torch may ask for: no more memory than about its own size."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from hpcddm.errors import UserError, require
+from hpcddm.printing import printable
+
+MOST_SHARED = 2
+"""Most bytes of all tensors per byte of the file: tensors that are tied have their values there once."""
+
+
+def require_unpacked(file: Path) -> None:
+    """Raise `UserError` for an archive that would grow as it is read; torch itself never packs one."""
+    if not zipfile.is_zipfile(file):
+        return
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise UserError(f"{file}: torn, or no checkpoint of torch ({printable(error)})") from None
+    packed = next((member.filename for member in members if member.compress_type != zipfile.ZIP_STORED), None)
+    require(packed is None, f"{file}: {printable(packed)} is packed, which torch never does; save the tensors again")
+    held, size = sum(member.file_size for member in members), file.stat().st_size
+    require(held <= size, f"{file}: its members say {held:,} bytes and it has {size:,}; fetch it again")
+
+
+def require_bounded(tensors: Mapping[str, torch.Tensor], file: Path) -> None:
+    """Raise `UserError` naming the first tensor that is larger than what the file holds of it."""
+    size, total = file.stat().st_size, 0
+    for name, values in tensors.items():
+        if values.layout != torch.strided or values.is_meta:
+            continue
+        own, stored = values.numel() * values.element_size(), values.untyped_storage().nbytes()
+        total += own
+        if own > stored or stored > size or total > MOST_SHARED * size:
+            asked = f"tensor '{printable(name)}' asks for {own:,} bytes of {stored:,}, {total:,} with those before it"
+            raise UserError(f"{file}: {asked}; the file has {size:,}; save the tensors again")
