@@ -157,7 +157,7 @@ def test_the_digests_of_the_tars_are_in_the_manifests_on_request(adopted_run, co
     made.make_data()
     for key in ("shard/train-000", "shard/heldout-000"):
         (tar,) = manifest.read(made.run.unit(key)).results["tars"]
-        assert tar["sha256"] == hashlib.sha256((made.run.root / tar["file"]).read_bytes()).hexdigest()
+        assert tar["sha256"] == hashlib.sha256((collection / tar["file"]).read_bytes()).hexdigest()
 
 
 def test_a_filter_that_keeps_nothing_is_named(adopted_run):

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.pipeline.keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.networks import budgets, spending
+from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.pipeline.lists import list_name
 from hpcddm.report import run_summary
 from hpcddm.stages import report
 from tests.helpers import tiny
@@ -21,64 +23,125 @@ def unit(flops=0, **more):
     )
 
 
+LISTED = {list_name(expert): {"samples": 20} for expert in (0, 1)}
 INPUTS = {
-    CATALOG: unit(splits={"train": {"samples": 900}}), MONOLITH: unit(1000), STUDENT: unit(300), ROUTER: unit(10),
-    expert_key(0): unit(400), expert_key(1): unit(500),
+    CATALOG: unit(splits={"train": {"samples": 900}}), LISTS: unit(lists=LISTED), MONOLITH: unit(), STUDENT: unit(),
+    ROUTER: unit(), expert_key(0): unit(), expert_key(1): unit(),
 }  # fmt: skip
-TWO_EXPERTS = SimpleNamespace(
-    cluster=SimpleNamespace(experts=2),
-    experts=SimpleNamespace(training=SimpleNamespace(ema_halflife_images=100)),
-    evaluate=SimpleNamespace(snapshot=None, ema_halflife_images=None, sigma_rel=None),
-)
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "judge": {"heldout_accuracy": 0.9}}
 
 
-def test_every_arm_has_its_own_bill():
-    assert report._train_flops(TWO_EXPERTS, INPUTS) == {"monolith": 1000, "student": 300, "ensemble": 910}
+def costs(settings):
+    """FLOPs of one image: of a denoiser, and of the teacher of the student; and of the router's whole training."""
+    one = budgets.train_flops(settings, settings.expert_config())
+    teacher = round(budgets.teacher_flops(settings)) if settings.distill else 0
+    return one, teacher, budgets.router_flops(settings)
+
+
+def test_every_arm_has_its_own_bill_whatever_manifests_say(tmp_path):
+    settings = tiny(tmp_path, distill={"share": 0.5})
+    one, teacher, router = costs(settings)
+    dense = budgets.monolith_training(settings).images * one
+    # Each expert sees half of the 64 images, as does the student.
+    expected = {"monolith": dense, "student": 32 * (one + teacher), "ensemble": 64 * one + router}
+    assert report._train_flops(settings, INPUTS) == expected
+    lies = {key: unit(-(10**15), images=1) for key in (MONOLITH, expert_key(0), ROUTER)}
+    assert report._train_flops(settings, INPUTS | lies) == expected
     there = {key: found for key, found in INPUTS.items() if key not in (MONOLITH, STUDENT, expert_key(1))}
-    assert report._train_flops(TWO_EXPERTS, there) == {"ensemble": 410}
+    assert report._train_flops(settings, there) == {"ensemble": 32 * one + router}
 
 
 def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
     kept = {"experts__training__snapshots": [32], "evaluate__snapshot": 32}
-    taken = {"32": {"images": 32, "train_flops": 90}}
-    inputs = {key: unit(400, snapshots=taken) for key in (MONOLITH, expert_key(0), expert_key(1))}
-    inputs |= {CATALOG: INPUTS[CATALOG], ROUTER: unit(10)}
-    assert report._train_flops(tiny(tmp_path, **kept), inputs) == {"monolith": 90, "ensemble": 190}
-    said = dict(run_summary.rows(tiny(tmp_path, **kept), METRICS, inputs))
+    inputs = {key: found for key, found in INPUTS.items() if key != STUDENT}
+    settings = tiny(tmp_path, **kept)
+    one, _, router = costs(settings)
+    assert report._train_flops(settings, inputs)["ensemble"] == 32 * one + router
+    said = dict(run_summary.rows(settings, METRICS, inputs))
     assert said["Weights"] == "after 32 images of all experts together"
-    inputs[ROUTER] = unit(10, snapshots={"16": {"images": 16, "train_flops": 4}})
-    kept["router__training__snapshots"] = [16]
-    assert report._train_flops(tiny(tmp_path, **kept), inputs)["ensemble"] == 184
-    assert "16 images of all clusters" in dict(run_summary.rows(tiny(tmp_path, **kept), METRICS, inputs))["Router"]
+    settings = tiny(tmp_path, **kept, router__training__snapshots=[16])
+    assert report._train_flops(settings, inputs)["ensemble"] == 32 * one + router // 4
+    assert "16 images of all clusters" in dict(run_summary.rows(settings, METRICS, inputs))["Router"]
+
+
+def test_a_record_that_differs_is_a_contradiction_by_name(tmp_path):
+    settings = tiny(tmp_path, distill={})
+    sound = {key: unit(own.train_flops, images=own.images, samples=own.samples)
+             for key, own in spending.spent(settings, INPUTS).items()}  # fmt: skip
+    assert spending.contradictions(settings, INPUTS | sound) == []
+    wrong = {expert_key(1): unit(-(10**15), images=1, samples=20), ROUTER: unit("lots", images=64)}
+    one, _, router = costs(settings)
+    assert spending.contradictions(settings, INPUTS | sound | wrong) == [
+        f"train/expert-01 records images 1 instead of 32, train_flops -1000000000000000 instead of {32 * one}",
+        f"route/router records train_flops lots instead of {router}",
+    ]
+    shown = run_summary.rows(settings, METRICS | {"contradictions": ["first", "second"]}, INPUTS)
+    assert [value for title, value in shown if title == "Contradiction"] == ["first", "second"]
 
 
 SEED = {"sha256": "cd" * 32, "source": "digits", "images": 12000, "train_flops": 7000}
 FOREIGN = {"sha256": "ef" * 32, "source": "DiT.pt", "images": None, "train_flops": None}
 
 
-def test_a_start_is_on_the_bill_of_every_arm_and_once():
-    begun = {key: unit(100, start=SEED) for key in (MONOLITH, STUDENT, expert_key(0), expert_key(1))}
-    assert report._train_flops(TWO_EXPERTS, INPUTS | begun) == {"monolith": 7100, "student": 7100, "ensemble": 7210}
+def begun(tmp_path, starts):
+    """Settings and inputs of units that began with files of these records, by unit."""
+    files = {key: {"weights": str(tmp_path / "a"), "content": start["sha256"]} for key, start in starts.items()}
+    own = [
+        {"clusters": [expert], "init_from": files[expert_key(expert)]}
+        for expert in (0, 1)
+        if expert_key(expert) in files
+    ]
+    common = {"experts__init_from": files[MONOLITH]} if MONOLITH in files else {}
+    settings = tiny(tmp_path, distill={}, experts__overrides=own, **common)
+    return settings, INPUTS | {key: unit(start=start) for key, start in starts.items()}
+
+
+def test_a_start_is_on_the_bill_of_every_arm_and_once(tmp_path):
+    keys = (MONOLITH, STUDENT, expert_key(0), expert_key(1))
+    plain = report._train_flops(tiny(tmp_path, distill={}), INPUTS)
+
+    def more(starts):
+        billed = report._train_flops(*begun(tmp_path, starts))
+        return {arm: billed[arm] - flops for arm, flops in plain.items()}
+
+    assert more(dict.fromkeys(keys, SEED)) == {"monolith": 7000, "student": 7000, "ensemble": 7000}
     other = SEED | {"sha256": "00" * 32, "train_flops": 50}
-    assert (
-        report._train_flops(TWO_EXPERTS, INPUTS | begun | {expert_key(1): unit(100, start=other)})["ensemble"] == 7260
-    )
-    assert report._train_flops(TWO_EXPERTS, INPUTS | {ROUTER: unit(10, start=other)})["ensemble"] == 960
-    assert report._train_flops(TWO_EXPERTS, INPUTS | {MONOLITH: unit(100, start=FOREIGN)})["monolith"] == 100
+    assert more(dict.fromkeys(keys, SEED) | {expert_key(1): other})["ensemble"] == 7050
+    assert more(dict.fromkeys((MONOLITH, STUDENT), FOREIGN)) == {"monolith": 0, "student": 0, "ensemble": 0}
+
+
+LIES = [SEED | {"train_flops": -1}, SEED | {"images": "many"}, SEED | {"sha256": "00" * 32}, SEED | {"source": 3}, None]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_start_that_makes_no_sense_is_on_no_bill_and_a_contradiction(tmp_path, lie):
+    settings, inputs = begun(tmp_path, {expert_key(0): SEED})
+    plain = report._train_flops(settings, inputs)["ensemble"]
+    inputs[expert_key(0)] = unit(start=lie)
+    assert report._train_flops(settings, inputs)["ensemble"] == plain - 7000
+    line = next(line for line in spending.contradictions(settings, inputs) if line.startswith("train/expert-00"))
+    assert line.endswith("other initial weights than the experiment has")
+    # And a unit that has begun with random weights has no start.
+    inputs[expert_key(1)] = unit(start=SEED)
+    assert "train/expert-01" in str([line for line in spending.contradictions(settings, inputs) if "initial" in line])
 
 
 def test_facts_name_what_was_started_from(tmp_path):
     assert "Start" not in dict(
         run_summary.rows(tiny(tmp_path), METRICS, {k: v for k, v in INPUTS.items() if k != STUDENT})
     )
-    begun = INPUTS | {key: unit(100, start=SEED) for key in (MONOLITH, expert_key(0))}
-    said = dict(run_summary.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
+    said = dict(run_summary.rows(*with_metrics(begun(tmp_path, {expert_key(0): SEED}))))["Start"]
     words = "digits, SHA-256 cdcdcdcdcdcdcdcd: 12,000 images seen, on the bill of every arm that began there"
     assert said == words
-    begun[expert_key(1)] = unit(100, start=FOREIGN)
-    said = dict(run_summary.rows(tiny(tmp_path, distill={}), METRICS, begun))["Start"]
+    said = dict(run_summary.rows(*with_metrics(begun(tmp_path, {expert_key(0): SEED, expert_key(1): FOREIGN}))))[
+        "Start"
+    ]
     assert said.endswith("; DiT.pt, SHA-256 efefefefefefefef: images unknown, which no bill holds")
+
+
+def with_metrics(pair):
+    settings, inputs = pair
+    return settings, METRICS, inputs
 
 
 @pytest.mark.filterwarnings("ignore:Frechet")
@@ -121,8 +184,8 @@ def test_each_denoiser_is_shown_with_its_own_config(tmp_path):
     rows = run_summary.trained_denoisers(tiny(tmp_path, experts__overrides=mixed, distill={}), INPUTS)
     assert [row.unit for row in rows] == [MONOLITH, STUDENT, expert_key(0), expert_key(1)]
     assert [row.objective.split()[0] for row in rows] == [*["flow_matching"] * 3, "epsilon"]
-    assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"] and [row.flops for row in rows][1] == 300
-    assert {row.passes for row in rows} == {1.6} and {row.rank_hours for row in rows} == {1 / 30}
+    assert [row.precision for row in rows] == ["fp32"] * 3 + ["bf16"]
+    assert [row.passes for row in rows[1:]] == [None, 1.6, 1.6] and {row.rank_hours for row in rows} == {1 / 30}
     assert rows[0].parameters == rows[2].parameters > 2 * rows[3].parameters > 0
 
 
@@ -139,7 +202,7 @@ def test_facts_say_how_it_was_sampled(tmp_path):
     assert said["Guidance"] == "scale 2 at times from 0.1 to 0.8, shared posteriors of its two halves"
     assert said["Solver"] == "euler, 2 steps with shift 3" and "asked every 4 steps" in str(said)
     assert "the router names" in said["Student"] and "64 images of all clusters, natural" in said["Router"]
-    assert said["Process time of all units"] == "12.0 minutes"
+    assert said["Process time of all units"] == "14.0 minutes"
     own = tiny(tmp_path, experts__overrides=[{"clusters": [1], "images": 96}])
     own_rows = dict(run_summary.rows(own, METRICS, {key: INPUTS[key] for key in INPUTS if key != STUDENT}))
     assert own_rows["Images seen by all experts together"] == "128, some of them by numbers of their own"
