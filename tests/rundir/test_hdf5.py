@@ -175,6 +175,7 @@ def test_a_source_may_be_packed_and_have_other_things_beside(tmp_path, options):
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_only_a_plain_file_of_a_run_is_opened(tmp_path, kind):
     path = tmp_path / "a.h5"
+    (tmp_path / "b.h5").touch()
     {"link": lambda: path.symlink_to(tmp_path / "b.h5"), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
     refused(f"is a {kind}", lambda: read_arrays(path))
     refused(f"is a {kind}", lambda: Column("a", {path: ROWS}))

@@ -1,8 +1,12 @@
 """Tars of img2dataset through the data stages, where they lie."""
 
+import base64
 import hashlib
 import io
 import json
+import re
+import shutil
+import socket
 import tarfile
 from dataclasses import replace
 
@@ -28,6 +32,8 @@ from hpcddm.pipeline.passed_over import PASSED_OVER
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import shard
+from tests.helpers import changed
+from tests.pictures import IMG2DATASET
 from tests.runs import hpcddm
 from tests.stages.adopting import ADOPTED, keys_of, members
 from tests.stages.routes import Bench
@@ -235,11 +241,69 @@ def test_a_picture_is_decoded_for_its_own_split_only(adopted_run, monkeypatch):
     assert len(decoded) == sum(kept)
 
 
-def test_experts_learn_from_adopted_tars_and_webdataset_reads_the_copies_of_their_lists(collection, tmp_path):
-    (tmp_path / "adopted.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    done = hpcddm("submit", tmp_path / "adopted.yaml", "--site", "embedded", "--run-dir", tmp_path / "run")
+PERSON = "alice-mustermann"
+STAYS = {"experiment.json", "journal.jsonl", ".submit.lock", "sites", "specs", "code", "jobs", "logs", "scripts"}
+"""What docs/run-folder.md says is of no use elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A whole run below a person's folder, on tars with a broken sample, and these tars."""
+    home = tmp_path_factory.mktemp("home") / PERSON
+    collection = shutil.copytree(IMG2DATASET, home / "collection")
+    with tarfile.open(collection / "00000.tar", "a") as file:
+        member = tarfile.TarInfo("zz-broken.jpg")
+        member.size = 9
+        file.addfile(member, io.BytesIO(b"no image!"))
+    (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, data__broken=0.02)))
+    done = hpcddm("submit", home / "adopted.yaml", "--site", "embedded", "--run-dir", home / "run")
     assert done.returncode == 0, done.stdout + done.stderr
-    run, contents = RunDir(tmp_path / "run"), members(collection, "0000[01].tar")
+    return RunDir(home / "run"), collection
+
+
+def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
+    run, collection = finished
+    needles = [PERSON.encode(), str(collection.parent.parent).encode(), b"/tmp/", b"/home/"]
+    # A short name may be part of any word, or of numbers.
+    host = socket.gethostname().encode()
+    needles += [host] * (len(host) > 5)
+    travelling = [path for path in run.root.rglob("*") if path.relative_to(run.root).parts[0] not in STAYS]
+    contents = {path: path.read_bytes() for path in travelling if path.is_file()}
+    for path, content in contents.items():
+        shown = [base64.b64decode(part) for part in re.findall(rb"data:image/[a-z]+;base64,([A-Za-z0-9+/=]+)", content)]
+        for told in (str(path.relative_to(run.root)).encode(), content, *shown):
+            assert not [needle for needle in needles if needle in told], path
+        assert host not in path.name.encode()
+    names = {path.name for path in contents}
+    assert {"broken.jsonl", "catalog.json", "weights.safetensors", "curve.json", "index.html", "columns.h5"} <= names
+    assert any("tfevents" in name for name in names)
+    (broken,) = [json.loads(content) for path, content in contents.items() if path.name == "broken.jsonl"]
+    assert (broken["tar"], broken["key"]) == ("00000.tar", "zz-broken")
+    stated = json.loads((run.unit(CATALOG) / "catalog.json").read_text())
+    assert sorted(tar["file"] for split in stated.values() for tar in split["tars"]) == sorted(
+        path.name for path in collection.glob("*.tar")
+    )
+
+
+def test_a_run_finds_its_tars_where_its_experiment_has_them(finished, tmp_path):
+    run, collection = finished
+    moved = RunDir(shutil.copytree(run.root, tmp_path / "run"))
+    with pytest.raises(UserError, match=r"00000\.tar: cannot be read"):
+        TarImages(open_catalog(moved, "train")).files([0])
+    stored = json.loads(moved.experiment.read_text())
+    stored["data"]["source"]["folder"] = str(collection)
+    moved.experiment.write_text(json.dumps(stored))
+    assert TarImages(open_catalog(moved, "train")).files([0]) == TarImages(open_catalog(run, "train")).files([0])
+    # A catalog of others names no file outside of the collection.
+    path = moved.unit(CATALOG) / "catalog.json"
+    path.write_text(path.read_text().replace('"00000.tar"', '"../../secret.tar"'))
+    with pytest.raises(UserError, match=r"catalog\.json: .*names a file outside of its folder"):
+        open_catalog(moved, "train")
+
+
+def test_experts_learn_from_adopted_tars_and_webdataset_reads_the_copies_of_their_lists(finished):
+    run, collection = finished
+    contents = members(collection, "0000[01].tar")
     for expert in ("train/expert-00", "train/expert-01"):
         weights = load_file(run.unit(expert) / "weights.safetensors")
         # Zero at first: what the words give to the image.
