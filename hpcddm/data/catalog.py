@@ -240,7 +240,11 @@ def read_catalog(file: Path, split: str, root: Path, folders: Folders | None = N
 
 def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:
     """Write the catalog of all splits."""
-    atomic.write_json(path, {split: asdict(entry) for split, entry in entries.items()})
+    values = {split: asdict(entry) for split, entry in entries.items()}
+    for tar in (tar for entry in values.values() for tar in entry["tars"] if tar["collection"] is None):
+        # So the file of a run without collections is that of a run before there were any, and so is its digest.
+        del tar["collection"]
+    atomic.write_json(path, values)
 
 
 def stamp_of(path: Path) -> tuple[int, int]:

@@ -86,7 +86,7 @@ def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
 
 def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
     flops, has_classes = _train_flops(settings, unit.inputs), settings.data.num_classes is not None
-    labels = _labels(settings, unit)
+    labels, contradictions = _labels(settings, unit), spending.contradictions(settings, unit.inputs)
     real, impossible = _merge(unit, REFERENCE, labels), left_out(has_classes)
     measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(settings), REAL)}
     floor = measured.pop(REAL)
@@ -96,14 +96,13 @@ def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
         "left_out": impossible,
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
-        "contradictions": spending.contradictions(settings, unit.inputs),
         "extractor": _measuring_network(settings, unit, EXTRACTOR),
         # The key by which the files of earlier runs and their readers know it.
         "judge": _measuring_network(settings, unit, CLASSIFIER) if has_classes else None,
         "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,
-    }
+    } | ({"contradictions": contradictions} if contradictions else {})
 
 
 def _labels(settings: Experiment, unit: Unit) -> np.ndarray:
