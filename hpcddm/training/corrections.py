@@ -41,6 +41,7 @@ def import_deepspeed(device: torch.device) -> ModuleType:
         # DeepSpeed would compile a shared-memory op at start (29 s, and it needs a compiler) that training never uses.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     _import_muon_uncompiled()
+    _round_linear_layers_once()
     return deepspeed
 
 
@@ -70,6 +71,22 @@ def _import_muon_uncompiled() -> None:
             import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
     finally:
         compiler.compile = wrap
+
+
+def _round_linear_layers_once() -> None:
+    """Let the linear layers of ZeRO-3 add the bias before they round, as torch's do, which all other stages use.
+
+    DeepSpeed's rounds the product of a batch of sequences to half precision, and the sum again. In fp32 it stays.
+    """
+    from deepspeed.runtime.zero.linear import LinearFunctionForZeroStage3
+
+    of_deepspeed = LinearFunctionForZeroStage3.forward
+
+    def forward(values: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        linear = of_deepspeed if values.dtype == torch.float32 else torch._C._nn.linear
+        return linear(values, weight, bias)
+
+    LinearFunctionForZeroStage3.forward = staticmethod(forward)
 
 
 def adapt(engine: "DeepSpeedEngine", trained: Mapping[str, torch.Tensor]) -> None:
