@@ -82,6 +82,9 @@ def export(root: Path, unit: str, output: Path) -> None:
     from hpcddm.models.checkpoints.diffusers_dit import dump
 
     stored = reading.read(run.unit(unit))
+    # A file may describe itself, so that nobody has looked into the manifest yet.
+    if stored.sha256 != manifest.stated_digest(run.unit(unit), stored.path.name):
+        raise UserError(f"{stored.path}: its bytes are not those of its manifest; fetch it again")
     tensors, info = reading.layout("hpcddm").load(stored, None)
     theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)

@@ -1,5 +1,6 @@
 """The verb logs: prints the log of a rank, or the scheduler's own files of a job that opened no attempt."""
 
+import re
 import time
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def _logs(run: RunDir, record: AttemptRecord, rank: int) -> list[Path]:
     file = record.folder / f"rank{rank}.log"
     if file.exists():
         return [file]
-    ranks = sorted(int(path.stem.removeprefix("rank")) for path in record.folder.glob("rank[0-9]*.log"))
+    named = (re.fullmatch("rank([0-9]+).log", path.name) for path in record.folder.glob("rank*.log"))
+    ranks = sorted(int(match[1]) for match in named if match)
     names = [f"{record.job}.out", f"{record.job}_{rank}.out"] if record.job and not ranks else []
     kept = [home.jobs / name for home in journal_dirs(run) for name in names if (home.jobs / name).exists()]
     if not kept:

@@ -13,7 +13,7 @@ from hpcddm.data.captions import NUMBER, STATES
 from hpcddm.data.columns import Column, RaggedColumn
 from hpcddm.data.settings import NetworkData
 from hpcddm.errors import UserError
-from hpcddm.pipeline.captions import INDEX, numbers_file
+from hpcddm.pipeline.captions import INDEX, Index, numbers_file
 from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.texts import STATES_FILE, texts_settings
 from hpcddm.rundir import manifest, reading
@@ -29,17 +29,17 @@ class CaptionStates:
 
     def __init__(self, data: NetworkData, locate: Locate) -> None:
         self._shape = data.condition.shape
-        index = reading.read_json(locate(CAPTIONS, INDEX), dict[str, Any])
+        index: Index | None = reading.read_json(locate(CAPTIONS, INDEX), Index)
         if index is None:
             folder = locate(CAPTIONS, INDEX).parent
             raise UserError(f"{folder}: the stage captions is not complete; submit the run again")
         self._numbers = {
             split: Column(NUMBER, {locate(CAPTIONS, numbers_file(split)): count})
-            for split, count in index["samples"].items()
+            for split, count in index.samples.items()
         }
         expected = manifest.flatten(texts_settings(data))
         parts = {}
-        for name, (start, stop) in index["ranges"].items():
+        for name, (start, stop) in index.ranges.items():
             path = locate(f"texts/{name}", STATES_FILE)
             if start < stop:
                 _require_made_by(expected, path.parent)

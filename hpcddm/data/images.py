@@ -20,6 +20,8 @@ from hpcddm.data.pictures import PictureError
 from hpcddm.data.transforms.base import Transform
 from hpcddm.data.transforms.settings import TransformSettings
 from hpcddm.errors import UserError, require
+from hpcddm.rundir import reading
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.schema import validate
 
 MOST_OPEN = 128
@@ -85,9 +87,10 @@ class _OpenTar:
             "submit again to make it anew" if tar.changed is None else "bring it back, or index it with --redo shard"
         )
         try:
-            self._descriptor = os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}); {advice}") from None
+            self._descriptor = reading.open_regular(path, follows_links=True)
+        except (FileNotFoundError, Unreadable) as error:
+            reason = error.reason if isinstance(error, Unreadable) else error.strerror
+            raise UserError(f"{path}: cannot be read ({reason}); {advice}") from None
         # The bytes around a sample are those of other experts.
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         status = os.fstat(self._descriptor)

@@ -43,7 +43,8 @@ class Snapshot:
     @cached_property
     def folder(self) -> Path:
         """Folder where Python finds the package; there after `make`."""
-        return (self._home / provenance.code_digest(self._hashes)).resolve()
+        # Its own name is not resolved: a link would lead to a folder that somebody may change after it was hashed.
+        return self._home.resolve() / provenance.code_digest(self._hashes)
 
     def make(self) -> Code:
         """Write the snapshot unless it exists, and return its version; jobs are started or submitted right after.

@@ -15,8 +15,9 @@ from hpcddm.launch.script_paths import check_line
 from hpcddm.package_data import share_folder
 from hpcddm.pretrained import VARIABLE
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic, inside
+from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
@@ -45,8 +46,20 @@ def stored_part(run: RunDir, part: str) -> Path:
 
 
 def stored_parts(run: RunDir) -> dict[str, str]:
-    """Read the user's own parts with which the run was last submitted; part -> text."""
-    return {part: stored_part(run, part).read_text() for part in PARTS if stored_part(run, part).is_file()}
+    """Read the user's own parts with which the run was last submitted; part -> text.
+
+    Raises `Unreadable` for what is not a file of text.
+    """
+    parts = {}
+    for part in PARTS:
+        path = stored_part(run, part)
+        try:
+            parts[part] = reading.read_bytes(path, reading.RECORD_BYTES).decode()
+        except FileNotFoundError:
+            continue
+        except UnicodeDecodeError:
+            raise Unreadable(path, "is not UTF-8") from None
+    return parts
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:

@@ -53,7 +53,7 @@ def open_file(path: Path, flags: int) -> int:
 
     Raises:
         OSError: As `os.open`.
-        Unreadable: Where a part of the way is a link, or the file is not a regular one.
+        Unreadable: Where a part of the way is a link, or the file is not a regular one or has other names (hard links).
     """
     with opened(path.parent) as folder:
         try:
@@ -62,9 +62,11 @@ def open_file(path: Path, flags: int) -> int:
             if fault := _fault(path, folder):
                 raise fault from None
             raise
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             os.close(descriptor)
-            raise Unreadable(path, "is not a file")
+            # An archive can give a file of a unit a second name, which its owner would write to unseen.
+            raise Unreadable(path, "has another name, too" if stat.S_ISREG(status.st_mode) else "is not a file")
         return descriptor
 
 

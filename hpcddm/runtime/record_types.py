@@ -6,6 +6,9 @@ from typing import Any, ClassVar
 from hpcddm.rundir import reading
 from hpcddm.rundir.job import require_job
 
+MOST_RANKS = 1 << 16
+"""Most ranks of a job: those that left no record of their end are named one by one."""
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -30,6 +33,8 @@ class Owner:
             require_job(self.job)
         reading.require_times(self.started)
         reading.require_counts(self.ranks, self.cpus, self.gpus)
+        if self.ranks > MOST_RANKS:
+            raise ValueError("holds more ranks than any job has")
 
 
 @dataclass(frozen=True)

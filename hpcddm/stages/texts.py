@@ -12,7 +12,7 @@ from hpcddm.data.columns import TextColumn
 from hpcddm.devices import own_device
 from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.networks.workload import TEXT_ENCODER, Work, Workload
-from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX
+from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, Index
 from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, STATES_FILE, captions_of_unit
 from hpcddm.rundir import reading
@@ -23,11 +23,11 @@ ENCODED_AT_ONCE = 64
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Encode the captions of one range."""
-    index = reading.need_json(unit.input(CAPTIONS, INDEX))
-    start, stop = index["ranges"][unit.name]
+    index: Index = reading.need_json(unit.input(CAPTIONS, INDEX), Index)
+    start, stop = index.ranges[unit.name]
     encoder, (tokens, _) = _encoder(settings), settings.data.condition.shape
     device = own_device(unit) if encoder.uses_gpu else torch.device("cpu")
-    captions = TextColumn(CAPTION, {unit.input(CAPTIONS, CAPTIONS_FILE): index["captions"]})
+    captions = TextColumn(CAPTION, {unit.input(CAPTIONS, CAPTIONS_FILE): index.captions})
     sentences, count = Sentences(encoder, tokens), 0
     with Spool(unit.folder) as spool:
         for block in blocks_of(range(start, stop), CAPTIONS_AT_ONCE):

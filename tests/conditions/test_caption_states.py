@@ -224,6 +224,17 @@ def some_pictures(folder, own, captioned):
             (own / "pictures" / split / "captions.jsonl").write_text("\n".join(rows))
 
 
+@pytest.mark.parametrize(
+    "change", [{"samples": 3}, {"ranges": {"../x": [0, 1]}}, {"ranges": {"000": [0, -1]}}, {"captions": None}]
+)
+def test_an_index_of_captions_that_somebody_else_wrote_is_named(run, tmp_path, change):
+    index = {"captions": 1, "samples": {"train": 1}, "ranges": {"000": [0, 1]}}
+    (tmp_path / "captions.json").write_text(json.dumps(index | change))
+    condition = conditions.build(run.settings.data, lambda key, name: tmp_path / name)
+    with pytest.raises(UserError, match="captions.json: holds no usable JSON"):
+        condition.of(run.reader(TRAIN), [0])
+
+
 def test_samples_without_captions_are_refused_before_anything_is_encoded(folder, tmp_path):
     some_pictures(folder, tmp_path, captioned=False)
     bare = run_of(tmp_path, "bare")

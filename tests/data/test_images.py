@@ -3,11 +3,13 @@
 import os
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from hpcddm.data import tar
 from hpcddm.data.images import TarImages
 from hpcddm.data.sources.base import Record
+from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
 from tests.helpers import SIDE
 
@@ -26,3 +28,12 @@ def test_samples_in_any_order_are_read_from_front_to_back(tmp_path, monkeypatch)
     assert seen == [offsets[number] for number in sorted(numbers)]
     files = images.files(numbers)
     assert files[1] == files[3] and len({*files}) == 4 and files[0] == images.files([7])[0]
+
+
+def test_a_pipe_in_place_of_a_tar_is_named_and_not_waited_for(tmp_path):
+    tar.write_tar(tmp_path / "a.tar", [Record("0", Image.new("L", (SIDE, SIDE)))], SIDE, 1)
+    catalog = catalog_of(tmp_path, [tmp_path / "a.tar"])
+    (tmp_path / "a.tar").unlink()
+    os.mkfifo(tmp_path / "a.tar")
+    with pytest.raises(UserError, match=r"a\.tar: cannot be read \(is a pipe instead of a file\)"):
+        TarImages(catalog).images([0])

@@ -114,6 +114,14 @@ def test_what_is_no_file_among_the_code_is_named(checkout, run, kind, tmp_path):
         Snapshot(run).make()
 
 
+def test_a_version_that_is_a_link_is_refused_though_its_files_are_this_code(checkout, run, tmp_path):
+    folder = run.code / Snapshot(run).make().digest
+    folder.rename(tmp_path / folder.name)
+    folder.symlink_to(tmp_path / folder.name)
+    with pytest.raises(UserError, match=f"{folder}: files there were changed"):
+        Snapshot(run).make()
+
+
 def test_files_of_a_version_whose_hash_does_not_fit_are_not_linked(checkout, run, tmp_path):
     first = Snapshot(run).make()
     listing = run.code / f"{first.digest}.json"

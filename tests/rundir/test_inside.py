@@ -158,3 +158,13 @@ def test_a_folder_that_becomes_a_link_at_any_moment_leads_nowhere(run, users, wo
         is_over.set()
         thread.join()
     assert digest(users) == before
+
+
+@pytest.mark.parametrize("write", [hold, log])
+def test_a_file_with_another_name_is_named_and_keeps_its_bytes(run, users, write):
+    (run.logs(UNIT) / "attempt-1").mkdir(parents=True)
+    for place in (run.unit(UNIT) / ".lease", run.logs(UNIT) / "attempt-1/rank0.log"):
+        os.link(users / "rank0.log", place)
+    with pytest.raises(Unreadable, match="has another name, too"):
+        write(run)
+    assert (users / "rank0.log").read_text() == "precious"

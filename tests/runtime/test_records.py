@@ -1,6 +1,8 @@
 import pytest
 
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.environment import Ranks
+from hpcddm.runtime.failure_cause import write_rank_ending
 from hpcddm.runtime.records import records
 from tests.attempts import write_attempt
 
@@ -21,3 +23,12 @@ def test_what_was_superseded_needs_no_decision_of_a_script_that_may_be_killed(tm
     write_attempt(run, KEY, 1, "0123456789ab", "17_0", **files)
     (record,) = records(run.logs(KEY))
     assert record.decision == decision
+
+
+def test_ranks_that_no_job_has_make_a_damaged_record_and_are_not_counted_one_by_one(tmp_path):
+    run, ended = RunDir(tmp_path), {"outcome": "failed", "reason": "rank 0 lost its peer"}
+    folder = write_attempt(run, KEY, 1, ended=ended)
+    (folder / "owner.json").write_text('{"owner": "me", "ranks": 1000000000000}')
+    write_rank_ending(folder, Ranks(0, 0, 2, 2, "me"), "failed", "broken pipe", 1)
+    (record,) = records(run.logs(KEY))
+    assert record.reason == "rank 0 lost its peer" and "holds more ranks than any job has" in record.faults[0]
