@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from hpcddm.data.layout import Field, Layout
+from hpcddm.data.layout import IMAGES, Field, Layout
 from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
@@ -303,7 +303,9 @@ def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Samp
         seen: set[str] = set()
         for member in members:
             key, extension = split_name(member.name)
-            is_known = extension in wanted or extension.rpartition(".")[2] in formats
+            is_bare = not key and _is_bare_picture(members, member, layout)
+            key = member.name if is_bare else key
+            is_known = is_bare or extension in wanted or extension.rpartition(".")[2] in formats
             if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
                 if member.kind is not Kind.DIRECTORY:
                     strays.append(_Stray(key, extension, member))
@@ -313,7 +315,7 @@ def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Samp
                     yield sample
                 sample, seen = _Sample(key, [], {}, [], []), set()
             seen.add(extension)
-            if extension in layout.images:
+            if is_bare or extension in layout.images:
                 sample.images.append(member)
             elif extension not in wanted:
                 sample.unnamed.append((member.name, extension))
@@ -323,6 +325,13 @@ def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Samp
                 sample.contents[extension] = members.read(member)
         if sample is not None:
             yield sample
+
+
+def _is_bare_picture(members: TarHeaders, member: Member, layout: Layout) -> bool:
+    """Tell by its first bytes if a member without an extension is an image, where the layout names no extensions."""
+    if layout.images != IMAGES or member.kind is not Kind.FILE or "." in os.path.basename(member.name):
+        return False
+    return is_read(members.head(member, HEAD_BYTES))
 
 
 def _only_image(sample: _Sample) -> Member:

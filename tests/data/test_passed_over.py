@@ -29,12 +29,13 @@ FILES = {
     "-empty.jpg": (b"", BROKEN),
     ".html": (b"<html>gone</html>", COUNTED),
     "": (b"README", COUNTED),
+    "-without": (JPEG, SAMPLE),
     ".npy": (b"\x93NUMPY\x01\0", COUNTED),
     ".bmp.txt": (b"BM is how this text begins, and not a bitmap", COUNTED),
 }
 """Contents by the end of a name, and what becomes of them in a folder and in a tar."""
-BY_CONTENT = {".dat": (PNG, SAMPLE), "-without": (JPEG, SAMPLE), ".img": (PNG, SAMPLE)}
-"""Pictures that a folder has as samples; in a tar, where names say what belongs together, they are broken."""
+BY_CONTENT = {".dat": (PNG, SAMPLE), ".img": (PNG, SAMPLE)}
+"""Pictures that a folder has as samples; in a tar, where extensions say what a member is, they are broken."""
 LINKS = {"-lost.png": "nowhere.png", "-self.png": None}
 
 
@@ -156,7 +157,7 @@ def beside_tars(root, named):
 
 
 def inside_tars(root, named):
-    """A mixture in a tar, among samples; what is known by its content alone is broken there."""
+    """A mixture in a tar, among samples; pictures with extensions of something else are broken there."""
     members: list = [(f"s{number}.png", PNG) for number in range(8)] + [
         ("s7.seg", b"mask"),
         ("folder", (tarfile.DIRTYPE, "")),

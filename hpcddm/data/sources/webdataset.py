@@ -1,8 +1,8 @@
 """WebDataset tars that are read where they lie, such as those of img2dataset; none of them is written or copied.
 
 A sample is what WebDataset takes for one: the members of one key, one behind the other. With the defaults, a member
-whose extension is that of a picture is its image, `txt` its caption and `cls` its class; `json:caption` would be the
-entry `caption` of the JSON object beside the image.
+whose extension is that of a picture is its image, as is a picture without an extension, `txt` its caption and `cls` its
+class; `json:caption` would be the entry `caption` of the JSON object beside the image.
 """
 
 import hashlib
