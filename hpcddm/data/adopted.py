@@ -352,8 +352,8 @@ def _only_image(sample: _Sample) -> Member:
 def _label(sample: _Sample, place: Field | None) -> int | None:
     value = _value(sample, place)
     try:
-        # Of JSON, a fraction or a truth value is no number of a class.
-        if isinstance(value, float | bool):
+        # Of JSON, a fraction or a truth value is no number of a class; Python alone takes 1_0 for 10.
+        if isinstance(value, float | bool) or "_" in str(value):
             raise ValueError
         label = None if value is None else int(np.int32(int(value)))
     except (TypeError, ValueError, OverflowError):

@@ -87,6 +87,7 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
         ([("b.png", encoded()), ("b.txt", b"caf\xe9")], "its txt is no UTF-8"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),
+        ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"1_0")], "its class is no number ('1_0')"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"-1")], "its class is -1, they are numbered from 0"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"{")], "its json is no JSON"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"[1]")], "its json is no JSON object"),
