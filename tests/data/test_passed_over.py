@@ -8,11 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.new_samples import NewSamples
 from hpcddm.data_settings import DataSettings
+from hpcddm.errors import UserError
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
 from tests.helpers import write_idx
 
@@ -206,3 +208,39 @@ def test_what_is_put_in_is_a_sample_or_broken_or_counted(place, named):
     with tempfile.TemporaryDirectory() as folder:
         source, expected = place(Path(folder), named)
         assert accounted(source) == expected
+
+
+def _class_without_training_images(folder):
+    (folder / "val" / "bird").mkdir()
+    (folder / "val" / "bird" / "0.png").write_bytes(PNG)
+
+
+def _picture_without_caption(folder):
+    (folder / "val" / "captions.csv").write_text("file,caption\ncat/000.png,a cat\n")
+
+
+def _pictures_of_no_format_that_is_read(folder):
+    for path in folder.glob("val/*/*.png"):
+        path.rename(path.with_suffix(".heic"))
+        path.with_suffix(".heic").write_bytes(HEIC)
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (_class_without_training_images, "no such class"),
+        (_picture_without_caption, "no caption of"),
+        (_pictures_of_no_format_that_is_read, "pictures in HEIC, counted as broken: 8"),
+    ],
+)
+def test_new_samples_of_a_split_that_cannot_be_read_are_not_left_out(tmp_path, spoil, message):
+    for split in ("train", "val"):
+        class_folder(tmp_path / "data" / split)
+    spoil(tmp_path / "data")
+    with pytest.raises(UserError, match=message):
+        NewSamples(data_of({"name": "image_folder", "folder": str(tmp_path / "data")}))
+
+
+def test_new_samples_may_all_be_of_one_split(tmp_path):
+    class_folder(tmp_path / "data" / "train")
+    assert NewSamples(data_of({"name": "image_folder", "folder": str(tmp_path / "data")})).count() == 8
