@@ -55,6 +55,10 @@ class Origins:
         change = of_name or _nearest(self.changes, error.location)
         if change is not None:
             return change
+        # What the file lacks was written by the changes to keys below it.
+        makers = [text for place, text in self.changes.items() if place[: len(error.location)] == error.location]
+        if error.type == "extra_forbidden" and error.location not in self.lines and makers:
+            return ", ".join(makers)
         if error.model is not None:
             related = [text for place, text in self.changes.items() if place[: len(error.model)] == error.model]
         else:

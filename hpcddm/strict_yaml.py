@@ -160,8 +160,9 @@ def _problems(node: yaml.Node, key: str, seen: set[int]) -> Iterator[Problem]:
 def _advice(text: str, key: str) -> str:
     """Return what a plain word may mean, and what to write instead; the word in quotes ends the sentence."""
     digits = text.replace("_", "")
-    if match := BASE_60.fullmatch(text):
-        return f"{text} is a number of base 60 to YAML 1.1; write {_time(match, key)}, or "
+    is_date = re.match("[0-9]{4}-", text)
+    if ":" in text and not is_date:
+        return f"{text} is a number of base 60 to YAML 1.1; write {_time(BASE_60.fullmatch(text), key)}, or "
     if BASES.fullmatch(text):
         return f"{text} is not a decimal number; write {int(digits, 0)}, or "
     if DECIMAL.fullmatch(text):
@@ -173,11 +174,13 @@ def _advice(text: str, key: str) -> str:
     if text.lower() in ("yes", "no", "on", "off"):
         truth = "true" if text.lower() in ("yes", "on") else "false"
         return f"{text} is {truth} to YAML 1.1; write {truth}, or "
-    return f"{text} is {'a date to YAML 1.1' if re.match('[0-9]{4}-', text) else 'not a finite number'}; write "
+    return f"{text} is {'a date to YAML 1.1' if is_date else 'not a finite number'}; write "
 
 
-def _time(match: re.Match[str], key: str) -> str:
-    """Return what to write for a time such as 12:00:00, by the unit in the key's name."""
+def _time(match: re.Match[str] | None, key: str) -> str:
+    """Return what to write for a time such as 12:00:00, by the unit in the key's name; match: None for other forms."""
+    if match is None:
+        return "a decimal number"
     first, middle, last = int(match[1]), match[2], float(match[3])
     if "minutes" in key and middle is None:
         return f"{60 * first + math.ceil(last)} for {first} h {last:g} min"

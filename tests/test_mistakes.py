@@ -70,6 +70,7 @@ def test_combinations_are_named_at_once_too(tmp_path):
 
 BLAMED = {
     "a wrong value": (["seed=-1"], "'seed=-1': seed: input should be greater"),
+    "an unknown mapping": (["colours.red=3"], "'colours.red=3': colours: unknown key"),
     "an unknown key": (["experts.training.imges=3"], "'experts.training.imges=3': experts.training.imges: unknown key"),
     "a mapping that lacks keys": (
         ["experts.model={name: dit}"],

@@ -60,6 +60,7 @@ ODD = {
     "1:30": BASE_60,
     "-1:30.5": BASE_60,
     "16:9": BASE_60,
+    "1:2:3:4": BASE_60,
     "060": f"{READERS} 60, or",
     "010": f"{READERS} 10, or",
     "-010": f"{READERS} -10, or",

@@ -3,35 +3,25 @@
 import json
 import os
 import zlib
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from hpcddm.data.layout import Field, Layout
-from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
+from hpcddm.data.layout import IMAGES, Field, Layout
+from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read
 from hpcddm.data.pictures import PictureError
+from hpcddm.data.strays import NO_IMAGE, Stray, further, item_of, unknown_pictures, unnamed
 from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
 from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import JUNK, Item, escaped
+from hpcddm.pipeline.passed_over import Item, escaped
 
 LONGEST_KEY = 1000
 """Most bytes of a key."""
-LONGEST_EXTENSION = 20
-"""Most characters of an extension that a reason names."""
-OTHER_KINDS = {
-    Kind.HARD_LINK: "hard links, which 'tar --hard-dereference' writes as files",
-    Kind.SYMBOLIC_LINK: "symbolic links, which 'tar --dereference' writes as files",
-    Kind.DEVICE: "devices and pipes",
-    Kind.OTHER: "members of an unknown kind",
-}
-"""Reasons for which members that are no files are passed over."""
-NO_IMAGE = "no image"
-"""Reason for which a sample is broken unless a picture of its key lies elsewhere in the tar."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +98,6 @@ class _Sample(NamedTuple):
     unnamed: list[tuple[str, str]]
 
 
-class _Stray(NamedTuple):
-    """Member that is none of a sample's by its name or its kind; key and extension: parts of its name."""
-
-    key: str
-    extension: str
-    member: Member
-
-
 class _Row(NamedTuple):
     """A sample: place of its image in the tar, class, caption, entries of its JSON object."""
 
@@ -149,7 +131,7 @@ def index_adopted(
     """
     rows: list[_Row] = []
     broken: list[tuple[str, str]] = []
-    strays: list[_Stray] = []
+    strays: list[Stray] = []
     keys: set[str] = set()
     passed_over: list[Item] = []
     entries = {"width", "height"} if check is not None else set[str]()
@@ -160,9 +142,9 @@ def index_adopted(
             keys.add(sample.key)
             key = escaped(prefix + sample.key)
             if not sample.images:
-                broken += [(key, reason) for reason in map(_unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
+                broken += [(key, reason) for reason in map(unnamed, sample.unnamed)] or [(key, NO_IMAGE)]
                 continue
-            passed_over += [_further(*picture) for picture in sample.unnamed]
+            passed_over += [further(*picture) for picture in sample.unnamed]
             try:
                 row = _row(file.fileno(), sample, layout, prefix, check)
                 entries.update(row.metadata)
@@ -170,56 +152,16 @@ def index_adopted(
             except _BrokenSample as reason:
                 broken.append((key, str(reason)))
         strays = [stray for stray in strays if is_wanted(prefix + (stray.key or stray.member.name))]
-        broken = _told_apart(rows, broken, _unknown_pictures(file.fileno(), strays, broken, prefix))
-        passed_over += [_passed_over(file.fileno(), stray, keys, layout) for stray in strays]
+        broken = _told_apart(rows, broken, unknown_pictures(file.fileno(), strays, broken, prefix))
+        passed_over += [item_of(file.fileno(), stray, keys, layout) for stray in strays]
     adopted = _complete(path, rows, frozenset(entries), broken, is_read=check is not None)
     return replace(adopted, passed_over=passed_over)
-
-
-def _passed_over(descriptor: int, stray: _Stray, keys: Container[str], layout: Layout) -> Item:
-    """Say why a member is passed over; keys: those of the samples, broken ones among them."""
-    member, extension = stray.member, escaped(stray.extension)[:LONGEST_EXTENSION]
-    name = escaped(member.name)
-    if is_junk(member.name):
-        return Item(name, JUNK)
-    if member.kind not in (Kind.FILE, Kind.SPARSE):
-        is_value = stray.extension in layout.extensions
-        is_lost = is_value or (stray.extension in layout.images and stray.key not in keys)
-        return Item(name, OTHER_KINDS[member.kind], is_broken=is_lost and member.kind is not Kind.DEVICE)
-    if stray.key in keys:
-        return _further(member.name, stray.extension)
-    head = os.pread(descriptor, min(member.size, HEAD_BYTES), member.offset)
-    if is_read(head):
-        unnamed = f"pictures .{extension}, which data.source.image does not name"
-        return Item(name, unnamed if extension else "pictures whose names have no extension, or begin with a dot", True)
-    unread = other_format(head)
-    if unread:
-        return Item(name, f"pictures in {unread}", True)
-    return Item(name, f"files .{extension}" if extension else "files without extension")
-
-
-def _further(name: str, extension: str) -> Item:
-    """Name a member of a sample for which the layout has no use."""
-    return Item(escaped(name), f"further members of samples, .{escaped(extension)[:LONGEST_EXTENSION]}")
-
-
-def _unknown_pictures(
-    descriptor: int, strays: Iterable[_Stray], broken: Sequence[tuple[str, str]], prefix: str
-) -> dict[str, str]:
-    """Return, by key, the reason why a sample without an image lacks it, where its picture has an unknown extension."""
-    lacking = {key for key, reason in broken if reason == NO_IMAGE}
-    mine = [stray for stray in strays if lacking and escaped(prefix + stray.key) in lacking]
-    return {
-        escaped(prefix + stray.key): _unnamed((stray.member.name, stray.extension))
-        for stray in mine
-        if stray.member.kind is Kind.FILE and is_read(os.pread(descriptor, HEAD_BYTES, stray.member.offset))
-    }
 
 
 def _told_apart(rows: list[_Row], broken: list[tuple[str, str]], unknown: dict[str, str]) -> list[tuple[str, str]]:
     """Return the broken samples, and say so of those without an image of which the tar has one elsewhere.
 
-    unknown: as from `_unknown_pictures`.
+    unknown: as from `unknown_pictures`.
     """
     if all(reason != NO_IMAGE for _, reason in broken):
         return broken
@@ -230,13 +172,6 @@ def _told_apart(rows: list[_Row], broken: list[tuple[str, str]], unknown: dict[s
         return reason if reason != NO_IMAGE else apart if key in elsewhere else unknown.get(key, NO_IMAGE)
 
     return [(key, reason_of(key, reason)) for key, reason in broken]
-
-
-def _unnamed(picture: tuple[str, str]) -> str:
-    """Return the reason for which a picture without a sample is broken; picture: its name and extension."""
-    name, extension = picture
-    said = "a name is split at its first dot" if "." in extension else "data.source.image names others"
-    return f"no image: {escaped(name)} has the extension {escaped(extension)} ({said}); see data.source.image"
 
 
 def _row(
@@ -291,7 +226,7 @@ def open_tar(path: Path) -> BinaryIO:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Sample]:
+def _samples(path: Path, layout: Layout, strays: list[Stray]) -> Iterator[_Sample]:
     """Yield the samples of a tar: as for WebDataset, the members of one key that stand one behind the other.
 
     Where an extension comes again, so does the key, and another sample begins. strays: gets all other members but
@@ -303,17 +238,19 @@ def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Samp
         seen: set[str] = set()
         for member in members:
             key, extension = split_name(member.name)
-            is_known = extension in wanted or extension.rpartition(".")[2] in formats
+            is_bare = not key and _is_bare_picture(members, member, layout)
+            key = member.name if is_bare else key
+            is_known = is_bare or extension in wanted or extension.rpartition(".")[2] in formats
             if not is_known or member.kind not in (Kind.FILE, Kind.SPARSE) or is_junk(member.name):
                 if member.kind is not Kind.DIRECTORY:
-                    strays.append(_Stray(key, extension, member))
+                    strays.append(Stray(key, extension, member))
                 continue
             if sample is None or key != sample.key or extension in seen:
                 if sample is not None:
                     yield sample
                 sample, seen = _Sample(key, [], {}, [], []), set()
             seen.add(extension)
-            if extension in layout.images:
+            if is_bare or extension in layout.images:
                 sample.images.append(member)
             elif extension not in wanted:
                 sample.unnamed.append((member.name, extension))
@@ -323,6 +260,13 @@ def _samples(path: Path, layout: Layout, strays: list[_Stray]) -> Iterator[_Samp
                 sample.contents[extension] = members.read(member)
         if sample is not None:
             yield sample
+
+
+def _is_bare_picture(members: TarHeaders, member: Member, layout: Layout) -> bool:
+    """Tell by its first bytes if a member without an extension is an image, where the layout names no extensions."""
+    if layout.images != IMAGES or member.kind is not Kind.FILE or "." in os.path.basename(member.name):
+        return False
+    return is_read(members.head(member, HEAD_BYTES))
 
 
 def _only_image(sample: _Sample) -> Member:
@@ -343,8 +287,8 @@ def _only_image(sample: _Sample) -> Member:
 def _label(sample: _Sample, place: Field | None) -> int | None:
     value = _value(sample, place)
     try:
-        # Of JSON, a fraction or a truth value is no number of a class.
-        if isinstance(value, float | bool):
+        # Of JSON, a fraction or a truth value is no number of a class; Python alone takes 1_0 for 10.
+        if isinstance(value, float | bool) or "_" in str(value):
             raise ValueError
         label = None if value is None else int(np.int32(int(value)))
     except (TypeError, ValueError, OverflowError):

@@ -14,7 +14,7 @@ CLOSED_CELLS = re.compile(r"""(?:(?:"(?:[^"]|"")*+"|[^",\r\n][^,\r\n]*+|),)*+"""
 LINE_END = re.compile("\r\n?|\n")
 WRONG_QUOTES = {
     "unexpected end of data": "a quote that opens here is never closed; close it",
-    "',' expected after '\"'": "a cell goes on behind the quote that closes it",
+    "',' expected after '\"'": "a cell goes on behind the quote that closes it; end it there",
 }
 """Errors of Python's csv about quotes -> the same for people."""
 

@@ -15,7 +15,7 @@ from hpcddm.data.pictures import PictureError, read_picture, shaped
 from hpcddm.data.sources.base import SPLITS, Source, Split, TarSource
 from hpcddm.data.transforms.base import Transform
 from hpcddm.data_settings import DataSettings
-from hpcddm.errors import UserError
+from hpcddm.errors import EmptySplit
 from hpcddm.pipeline.passed_over import Counts, Item, add
 
 
@@ -99,11 +99,11 @@ class NewSamples:
 def _opened(source: Source) -> dict[str, Split]:
     """Open the splits; one may be without a sample, such as that of a share of few images."""
     splits: dict[str, Split] = {}
-    errors: list[UserError] = []
+    errors: list[EmptySplit] = []
     for name in SPLITS:
         try:
             splits[name] = source.open_split(name)
-        except UserError as error:
+        except EmptySplit as error:
             errors.append(error)
     if not splits:
         raise errors[0]

@@ -12,6 +12,13 @@ READ = re.compile(
     re.DOTALL,
 )
 """Beginnings of the formats of `pictures.FORMATS`."""
+RAW = re.compile(
+    rb"II\*\0(.{4}CR|\x08\0\0\0..\xfe\0\x04\0\x01\0\0\0\x01\0\0\0)"
+    rb"|MM\0\*\0\0\0\x08..\0\xfe\0\x04\0\0\0\x01\0\0\0\x01"
+    rb"|FUJIFILMCCD-RAW|II(RO|RS|U\0)|\0MRM",
+    re.DOTALL,
+)
+"""Beginnings of raw photographs; as TIFF files, most begin with a thumbnail (NewSubfileType 1: TIFF 6.0, section 8)."""
 NOT_READ = {
     "HEIC": re.compile(rb"\0\0\0.ftyp(hei[cxms]|hev[cxms]|mif[12]|msf1)", re.DOTALL),
     "JPEG XL": re.compile(rb"\0\0\0\x0cJXL \r\n\x87\n|\xff\x0a"),
@@ -23,7 +30,7 @@ NOT_READ = {
     "DDS": re.compile(rb"DDS \x7c\0\0\0"),
     "ICO": re.compile(rb"\0\0\x01\0[^\0]\0"),
     "PNM": re.compile(rb"P[1-6]\s+(#[^\n]*\n)*\d+\s+\d+\s"),
-    "raw photograph": re.compile(rb"FUJIFILMCCD-RAW|II(RO|RS|U\0)|\0MRM"),
+    "raw form": RAW,
     "SVG": re.compile(
         rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*|<!DOCTYPE svg[^>]*>\s*)*<svg[\s>]", re.DOTALL
     ),
@@ -43,7 +50,7 @@ def is_junk(name: str) -> bool:
 
 def is_read(head: bytes) -> bool:
     """Tell by its first bytes if a file is a picture of a format that is read."""
-    return READ.match(head) is not None
+    return READ.match(head) is not None and RAW.match(head) is None
 
 
 def other_format(head: bytes) -> str | None:

@@ -117,6 +117,10 @@ class TarHeaders:
             raise UserError(f"{self._path}: {member.name} has {member.size} bytes, at most {LARGEST_READ} are read")
         return self._file.read(member.offset, member.size)
 
+    def head(self, member: Member, length: int) -> bytes:
+        """Read so many bytes at the beginning of a member; fewer where it has fewer."""
+        return self._file.read(member.offset, min(member.size, length))
+
     def _header(self, start: int) -> bytes | None:
         """Read a header and verify its checksum; None at the end of the archive."""
         header = self._file.read(start, BLOCK)

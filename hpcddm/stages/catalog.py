@@ -187,12 +187,12 @@ def _check_broken(settings: Experiment, unit: Unit, kept: int, passed_over: Coun
     # Those that are passed over are named by their reasons.
     first = [sample for broken in by_range for sample in broken["first"] if sample["reason"] not in lost][:NAMED]
     places = [f"{sample['tar']}{': ' * bool(sample['tar'])}{sample['key']} ({sample['reason']})" for sample in first]
-    named = ", ".join([*lines(lost), *places])
+    named, others = ", ".join([*lines(lost), *places]), count - sum(one["count"] for one in lost.values())
     share, allowed = count / max(count + samples, 1), settings.data.broken
     require(
         share <= allowed,
         f"data.broken: {count} of {count + samples} samples are broken, more than {allowed:g} of them:"
-        f" {named}{' ...' * (count > NAMED)}; all stand in {unit.run.root}/shard/*/{BROKEN}: mend"
+        f" {named}{' ...' * (others > NAMED)}; all stand in {unit.run.root}/shard/*/{BROKEN}: mend"
         " them, or raise data.broken",
     )
     return count

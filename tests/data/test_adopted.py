@@ -87,6 +87,7 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
         ([("b.png", encoded()), ("b.jpg", encoded("JPEG"))], "2 images"),
         ([("b.png", encoded()), ("b.txt", b"caf\xe9")], "its txt is no UTF-8"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"cat")], "its class is no number ('cat')"),
+        ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"1_0")], "its class is no number ('1_0')"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.cls", b"-1")], "its class is -1, they are numbered from 0"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"{")], "its json is no JSON"),
         ([("b.png", encoded()), ("b.txt", b"x"), ("b.json", b"[1]")], "its json is no JSON object"),
@@ -204,6 +205,24 @@ def test_further_extensions_of_pictures_are_read(tmp_path, name):
     assert keys == ["u"] and broken == passed_over == []
 
 
+@pytest.mark.parametrize("name", ["u", "a/b.c/u"])
+def test_a_picture_without_an_extension_is_an_image(tmp_path, name):
+    members = [(f"{name}.txt", b"u"), (name, PNG), ("v", b"text"), ("w", encoded("JPEG")), ("w.txt", b"w")]
+    keys, broken, passed_over = odd(tmp_path, members)
+    assert keys == [name, "w"] and broken == [] and passed_over == [("v", "files without extension", False)]
+
+
+def test_a_picture_without_an_extension_is_passed_over_where_extensions_are_named(tmp_path):
+    _, broken, passed_over = odd(tmp_path, [("u", PNG)], Layout(frozenset({"png"})))
+    assert broken == []
+    assert passed_over == [("u", "pictures whose names have no extension, or begin with a dot", True)]
+
+
+def test_an_image_without_an_extension_beside_one_with_it_is_one_too_many(tmp_path):
+    keys, broken, passed_over = odd(tmp_path, [("u", PNG), ("u.png", PNG), ("u.txt", b"u")])
+    assert keys == passed_over == [] and broken == [("u", "2 images")]
+
+
 UNNAMED = "pictures .{}, which data.source.image does not name"
 LINKED = {
     HARD: "hard links, which 'tar --hard-dereference' writes as files",
@@ -217,8 +236,8 @@ LINKED = {
         ("u.img", PNG, UNNAMED.format("img"), True),
         ("u.jxl", PNG, UNNAMED.format("jxl"), True),
         ("a/b.c/u.Image", PNG, UNNAMED.format("image"), True),
-        ("u", PNG, "pictures whose names have no extension, or begin with a dot", True),
         (".u.png", PNG, "pictures whose names have no extension, or begin with a dot", True),
+        (".u", PNG, "pictures whose names have no extension, or begin with a dot", True),
         ("u.heic", HEIC, "pictures in HEIC", True),
         ("u.png", (HARD, "s.png"), LINKED[HARD], True),
         ("u.png", (SYMBOLIC, "s.png"), LINKED[SYMBOLIC], True),

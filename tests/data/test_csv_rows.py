@@ -12,7 +12,7 @@ from hpcddm.errors import UserError
 
 KEYS = [f"{number:04d}" for number in range(100)]
 NEVER = "a quote that opens here is never closed; close it"
-BEHIND = "a cell goes on behind the quote that closes it"
+BEHIND = "a cell goes on behind the quote that closes it; end it there, and write a quote"
 
 
 def lines(titles, end="\n"):

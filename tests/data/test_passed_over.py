@@ -8,11 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.new_samples import NewSamples
 from hpcddm.data_settings import DataSettings
+from hpcddm.errors import UserError
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
 from tests.helpers import write_idx
 
@@ -29,12 +31,13 @@ FILES = {
     "-empty.jpg": (b"", BROKEN),
     ".html": (b"<html>gone</html>", COUNTED),
     "": (b"README", COUNTED),
+    "-without": (JPEG, SAMPLE),
     ".npy": (b"\x93NUMPY\x01\0", COUNTED),
     ".bmp.txt": (b"BM is how this text begins, and not a bitmap", COUNTED),
 }
 """Contents by the end of a name, and what becomes of them in a folder and in a tar."""
-BY_CONTENT = {".dat": (PNG, SAMPLE), "-without": (JPEG, SAMPLE), ".img": (PNG, SAMPLE)}
-"""Pictures that a folder has as samples; in a tar, where names say what belongs together, they are broken."""
+BY_CONTENT = {".dat": (PNG, SAMPLE), ".img": (PNG, SAMPLE)}
+"""Pictures that a folder has as samples; in a tar, where extensions say what a member is, they are broken."""
 LINKS = {"-lost.png": "nowhere.png", "-self.png": None}
 
 
@@ -156,7 +159,7 @@ def beside_tars(root, named):
 
 
 def inside_tars(root, named):
-    """A mixture in a tar, among samples; what is known by its content alone is broken there."""
+    """A mixture in a tar, among samples; pictures with extensions of something else are broken there."""
     members: list = [(f"s{number}.png", PNG) for number in range(8)] + [
         ("s7.seg", b"mask"),
         ("folder", (tarfile.DIRTYPE, "")),
@@ -205,3 +208,39 @@ def test_what_is_put_in_is_a_sample_or_broken_or_counted(place, named):
     with tempfile.TemporaryDirectory() as folder:
         source, expected = place(Path(folder), named)
         assert accounted(source) == expected
+
+
+def _class_without_training_images(folder):
+    (folder / "val" / "bird").mkdir()
+    (folder / "val" / "bird" / "0.png").write_bytes(PNG)
+
+
+def _picture_without_caption(folder):
+    (folder / "val" / "captions.csv").write_text("file,caption\ncat/000.png,a cat\n")
+
+
+def _pictures_of_no_format_that_is_read(folder):
+    for path in folder.glob("val/*/*.png"):
+        path.rename(path.with_suffix(".heic"))
+        path.with_suffix(".heic").write_bytes(HEIC)
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (_class_without_training_images, "no such class"),
+        (_picture_without_caption, "no caption of"),
+        (_pictures_of_no_format_that_is_read, "pictures in HEIC, counted as broken: 8"),
+    ],
+)
+def test_new_samples_of_a_split_that_cannot_be_read_are_not_left_out(tmp_path, spoil, message):
+    for split in ("train", "val"):
+        class_folder(tmp_path / "data" / split)
+    spoil(tmp_path / "data")
+    with pytest.raises(UserError, match=message):
+        NewSamples(data_of({"name": "image_folder", "folder": str(tmp_path / "data")}))
+
+
+def test_new_samples_may_all_be_of_one_split(tmp_path):
+    class_folder(tmp_path / "data" / "train")
+    assert NewSamples(data_of({"name": "image_folder", "folder": str(tmp_path / "data")})).count() == 8

@@ -1,8 +1,8 @@
 """WebDataset tars that are read where they lie, such as those of img2dataset; none of them is written or copied.
 
 A sample is what WebDataset takes for one: the members of one key, one behind the other. With the defaults, a member
-whose extension is that of a picture is its image, `txt` its caption and `cls` its class; `json:caption` would be the
-entry `caption` of the JSON object beside the image.
+whose extension is that of a picture is its image, as is a picture without an extension, `txt` its caption and `cls` its
+class; `json:caption` would be the entry `caption` of the JSON object beside the image.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from hpcddm.data.sources.listing import is_apart, listed, refuse
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
-from hpcddm.errors import UserError, require
+from hpcddm.errors import EmptySplit, UserError, require
 from hpcddm.pipeline.passed_over import Item, escaped
 from hpcddm.schema import PathSetting
 
@@ -132,7 +132,8 @@ class WebDatasetTars(TarSource[Settings]):
         else:
             count = heldout.shards or 0
             chosen = every[-count:] if split == "heldout" else every[:-count]
-        require(chosen != [], f"data.source.heldout: of {len(every)} tars none is left for {split}")
+        if not chosen:
+            raise EmptySplit(f"data.source.heldout: of {len(every)} tars none is left for {split}")
         return chosen
 
     def _matching(self, pattern: str) -> list[Path]:

@@ -9,8 +9,11 @@ from torch import Tensor
 
 from hpcddm.errors import UserError
 
-AVERAGE = re.compile(r"(^|[^a-z])(ema|swa|avg|averaged?|shadow)([^a-z]|$)", re.IGNORECASE)
-"""Names of averages, such as ema, model_ema, ema_state_dict, ema_0.9999, shadow_params."""
+AVERAGE = re.compile(
+    r"(?i:(^|[^a-z])(ema|swa|avg|average[ds]?|shadow|polyak)([^a-z]|$))"
+    r"|[a-z](EMA|Ema|SWA|Swa)([^a-z]|$)|(^|[^A-Za-z])(ema|swa|avg)[A-Z]"
+)
+"""Names of averages, such as ema, model_ema, modelEMA, emaModel, ema_state_dict, ema_0.9999, shadow_params."""
 RAW = ("model", "model_state_dict", "state_dict", "module", "net")
 """Entries that hold the weights as the optimiser has them; of several, the first is taken."""
 

@@ -70,6 +70,9 @@ def test_every_format_is_known_by_its_content(folder, kind, options):
         ("x.psd", b"8BPS\0\1", "pictures in Photoshop"),
         ("x.svg", b"<?xml version='1.0'?>\n<svg xmlns='http://www.w3.org/2000/svg'/>", "pictures in SVG"),
         ("x.ppm", b"P6\n9 9\n255\n", "pictures in PNM"),
+        ("x.cr2", b"II*\0\x10\0\0\0CR\2\0", "pictures in raw form"),
+        ("x.nef", encoded(1, "TIFF", tiffinfo={254: 1}), "pictures in raw form"),
+        ("x.dng", b"MM\0*\0\0\0\x08\0\x20\0\xfe\0\x04\0\0\0\1\0\0\0\1", "pictures in raw form"),
         (".x.png", JPEG, "hidden pictures"),
     ],
 )

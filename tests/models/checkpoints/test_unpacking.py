@@ -36,7 +36,11 @@ def saved(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "key", ["ema", "ema_model", "model_ema", "ema_state_dict", "state_dict_ema", "ema_0.9999", "swa"]
+    "key",
+    [
+        *("ema", "ema_model", "model_ema", "ema_state_dict", "state_dict_ema", "ema_0.9999", "swa"),
+        *("EMA", "modelEMA", "modelEma", "emaModel", "averages", "average_model", "polyak"),
+    ],
 )
 @pytest.mark.parametrize("raw", ["model", "state_dict", "module"])
 def test_an_average_comes_first_under_any_of_its_names_and_the_note_names_both(tmp_path, key, raw):
