@@ -74,15 +74,17 @@ class Filter:
         """List the samples without a row in the table, as far as a submission can know them.
 
         Of tars, it looks at the first of each split, and at more where the table has none of its keys. prefix: stands
-        before the keys of records. Raises `UserError` with a key of either side where no key is in the table.
+        before the keys of records. Raises `UserError` with a key of either side where no key is in the table, unless
+        there are further tars, of which the table may have rows.
         """
         if self._table is None or not self.has_table:
             return []
         keys: list[str] = []
+        has_more_tars = any(records.tar_count > TARS_TRIED for records in splits)
         for tars in (1, TARS_TRIED):
             keys = [key for records in splits for key in records.keys(prefix, tars)]
             rows = self._table.rows([], keys).values
-            if rows:
+            if rows or (has_more_tars and tars == TARS_TRIED):
                 return [Item(escaped(key), WITHOUT_ROW) for key in keys if key not in rows]
         require(not keys, self._table.lacks_all(keys, len(keys)))
         return []

@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.filtering import WITHOUT_ROW, Filter
+from hpcddm.data.sources.adopted_split import TARS_TRIED
+from hpcddm.data.sources.base import Split
 from hpcddm.errors import UserError
 from hpcddm.pipeline.passed_over import Item
 
@@ -72,3 +74,28 @@ def test_without_a_table_the_entries_count():
 def test_a_column_that_is_nowhere_is_named(table):
     with pytest.raises(UserError, match="no column beauty; there are: aesthetic, caption, key, pwatermark"):
         kept(Filter("beauty > 1 and aesthetic > 1", table), [[0, 1]])
+
+
+class KeysOfTars(Split):
+    """Split in tars, some of which a submission opens."""
+
+    labels = None
+
+    def __init__(self, keys, tar_count):
+        self._keys, self.tar_count = keys, tar_count
+
+    def __len__(self):
+        return len(self._keys)
+
+    def __getitem__(self, number):
+        raise AssertionError("the keys are enough")
+
+    def keys(self, prefix, tars):
+        return [prefix + key for key in self._keys]
+
+
+def test_a_table_without_any_key_is_refused_only_where_all_tars_were_opened(table):
+    with pytest.raises(UserError, match=r"scores.csv: no row for any of 2 samples: its first key is 'a', .* 'x'"):
+        Filter("aesthetic >= 5", table).lacking([KeysOfTars(["x", "y"], TARS_TRIED)], "")
+    items = Filter("aesthetic >= 5", table).lacking([KeysOfTars(["x", "y"], TARS_TRIED + 1)], "")
+    assert items == [Item("x", WITHOUT_ROW), Item("y", WITHOUT_ROW)]

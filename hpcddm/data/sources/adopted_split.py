@@ -28,7 +28,7 @@ class AdoptedSplit(Split):
 
     def __init__(self, tars: Sequence[SourceTar], share: float, beside: Sequence[Item]) -> None:
         self.class_names = []
-        self._tars, self._share = tars, share
+        self._tars, self._share, self.tar_count = tars, share, len(tars)
         self._first, first, items = _first_with_samples(tars)
         self.passed_over = [*beside, *items]
         self._index, self.known = first.index, KNOWN | first.entries

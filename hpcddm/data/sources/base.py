@@ -26,7 +26,8 @@ class Split(ABC):
     labels: class of every record, None where they have none; class_names: names of the classes in the order of their
     numbers, empty for none; has_captions: true where every record has a caption; is_exact: false where number and
     classes are known to the catalog only, and the length is an estimate; known: names of what a filter may ask for;
-    passed_over: what lies where the records do and is none, each thing in one split only.
+    passed_over: what lies where the records do and is none, each thing in one split only; tar_count: number of tars
+    that hold them.
     """
 
     labels: Int64[np.ndarray, " n"] | None
@@ -35,6 +36,7 @@ class Split(ABC):
     is_exact: bool = True
     known: frozenset[str] = KNOWN
     passed_over: Sequence[Item] = ()
+    tar_count: int = 1
 
     @property
     def has_labels(self) -> bool:

@@ -33,6 +33,7 @@ class SeveralSplit(Split):
             for prefix, own in self.splits.items()
             for item in own.passed_over
         ]
+        self.tar_count = max(own.tar_count for own in own_splits)
         # Numbers without names may mean anything in another collection.
         has_classes = all(own.class_names for own in own_splits)
         self.class_names = sorted({name for own in own_splits for name in own.class_names}) if has_classes else []
