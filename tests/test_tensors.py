@@ -6,6 +6,7 @@ import os
 import struct
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 import torch
@@ -188,7 +189,7 @@ def mutated(change):
     os.write(descriptor, raw)
     started = time.monotonic()
     try:
-        with TensorFile(os.path.abspath(f"/proc/self/fd/{descriptor}"), follows_links=True) as file:  # noqa: PTH100
+        with TensorFile(Path(f"/proc/self/fd/{descriptor}"), follows_links=True) as file:
             file.require(tensors.forms(network().state_dict()))
             tensors.fill(network().state_dict(), file, None)
     except UserError as error:

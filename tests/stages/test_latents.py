@@ -146,7 +146,7 @@ def test_a_measure_sees_each_sample_as_drawn_once(made):
 
 def test_a_missing_scale_is_named(made, tmp_path):
     own = space_of(made.settings.data, lambda key, name: tmp_path / key / name)
-    with pytest.raises(UserError, match=r"latent_scale\.json: missing or torn"):
+    with pytest.raises(UserError, match=r"latent_scale\.json: is missing"):
         own.of_batch(torch.zeros(1, 4, 7, 7))
 
 
