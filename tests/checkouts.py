@@ -16,6 +16,7 @@ def clone(folder: Path) -> Path:
     checkout = folder / "checkout"
     for part in PARTS:
         shutil.copytree(REPOSITORY / part, checkout / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / ".gitignore", checkout)
     git(checkout, "init", "--quiet")
     commit(checkout)
     return checkout

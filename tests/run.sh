@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.." || exit 1
 export VENV=${VENV:-.venv}
 export HPCDDM_TESTBED=${HPCDDM_TESTBED:-/tmp/hpcddm-testbed}
 bash slurm/testbed/install.sh
-# Without it the tests in tests/late_names are skipped, and in CI they may not be.
-bash tests/late_names/install.sh || [ -z "${CI:-}" ] || exit 1
+# Without it the tests in tests/late_names are skipped, others fail, and in CI neither may be.
+bash tests/install.sh || [ -z "${CI:-}" ] || exit 1
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -18,7 +18,7 @@ for own in .config/pip .pip .netrc; do
     [ ! -e "$HOME/$own" ] || cp -r "$HOME/$own" "$scratch/home/$own"
 done
 export HOME=$scratch/home MPLCONFIGDIR=$scratch/matplotlib HPCDDM_TEST_RUNS=$scratch/runs HPCDDM_OPENED=$scratch/opened
-for name in $(compgen -e | grep -E '^(HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH_HOME$|XDG_|HPCDDM_CACHE$|HPCDDM_VARIANTS$)'); do
+for name in $(compgen -e | grep -E '^(HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH_HOME$|XDG_|HPCDDM_CACHE$|HPCDDM_VARIANTS$|PYTHON)'); do
     unset "$name"
 done
 if [ "$(id -u)" -eq 0 ] && unshare --mount true 2>/dev/null; then

@@ -13,7 +13,6 @@ from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data import tables
 from hpcddm.data.columns import Numbers
 from hpcddm.data.sample_keys import hash_of
-from hpcddm.data.tables import Table
 from hpcddm.data_settings import TableSettings
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
@@ -82,7 +81,7 @@ class File(Clustering[Settings]):
         none, a key that stands there twice, or a sample that it lacks.
         """
         path, column = Path(self.settings.table.file), self.settings.column
-        table = Table(path, self.settings.table.key)
+        table = tables.Table(path, self.settings.table.key)
         atomic.require_submitted(path, self.settings.table.content, tables.content(path))
         rows = np.fromiter(((hash_of(key), cluster) for key, cluster in table.numbers(column, num_clusters)), ROW)
         require(len(rows) > 0, f"{path}: has no row; write one for every sample")

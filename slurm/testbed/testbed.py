@@ -68,7 +68,7 @@ class Testbed(Layout):
             try:
                 late_names.build(self.folder)
             except (OSError, subprocess.CalledProcessError) as error:
-                raise TestbedError(f"late_names cannot be built ({error}): run tests/late_names/install.sh") from None
+                raise TestbedError(f"late_names cannot be built ({error}): run tests/install.sh") from None
             self.late.write_text(f"{float(wanted)}\n")
 
     def take_slot(self) -> None:

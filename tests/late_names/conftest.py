@@ -18,7 +18,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fuse = subprocess.run(["pkg-config", "--exists", "fuse3"], check=False) if shutil.which("pkg-config") else None
     able = fuse is not None and fuse.returncode == 0 and os.geteuid() == 0 and os.access("/dev/fuse", os.W_OK)
     if not able and "CI" not in os.environ:
-        pytest.skip("needs root, /dev/fuse and tests/late_names/install.sh")
+        pytest.skip("needs root, /dev/fuse and tests/install.sh")
     return late_names.build(tmp_path_factory.mktemp("late-names"))
 
 

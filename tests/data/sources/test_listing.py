@@ -3,6 +3,8 @@
 import os
 import shutil
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -192,20 +194,23 @@ def nobody():
         yield
 
 
-def test_what_cannot_be_read_is_named(folder, tmp_path, request):
+def open_to_all(folder):
+    """Let other users into a folder below the temporary one."""
+    while folder != Path(tempfile.gettempdir()):
+        folder.chmod(0o755)
+        folder = folder.parent
+
+
+def test_what_cannot_be_read_is_named(folder, request):
     (folder / "cat" / "odd").write_bytes(JPEG)
     (folder / "cat" / "odd").chmod(0)
-    for place in (folder, folder.parent, *folder.parent.parents):
-        if place.is_relative_to(tmp_path.parent.parent):
-            place.chmod(0o755)
+    open_to_all(folder)
     request.getfixturevalue("nobody")
     assert opened(folder).passed_over == [("cat/odd", "unreadable files (Permission denied)", False)]
 
 
-def test_a_folder_that_cannot_be_read_is_refused(folder, tmp_path, request):
-    for place in (folder, folder.parent, *folder.parent.parents):
-        if place.is_relative_to(tmp_path.parent.parent):
-            place.chmod(0o755)
+def test_a_folder_that_cannot_be_read_is_refused(folder, request):
+    open_to_all(folder)
     (folder / "cat").chmod(0)
     request.getfixturevalue("nobody")
     with pytest.raises(
