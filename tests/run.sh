@@ -12,12 +12,12 @@ bash tests/install.sh || [ -z "${CI:-}" ] || exit 1
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$scratch"/{home/.config,runs,matplotlib,opened}
+mkdir -p "$scratch"/{home/.config,runs,pip,opened}
 # Of the home, tests get what pip is configured by.
 for own in .config/pip .pip .netrc; do
     [ ! -e "$HOME/$own" ] || cp -r "$HOME/$own" "$scratch/home/$own"
 done
-export HOME=$scratch/home MPLCONFIGDIR=$scratch/matplotlib HPCDDM_TEST_RUNS=$scratch/runs HPCDDM_OPENED=$scratch/opened
+export HOME=$scratch/home PIP_CACHE_DIR=$scratch/pip HPCDDM_TEST_RUNS=$scratch/runs HPCDDM_OPENED=$scratch/opened
 for name in $(compgen -e | grep -E '^(HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH_HOME$|XDG_|HPCDDM_CACHE$|HPCDDM_VARIANTS$|PYTHON)'); do
     unset "$name"
 done

@@ -19,8 +19,6 @@ fi
 export CUDA_VISIBLE_DEVICES=
 # One thread per process: the tests start many, and the embedded site counts cores.
 export OMP_NUM_THREADS=1
-# It reads all fonts once, and draws with its own.
-"$VENV/bin/python" -c 'import matplotlib.font_manager'
 "$VENV/bin/python" tests/isolation/places.py watch "$HPCDDM_OPENED"
 if [ $# -gt 0 ]; then
     "$VENV/bin/python" -m pytest "$@"

@@ -24,7 +24,9 @@ HIDDEN += ("/usr/share/datasets", "/usr/share/nltk_data", "/usr/share/wordnet", 
 """Filled by packages, or by people."""
 SYSTEM = ("/proc", "/sys", "/dev", "/run", "/etc", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/include")
 SYSTEM += ("/usr/share/zoneinfo", "/usr/share/mime", "/usr/bin", "/usr/sbin", "/bin", "/sbin")
-"""Part of every Linux, or of the Debian packages that tests/run.sh installs; the hidden places are no part of it."""
+"""Part of every Linux, or of the Debian packages that tests/run.sh installs; the hidden places are not."""
+NOWHERE = "/nowhere"
+"""Folder that is nowhere, which tests name where a file is missing."""
 HOOK = "hpcddm_opened_files.pth"
 
 ENTER = """
@@ -99,7 +101,7 @@ def enter(command: list[str]) -> None:
 def watch(folder: Path) -> None:
     """Install the hook into the virtual environment; whatever it writes down is one line of a file in `folder`."""
     # The home lies in a temporary folder, and what is read there is somebody's all the same.
-    prefixes = [f"{place}/" for place in [Path.home(), *SYSTEM, *kept()]]
+    prefixes = [f"{place}/" for place in [Path.home(), *SYSTEM, NOWHERE, *kept()]]
     (folder / "places").write_text("\n".join(prefixes))
     hook = Path(__file__).with_name("opened_files.py")
     source = f'open({str(hook)!r}).read() + "\\ninstall({str(folder)!r})"'
