@@ -1,6 +1,7 @@
 """The disk fills up, or turns read-only, in the middle of a training: what was saved stays, and room brings it back."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -17,10 +18,10 @@ KEY = "train/expert-00"
 
 @pytest.fixture
 def disk(tmp_path):
-    """A disk of 24 MB."""
+    """A disk of 96 MB."""
     place = tmp_path / "disk"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", place], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", place], check=True)
     yield place
     subprocess.run(["umount", "--lazy", place], check=True)
 
@@ -30,8 +31,7 @@ def run(disk, finished):
     """The finished run on the small disk, its first expert not yet trained; it saves at every step."""
     run = disk / "run"
     for stage in DATA_STAGES:
-        run.mkdir(exist_ok=True)
-        (run / stage).symlink_to(finished / stage)
+        shutil.copytree(finished / stage, run / stage)
     experiment = json.loads((finished / "experiment.json").read_text())
     experiment["experts"]["training"]["checkpoint_minutes"] = 1e-6
     (run / "experiment.json").write_text(json.dumps(experiment))
