@@ -6,8 +6,8 @@
 import os
 import sys
 
-FONTS = ("/fonts", "/.fonts", "/.cache/matplotlib/")
-"""Parts of the paths of fonts, all of which matplotlib lists; it draws with its own."""
+NOT_COUNTED = ("/fonts", "/.fonts", "/.cache/matplotlib/", "/.config/pip/", "/.pip/", "/.netrc")
+"""Parts of the paths of fonts, all of which matplotlib lists while it draws with its own, and of pip's settings."""
 
 
 def install(folder: str) -> None:
@@ -23,7 +23,7 @@ def install(folder: str) -> None:
             return
         path = abspath(fsdecode(fspath(arguments[0])))
         is_allowed = path == "/" or (f"{path}/".startswith(allowed) and not path.startswith(home))
-        if is_allowed or path in noted or any(part in path for part in FONTS):
+        if is_allowed or path in noted or any(part in path for part in NOT_COUNTED):
             return
         noted.add(path)
         test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" (")[0]
