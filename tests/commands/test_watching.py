@@ -97,6 +97,6 @@ def test_watching_asks_the_scheduler_seldom(run, monkeypatch):
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(time, "time", lambda: clock[0])
-    verb._watch(run, verb.Console(file=open(os.devnull, "w")))
+    verb._watch(run, verb.Console(file=io.StringIO()))
     assert 300 <= clock[0] - began and len(asked) <= (clock[0] - began) / 30 + 1
     assert len(asked) >= 5 and all(5 <= seconds <= 6 for seconds in pauses)

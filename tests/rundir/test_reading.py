@@ -64,10 +64,15 @@ def test_names_of_files_that_are_not_utf_8_come_back(tmp_path):
     assert "size: Input should be a valid number" in refusal(tmp_path / "x.json", Pair)
 
 
+def bind_socket(path):
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
 NOT_FILES = {
     "a pipe": os.mkfifo,
     "a folder": os.mkdir,
-    "a socket": lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
+    "a socket": bind_socket,
     "a link": lambda path: path.symlink_to("/dev/zero"),
 }
 

@@ -29,7 +29,7 @@ def test_one_seed_alone_has_no_spread_and_an_unfinished_one_does_not_count():
 
 def test_the_file_holds_a_line_for_each_setting_and_arm(tmp_path):
     write_seeds(over_seeds([row(0, 4, 1.0, ("a", "b")), row(1, 4, 2.0, ("a", "b"))]), tmp_path / "seeds.csv")
-    lines = list(csv.DictReader((tmp_path / "seeds.csv").open()))
+    lines = list(csv.DictReader((tmp_path / "seeds.csv").read_text().splitlines()))
     assert [(line["arm"], line["seeds"], line["fd"]) for line in lines] == [("a", "2", "1.5"), ("b", "2", "1.5")]
 
 

@@ -44,7 +44,7 @@ def picture(rows: list[SettingResult], path) -> np.ndarray:
 
 def test_the_csv_has_a_line_for_each_arm_and_one_for_a_setting_that_is_not_there(tmp_path):
     write_csv([result("a=1", 2.0, a=1), result("a=2,b=x", None, a=2, b=["x", "y"])], tmp_path / "table.csv")
-    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
     assert [row["arm"] for row in rows] == ["monolith", "top-1", "floor", ""]
     assert [row["fd"] for row in rows] == ["2.0", "3.0", "0.5", ""]
     assert rows[3]["state"] == "report/all pending" and rows[3]["b"] == "['x', 'y']" and rows[0]["b"] == ""
@@ -57,7 +57,7 @@ def test_every_measure_of_the_report_is_in_the_csv_and_the_terminal_says_so(tmp_
             arm.pop(key, None)
     rows = [result("a=1", 2.0, a=1), old]
     write_csv(rows, tmp_path / "table.csv")
-    first, *_, last = csv.DictReader((tmp_path / "table.csv").open())
+    first, *_, last = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
     assert {metric.key for metric in all_metrics()} <= set(first) and {key: float(first[key]) for key in MORE} == MORE
     assert [last[key] for key in MORE] == [""] * len(MORE)
     assert (picture(rows, tmp_path / "table.png") != 255).any()
@@ -118,6 +118,6 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
     done = stage.run(None, SimpleNamespace(run=home))
     assert done.results == {"settings": 2, "complete": 1}
-    rows = list(csv.DictReader((home.root / "table.csv").open()))
+    rows = list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
     assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
     assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()
