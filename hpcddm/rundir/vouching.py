@@ -118,7 +118,7 @@ def _folder() -> Path:
 
 
 def _is_usable(folder: Path) -> bool:
-    """Tell if the folder of digests is outside of all runs, and no file of others: a run could bring its own digests."""
+    """Tell if the folder of digests is outside of all runs: a run could bring its own digests."""
     return folder.is_absolute() and run_around(folder) is None
 
 

@@ -75,11 +75,9 @@ def test_bare_names_find_nothing_inside_a_run_and_paths_do(run, monkeypatch, cap
     assert load_experiment("quickstart").name == "quickstart" and load_site("slurm").hook is None
     assert load_site("embedded").hook is None, "as --site auto finds it"
     assert read_sweep("guidance").file == share_folder() / "experiments/sweeps/guidance.yaml"
-    with pytest.raises(
-        ConfigError, match="no site named 'north'; valid names: [^/]*slurm, or the path of a YAML"
-    ) as error:
+    with pytest.raises(ConfigError, match="no site named 'north'; valid names: embedded") as error:
         load_site("north")
-    assert "north" not in str(error.value).partition("valid names")[2]
+    assert "north" not in str(error.value).partition("valid names")[2], "what counts for nothing is not offered"
     notes = capsys.readouterr().err.splitlines()
     assert len(notes) == 6 and all(note.startswith(f"note: {run}/") and "passed over" in note for note in notes)
     for path in ("north.yaml", "./slurm/sites/north.yaml", str(run / "north.yaml")):
