@@ -43,10 +43,10 @@ def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) 
     lines += [] if are_parts_known else [*_of_template(parts, here, run)]
     echo(f"{run.root} would have executed:", *(f"  {line}" for line in lines), err=True)
     unknown = [f"the site '{printable(name)}'"] * (not is_site_known) + ["the template"] * (not are_parts_known)
-    reason = vouching.reason_unknown(run.root)
+    verb, reason = "are" if len(unknown) > 1 else "is", vouching.reason_unknown(run.root)
     raise ConfigError(
-        f"{run.root}: {' and '.join(unknown)} that the run holds is not known here: {reason}; name your site file with"
-        " --site, or, if you trust what is printed above, repeat with --trust-run"
+        f"{run.root}: {' and '.join(unknown)} that the run holds {verb} not known here: {reason}; name your site file"
+        " with --site, or, if you trust what is printed above, repeat with --trust-run"
     )
 
 

@@ -96,7 +96,10 @@ def reason_unknown(run: Path) -> str:
         return f"what you submit with cannot be remembered in {folder} ({fault or 'it cannot be written'}): {remedy}"
     if any(entry.startswith(_prefix(run)) for entry in os.listdir(folder)):
         return "it is not what you submitted with: somebody has changed it since"
-    return "you have not submitted here: somebody else has, or the run was moved or copied since"
+    return (
+        "no submission of yours is noted here: somebody else made it, or you did on another machine, or the run was"
+        " moved or copied since"
+    )
 
 
 def _ways(place: Path) -> tuple[Path, Path]:

@@ -104,7 +104,7 @@ def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, qu
     said = retry(RunDir(Path()), code=2)
     assert f"note: {run.root}/slurm/sites/north.yaml is passed over: it is inside the run {run.root}, " in said
     assert f"note: {run.root}/slurm/start.sh.j2 is passed over" in said and 'site key hook: "touch /evil"' in said
-    assert "the site 'north' and the template that the run holds is not known here: you have not submitted here" in said
+    assert "the site 'north' and the template that the run holds are not known here: no submission of yours" in said
     assert "no site named 'north'" in retry(RunDir(Path()), "--site", "north", code=2) and not queue.submitted
     retry(RunDir(Path()), "--site", "./slurm/sites/north.yaml")
     assert submitted(queue) == [EXPERT, *FINAL] and queue.site.hook == "touch /evil", "a path is the user's word"

@@ -41,7 +41,7 @@ def plant(run, **keys):
 def refused(run, capsys, reason="", **how):
     with pytest.raises(ConfigError, match="repeat with --trust-run") as error:
         stored_start("north", run, False, **how)
-    assert "\n" not in str(error.value) and f"is not known here: {reason}" in str(error.value), error.value
+    assert "\n" not in str(error.value) and f" not known here: {reason}" in str(error.value), error.value
     return capsys.readouterr().err
 
 
@@ -158,11 +158,11 @@ def test_what_was_trusted_once_is_trusted_in_this_run_alone(run, capsys, tmp_pat
     assert stored_start("north", run, False) == (site, parts)
     other = RunDir(tmp_path / "other")
     shutil.copytree(run.root, other.root)
-    assert 'site key hook: "theirs"' in refused(other, capsys, "you have not submitted here: somebody else has")
+    assert 'site key hook: "theirs"' in refused(other, capsys, "no submission of yours is noted here")
     (tmp_path / "moved").mkdir()
     run.root.rename(tmp_path / "moved/run")
     assert refused(
-        RunDir(tmp_path / "moved/run"), capsys, "you have not submitted here: somebody else has, or the run was"
+        RunDir(tmp_path / "moved/run"), capsys, "no submission of yours is noted here: somebody else made it"
     )
 
 
@@ -204,7 +204,9 @@ def test_digests_that_a_run_brings_vouch_for_nothing(run, capsys, tmp_path, monk
     place = {"absolute": run.root / "state", "relative": "state", "link": tmp_path / "link"}[named]
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
     refused(
-        run, capsys, "you have not submitted here" if named == "relative" else "what you submit with is not remembered"
+        run,
+        capsys,
+        "no submission of yours is noted here" if named == "relative" else "what you submit with is not remembered",
     )
 
 
