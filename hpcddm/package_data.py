@@ -6,6 +6,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from hpcddm.errors import ConfigError
+from hpcddm.rundir import vouching
 
 AROUND = Path(__file__).parent.parent
 """Folder that holds the package: a checkout, or site-packages."""
@@ -31,25 +32,38 @@ def _installed() -> Iterator[Path]:
                 yield Path(file.locate()).resolve().parent.parent
 
 
+def own_file(relative: str) -> Path | None:
+    """Find the user's own file of this path below the working directory; None where there is the package's, or none."""
+    local, package = Path(relative), share_folder() / relative
+    is_own = local.is_file() and not (package.is_file() and local.samefile(package)) and vouching.is_users(local)
+    return local if is_own else None
+
+
 def share_file(relative: str) -> Path:
-    """Find a file of the package's data; one of the same path below the working directory comes first."""
-    local = Path(relative)
-    return local if local.is_file() else share_folder() / relative
+    """Find a file of the package's data; the user's own one of the same path comes first."""
+    return own_file(relative) or share_folder() / relative
+
+
+def is_path(name: str) -> bool:
+    """Tell if the name of an experiment, a site or a sweep is the path of a file."""
+    return name.endswith((".yaml", ".yml")) or "/" in name
 
 
 def find_yaml(name: str, folder: str, kind: str) -> Path:
     """Find a YAML file by its path, or by its bare name in `./`, `./<folder>/` and the package's `<folder>/`.
 
+    A path is the user's word, wherever it leads; of those that are looked for, what is inside a run is passed over.
+
     Raises `ConfigError` listing the names that exist.
     """
-    if name.endswith((".yaml", ".yml")) or "/" in name:
+    if is_path(name):
         path = Path(name)
         if path.is_file():
             return path
         raise ConfigError(f"{name}: no such {kind} file")
-    candidates = [Path(f"{name}.yaml"), Path(folder) / f"{name}.yaml", share_folder() / folder / f"{name}.yaml"]
-    for path in candidates:
-        if path.is_file():
-            return path
-    valid = sorted({path.stem for place in (Path(folder), share_folder() / folder) for path in place.glob("*.yaml")})
+    path = own_file(f"{name}.yaml") or share_file(f"{folder}/{name}.yaml")
+    if path.is_file():
+        return path
+    places = [share_folder() / folder, *(place for place in [Path(folder)] if vouching.run_around(place) is None)]
+    valid = sorted({path.stem for place in places for path in place.glob("*.yaml")})
     raise ConfigError(f"no {kind} named '{name}'; valid names: {', '.join(valid)}, or the path of a YAML file")

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from hpcddm.errors import ConfigError
+from hpcddm.rundir import vouching
 
 PACKAGE = Path(__file__).parent
 VARIABLE = "HPCDDM_VARIANTS"
@@ -38,13 +39,18 @@ def defined(module: ModuleType, base: type[C]) -> list[type[C]]:
 
 
 def own_folder() -> Path | None:
-    """Return the user's folder; None without one. Raises `ConfigError` when it is not there."""
+    """Return the user's folder; None without one. Raises `ConfigError` when it is not there, or inside a run."""
     named = os.environ.get(VARIABLE)
     if not named:
         return None
     folder = Path(named).resolve()
     if not folder.is_dir():
         raise ConfigError(f"{VARIABLE}: {folder} is no folder")
+    run = vouching.run_around(Path(named))
+    if run:
+        raise ConfigError(
+            f"{VARIABLE}: {folder} is inside the run {run}, where others may have written it; keep it outside of runs"
+        )
     return folder
 
 

@@ -1,12 +1,13 @@
 """The hidden verb continue-submission, which the last job of a submission without room runs."""
 
-import os
 from pathlib import Path
 
-from hpcddm import exit_codes
-from hpcddm.errors import UserError
+from hpcddm import exit_codes, provenance
+from hpcddm.errors import require
 from hpcddm.launch import continuation
+from hpcddm.loading import is_sweep
 from hpcddm.printing import echo
+from hpcddm.rundir import vouching
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import HeldElsewhere
 
@@ -26,20 +27,14 @@ def _continue(root: Path, trust_run: bool) -> int:
     if rest is None:
         echo("nothing is left to submit: it was cancelled, or somebody has submitted it")
         return 0
-    # Experiments, sites and the template are looked for where the command was typed.
-    try:
-        os.chdir(rest.folder)
-    except OSError as error:
-        if rest.sweep is not None:
-            advice = "but the sweep's files are looked for there; repeat hpcddm sweep by hand"
-            raise UserError(f"{rest.folder}: not to be seen from here ({error.strerror}), {advice}") from error
-        echo(f"note: {rest.folder} is not to be seen from here ({error.strerror})")
-    if rest.sweep is not None:
+    # A job that was submitted with --live runs from a checkout, any other one from the run: no file there has a say.
+    live = provenance.is_checkout() and vouching.run_around(provenance.AROUND) is None
+    if is_sweep(home) and rest.sweep is not None:
         from hpcddm.commands.sweep import sweep
 
-        return sweep(
-            rest.sweep, str(home.site(rest.site)), home.root, False, False, rest.is_live, rest, trust_run=trust_run
-        )
+        for file in filter(None, (rest.sweep, rest.experiment)):
+            require(Path(file).is_file(), f"{file}: not to be seen from here; repeat hpcddm sweep by hand")
+        return sweep(rest.sweep, rest.site, home.root, False, False, live, rest, trust_run=trust_run)
     from hpcddm.commands.retry import continue_run
 
-    return continue_run(home, rest, trust_run)
+    return continue_run(home, rest, live, trust_run)

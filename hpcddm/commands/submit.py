@@ -295,7 +295,7 @@ def submit_arrays(
     if remaining:
         echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
-    rest = Rest(launcher.site.name, remaining, str(Path.cwd()), sweep_file, base_file, launcher.code.is_live, until)
+    rest = Rest(launcher.site.name, remaining, sweep_file, base_file, until)
     if message := continuation.schedule(rest, items, only, home, launcher, {**active, **jobs}):
         echo(message)
 

@@ -3,17 +3,17 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import ConfigError
-from hpcddm.launch import vouching
-from hpcddm.launch.submission import stored_site
+from hpcddm.launch.submission import stored_keys
 from hpcddm.launch.template import own_parts, stored_part, stored_parts
 from hpcddm.loading import load_site
-from hpcddm.package_data import share_folder
+from hpcddm.package_data import is_path, share_folder
 from hpcddm.printing import echo, printable
+from hpcddm.rundir import vouching
 from hpcddm.rundir.layout import RunDir
+from hpcddm.schema import validate
 from hpcddm.site import Site
 
 
@@ -27,37 +27,43 @@ def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) 
         in_job: True where files below the working directory are not the user's word.
 
     Raises:
-        ConfigError: For copies that this user never submitted with and that differ from the user's files, after
-            printing what they would execute.
+        ConfigError: For copies that are not known as those that this user submitted with here and that differ from the
+            user's files, after printing what they would execute.
     """
-    site, parts = stored_site(name, run), stored_parts(run)
-    looks_here = not in_job and not Path.cwd().is_relative_to(run.root.resolve())
-    values, own_site = vouching.values_of(site), _own_site(name) if looks_here else None
-    here = own_parts() if looks_here else {}
-    is_site_known = values == own_site or vouching.is_known(values)
-    are_parts_known = not parts or parts == here or vouching.is_known(parts)
+    keys, parts = stored_keys(name, run), stored_parts(run)
+    site = validate(Site, keys, str(run.site(name)))
+    values, own_site = site.model_dump(mode="json"), None if in_job else _own_site(name)
+    here = {} if in_job else own_parts()
+    # By what is stored, without keys that a later version has beside it.
+    is_site_known = values == own_site or vouching.is_known(run.root, keys)
+    are_parts_known = not parts or parts == here or vouching.is_known(run.root, parts)
     if trust_run or (is_site_known and are_parts_known):
         return site, parts
     lines = [] if is_site_known else [*_of_site(values, own_site)]
     lines += [] if are_parts_known else [*_of_template(parts, here, run)]
     echo(f"{run.root} would have executed:", *(f"  {line}" for line in lines), err=True)
+    unknown = [f"the site '{printable(name)}'"] * (not is_site_known) + ["the template"] * (not are_parts_known)
+    verb, reason = "are" if len(unknown) > 1 else "is", vouching.reason_unknown(run.root)
     raise ConfigError(
-        f"{run.root}: you have never submitted with the site '{printable(name)}' and the template that are stored"
-        " there; name your site file with --site, or, if you trust what is printed above, repeat with --trust-run"
+        f"{run.root}: {' and '.join(unknown)} that the run holds {verb} not known here: {reason}; name your site file"
+        " with --site, or, if you trust what is printed above, repeat with --trust-run"
     )
 
 
 def _own_site(name: str) -> dict[str, Any] | None:
     """Load the keys of the user's own site of this name, or of the package's; None where there is none."""
+    # The name is the run's word, and only the user's is the path of a file.
+    if is_path(name):
+        return None
     try:
-        return vouching.values_of(load_site(name))
+        return load_site(name).model_dump(mode="json")
     except ConfigError:
         return None
 
 
 def _of_site(values: dict[str, Any], own: dict[str, Any] | None) -> Iterator[str]:
     """Describe the keys of a site that differ from the user's, or from the defaults."""
-    before = own or vouching.values_of(Site(name=values["name"], scheduler=values["scheduler"]))
+    before = own or Site(name=values["name"], scheduler=values["scheduler"]).model_dump(mode="json")
     for key, value in values.items():
         if value != before[key]:
             yield f"site key {key}: {json.dumps(value)}"

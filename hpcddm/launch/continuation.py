@@ -11,7 +11,7 @@ from pathlib import Path
 from hpcddm.launch.base import Job, Launcher, Refused
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.pipeline.keys import CONTINUATION
-from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit
 from hpcddm.rundir import atomic, inside, reading
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -30,15 +30,19 @@ class Rest:
     site: str
     units: list[str]
     """Names of the units in the home's journal."""
-    folder: str
-    """Folder in which the command was typed: bare names of files are relative to it."""
     sweep: str | None = None
     """The file of the sweep; None of a run."""
     experiment: str | None = None
     """The file of the sweep's base experiment: in a snapshot of the code no experiments are found by their names."""
-    is_live: bool = False
     until: str | None = None
     """Last stage of the submission; None for all."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what cannot be the name of a site, a unit or a stage."""
+        for name in (self.site, *self.units):
+            reading.require_inside(name)
+        if "/" in self.site or self.until not in (None, *STAGE_NAMES):
+            raise ValueError("holds the name of a site or a stage that cannot be")
 
 
 def read(home: RunDir) -> Rest | None:
@@ -84,7 +88,9 @@ def schedule(
         looked_at = {*only, *(item.name for item in items)}
         kept = [unit for unit in before.units if unit not in looked_at]
         is_continued = not rest.units and CONTINUATION in active
-        rest = replace(before, units=[*kept, *rest.units])
+        # How they are submitted says this submission, and no file that others may have written; a last stage only
+        # leaves units out.
+        rest = replace(rest, units=[*kept, *rest.units], until=before.until)
         if is_continued:
             _store(rest, home)
             return ""

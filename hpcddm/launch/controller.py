@@ -11,6 +11,7 @@ from pathlib import Path
 
 from submitit.local.local import Controller
 
+from hpcddm.errors import UserError
 from hpcddm.rundir import inside
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
 
@@ -57,4 +58,7 @@ class UnitController(Controller):
 
 if __name__ == "__main__":
     # Once only: to run a unit again is the launcher's decision.
-    UnitController(Path(sys.argv[1])).run(max_retry=1)
+    try:
+        UnitController(Path(sys.argv[1])).run(max_retry=1)
+    except UserError as error:
+        sys.exit(f"error: {error}")

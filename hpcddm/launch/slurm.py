@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpcddm.errors import UserError, require
-from hpcddm.launch import vouching
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
@@ -24,11 +23,12 @@ from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import render
 from hpcddm.package_data import share_folder
 from hpcddm.pretrained import cache_folder
-from hpcddm.rundir import atomic, inside
+from hpcddm.rundir import atomic, inside, vouching
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import complaint
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/job.sbatch.j2"
@@ -49,7 +49,11 @@ class Slurm(QueueLauncher):
         return self._clusters.setdefault(name, SlurmCluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start."""
+        """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start.
+
+        Before that, over files in the run that Slurm would write to behind their names.
+        """
+        _require_own_files(self.run.jobs)
         shapes = {array.resources: array for array in arrays}
         try:
             for array in shapes.values():
@@ -130,7 +134,7 @@ class Slurm(QueueLauncher):
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
-            submitted=vouching.digests(self.site, parts),
+            submitted=vouching.digests(self.site.model_dump(mode="json"), parts),
             digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,
             cache=cache_folder(),
@@ -175,7 +179,6 @@ class Slurm(QueueLauncher):
 
         self.code.make()
         inside.make(self.run.jobs)
-        _require_no_links(self.run.jobs)
         folder, cluster = self.run.jobs.resolve(), array.resources.cluster
         write_map(array.specs, folder, token)
         name = job_name(array.name, token)
@@ -211,14 +214,24 @@ class Slurm(QueueLauncher):
         _scancel(jobs)
 
 
-def _require_no_links(jobs: Path) -> None:
-    """Refuse links where Slurm and the batch script write files whose names follow from the jobs' ids.
+def _require_own_files(jobs: Path) -> None:
+    """Refuse links and hard links where Slurm, submitit and the batch script write files named after the jobs' ids.
 
-    The script makes links itself, for submitit, over what has their names. Raises `UserError` naming the link.
+    The script makes links itself, for submitit, over what has their names. Raises `UserError` naming the file.
     """
-    with os.scandir(jobs) as entries:
-        linked = next((e for e in entries if e.is_symlink() and not e.name.endswith("_submitted.pkl")), None)
-    require(linked is None, complaint(jobs / (linked.name if linked else "")))
+    folders = [] if jobs.is_symlink() else [jobs]
+    for folder in folders:
+        # What a job that runs has removed meanwhile is not written to.
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                path = folder / entry.name
+                if entry.is_symlink():
+                    require(entry.name.endswith("_submitted.pkl"), complaint(path))
+                elif entry.is_dir(follow_symlinks=False):
+                    # Of a cluster.
+                    folders.append(path)
+                elif reason := inside.fault_of(entry.stat(follow_symlinks=False)):
+                    raise Unreadable(path, reason)
 
 
 def _start(array: ArraySpec) -> list[str]:

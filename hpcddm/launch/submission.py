@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
-from hpcddm.launch import vouching
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.redoing import redone_units
@@ -21,7 +20,7 @@ from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.renamed import STAGES, hint
-from hpcddm.rundir import atomic, fresh, reading
+from hpcddm.rundir import atomic, fresh, reading, vouching
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_at
@@ -338,12 +337,18 @@ def store_experiment(experiment: Experiment, run: RunDir) -> None:
 
 def store_site(site: Site, run: RunDir) -> None:
     """Store the site as it was used, so that later commands need not name it; the user vouches for it."""
-    atomic.write_json(run.site(site.name), vouching.values_of(site), durable=False)
-    vouching.remember(vouching.values_of(site))
+    keys = site.model_dump(mode="json")
+    atomic.write_json(run.site(site.name), keys, durable=False)
+    vouching.remember(run.root, keys)
 
 
 def stored_site(name: str, run: RunDir) -> Site:
-    """Load the site as the run last used it.
+    """Load the site as the run last used it; errors as those of `stored_keys`, and for keys that it cannot have."""
+    return validate(Site, stored_keys(name, run), str(run.site(name)))
+
+
+def stored_keys(name: str, run: RunDir) -> dict[str, Any]:
+    """Read the keys of the site as the run last used it.
 
     Raises `ConfigError` naming the sites that the run used.
     """
@@ -352,4 +357,4 @@ def stored_site(name: str, run: RunDir) -> Site:
     if values is None:
         names = ", ".join(sorted(file.stem for file in path.parent.glob("*.json"))) or "none"
         raise ConfigError(f"{run.root}: site '{name}' was not used here; known: {names}; or name one with --site")
-    return validate(Site, values, str(path))
+    return values

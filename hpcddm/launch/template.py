@@ -4,18 +4,18 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpcddm import rooms
 from hpcddm.errors import UserError
-from hpcddm.launch import vouching
 from hpcddm.launch.script_paths import check_line
-from hpcddm.package_data import share_folder
+from hpcddm.package_data import own_file, share_folder
 from hpcddm.pretrained import VARIABLE
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic, inside, reading
+from hpcddm.rundir import atomic, inside, reading, vouching
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.site import Resources, Site
@@ -31,13 +31,11 @@ PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2")
 
 
 def own_parts() -> dict[str, str]:
-    """Read the parts that the user has below the working directory, in place of the package's; part -> text."""
-    package = share_folder()
-    return {part: Path(part).read_text() for part in PARTS if Path(part).is_file() and not _is_same(part, package)}
+    """Read the parts that the user has below the working directory, in place of the package's; part -> text.
 
-
-def _is_same(part: str, folder: Path) -> bool:
-    return (folder / part).is_file() and Path(part).samefile(folder / part)
+    Raises `Unreadable` for what is not a file of text.
+    """
+    return {part: _text(path, follows_links=True) for part in PARTS if (path := own_file(part))}
 
 
 def stored_part(run: RunDir, part: str) -> Path:
@@ -52,19 +50,21 @@ def stored_parts(run: RunDir) -> dict[str, str]:
     """
     parts = {}
     for part in PARTS:
-        path = stored_part(run, part)
-        try:
-            parts[part] = reading.read_bytes(path, reading.RECORD_BYTES).decode()
-        except FileNotFoundError:
-            continue
-        except UnicodeDecodeError:
-            raise Unreadable(path, "is not UTF-8") from None
+        with suppress(FileNotFoundError):
+            parts[part] = _text(stored_part(run, part))
     return parts
+
+
+def _text(path: Path, follows_links: bool = False) -> str:
+    try:
+        return reading.read_bytes(path, reading.RECORD_BYTES, follows_links=follows_links).decode()
+    except UnicodeDecodeError:
+        raise Unreadable(path, "is not UTF-8") from None
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
     """Store the user's own parts, so that a later retry follows them everywhere; the user vouches for them."""
-    vouching.remember(parts)
+    vouching.remember(run.root, parts)
     for part in PARTS:
         if part in parts:
             atomic.write_text(stored_part(run, part), parts[part], durable=False)

@@ -62,12 +62,18 @@ def open_file(path: Path, flags: int) -> int:
             if fault := _fault(path, folder):
                 raise fault from None
             raise
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        if reason := fault_of(os.fstat(descriptor)):
             os.close(descriptor)
-            # An archive can give a file of a unit a second name, which its owner would write to unseen.
-            raise Unreadable(path, "has another name, too" if stat.S_ISREG(status.st_mode) else "is not a file")
+            raise Unreadable(path, reason)
         return descriptor
+
+
+def fault_of(status: os.stat_result) -> str | None:
+    """Return why something is not to be written in place; None for a file that may be."""
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a file"
+    # An archive can give a file of a unit a second name, which its owner would write to unseen.
+    return "has another name, too (a hard link)" if status.st_nlink > 1 else None
 
 
 def remove(path: Path, root: Path | None = None) -> None:

@@ -17,14 +17,14 @@ from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.printing import MOST_OF_A_LINE, printable
-from hpcddm.rundir import fresh, inside, sharing, training_states
+from hpcddm.rundir import fresh, inside, private, sharing, training_states
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.rundir.lease import HeldElsewhere, lease
 from hpcddm.rundir.links import require_no_links
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.runtime import environment, private
+from hpcddm.runtime import environment
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
 from hpcddm.runtime.inputs import NotReady, patient_gather
 from hpcddm.runtime.outcome import Outcome

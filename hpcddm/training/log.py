@@ -7,7 +7,7 @@ import torch
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from torch.utils.tensorboard import SummaryWriter
 
-from hpcddm.rundir import inside
+from hpcddm.rundir import atomic, inside
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.looks import Look
@@ -58,7 +58,9 @@ class TrainingLog:
             with inside.opened(unit.folder / "tensorboard", make=True) as folder:
                 # Open to the end of the process: TensorBoard opens its file anew for what it appends.
                 place = f"/proc/self/fd/{os.dup(folder)}"
-            self._board = SummaryWriter(place, purge_step=progress.images + 1)
+            # It writes over what has the file's name, so nobody may know that before.
+            suffix = f".{atomic.unused()}"
+            self._board = SummaryWriter(place, purge_step=progress.images + 1, filename_suffix=suffix)
             if progress.images:
                 unit.heartbeat.saved(progress.images)
 

@@ -86,7 +86,7 @@ def test_only_what_a_refused_request_named_is_kept(run, queue, monkeypatch):
 
 
 def test_the_rest_goes_only_when_the_scheduler_answers_and_is_told_of(run, queue):
-    rest = continuation.Rest("north", ["train/monolith", "route/router"], str(run.root))
+    rest = continuation.Rest("north", ["train/monolith", "route/router"])
     queue.alive = None
     continuation._store(rest, run)
     cancel(run, code=4)
@@ -102,7 +102,7 @@ def test_one_unit_of_a_sweep_that_a_job_continues_takes_nothing_else_out_of_its_
     run.experiment.unlink()
     (run.root / "sweep.json").write_text("{}")
     Journal(run.journal).intend("slurm", "north", [CONTINUATION])
-    continuation._store(continuation.Rest("north", ["a/x", "b/x"], str(run.root), "s.yaml"), run)
+    continuation._store(continuation.Rest("north", ["a/x", "b/x"], "s.yaml"), run)
     said = cancel(run, "b/x")
     assert continuation.read(run).units == ["a/x"] and "no job was cancelled" in said and queue.gone == []
 

@@ -114,6 +114,28 @@ def test_nothing_of_the_users_changes_and_no_verb_ends_in_a_traceback(run, users
         assert os.path.islink(run.root / inside) or inside == f"{EXPERT}/.lease", name
 
 
+IN_PLACE = ("journal.jsonl", ".submit.lock", f"{EXPERT}/.lease", "jobs/rest.json", "experiment.json")
+IN_PLACE += ("sites/north.json", "template/start.sh.j2", f"{EXPERT}/manifest.json", f"specs/{EXPERT}.json")
+
+
+@pytest.mark.parametrize("inside", IN_PLACE)
+def test_the_other_name_of_a_hard_link_keeps_its_content(run, users, inside):
+    path = run.root / inside
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    other = users / path.name
+    other.write_bytes(content)
+    os.link(other, path)
+    before = digest(users)
+    for name in ("status", "submit", "redo", "retry", "clean"):
+        done = VERBS[name](run)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (name, done.exception)
+        assert digest(users) == before, name
+        if inside in ("journal.jsonl", ".submit.lock") and name in ("submit", "redo", "retry"):
+            assert done.exit_code == 1 and f"{path}: has another name, too (a hard link)" in done.output
+
+
 @pytest.mark.parametrize("inside", IN_UNIT)
 @pytest.mark.parametrize("verb", ["submit", "retry", "clean"])
 def test_a_unit_with_a_link_is_named_and_is_not_submitted(run, users, inside, verb):

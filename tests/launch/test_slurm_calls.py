@@ -1,5 +1,6 @@
 """What is asked of Slurm's commands, and what their answers mean: states, cancelling, shapes, submitting."""
 
+import os
 import subprocess
 from contextlib import nullcontext
 
@@ -172,6 +173,51 @@ def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_p
     )
     function = DelayedSubmission.load(run.jobs / "aaaabbbbcccc.pkl").function
     assert (function.func, function.args) == (run_element, (str(run.jobs / "aaaabbbbcccc.json"),))
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file of the user's outside of the run."""
+    path = tmp_path / "precious"
+    path.write_text("precious")
+    return path
+
+
+KINDS = {
+    "a hard link": (os.link, "has another name, too (a hard link)"),
+    "a link": (lambda target, path: path.symlink_to(target), "is a link"),
+    "a pipe": (lambda target, path: os.mkfifo(path), "is not a file"),
+}
+
+
+@pytest.mark.parametrize("place", ["77_0.out", "77_0_0.out", "east/77_0_0_result.pkl.save_tmp", "77_0.0.srun"])
+@pytest.mark.parametrize("make, reason", KINDS.values(), ids=KINDS)
+def test_what_slurm_would_write_to_behind_its_name_is_refused_before_anything(
+    tmp_path, monkeypatch, precious, make, reason, place
+):
+    monkeypatch.setattr(SlurmCluster, "partitions", property(lambda self: pytest.fail("too late")))
+    run = RunDir(tmp_path / "run")
+    path = run.jobs / place
+    path.parent.mkdir(parents=True)
+    make(precious, path)
+    launcher = slurm.create(Site(name="here", scheduler="slurm"), run)
+    with pytest.raises(UserError) as error:
+        launcher.check([ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train"), [], 1)])
+    assert str(error.value).startswith(f"{path}: {reason}" if reason != "is a link" else f"{path} is a link")
+    assert "\n" not in str(error.value) and precious.read_text() == "precious"
+
+
+def test_what_an_earlier_submission_left_is_no_reason_to_refuse(tmp_path, monkeypatch):
+    monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
+    monkeypatch.setattr(slurm, "call", lambda *command, script: subprocess.CompletedProcess([], 0, "", ""))
+    jobs = RunDir(tmp_path).jobs
+    (jobs / "east").mkdir(parents=True)
+    for name in ("77_0.out", "aaaabbbbcccc.json", "aaaabbbbcccc.pkl", "never.stop"):
+        (jobs / name).write_text("")
+    for folder in (jobs, jobs / "east"):
+        (folder / "77_0_submitted.pkl").symlink_to(jobs / "aaaabbbbcccc.pkl")
+    launcher = slurm.create(Site(name="here", scheduler="slurm"), RunDir(tmp_path))
+    launcher.check([ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train"), [], 1)])
 
 
 @pytest.mark.parametrize("words, is_refused", [("QOSMaxSubmitJobPerUserLimit", False), ("Invalid account", True)])

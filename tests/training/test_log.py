@@ -1,6 +1,9 @@
 """What a training says on rank 0: log line, heartbeat, TensorBoard."""
 
+import itertools
 import json
+import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -65,6 +68,16 @@ def test_log_heartbeat_and_tensorboard_say_the_same(unit, capsys):
     training_log.close()
     shown = scalars(unit.folder)
     assert shown.keys() == NAMES and all(shown[name] == [(24, pytest.approx(figures[name]))] for name in NAMES)
+
+
+def test_nobody_knows_beforehand_which_file_it_writes(unit, tmp_path):
+    (tmp_path / "tensorboard").mkdir()
+    (tmp_path / "precious").write_text("precious")
+    for second, number in itertools.product(range(int(time.time()), int(time.time()) + 60), range(50)):
+        name = f"events.out.tfevents.{second:010d}.rank0.{os.getpid()}.{number}"
+        os.link(tmp_path / "precious", tmp_path / "tensorboard" / name)
+    opened(unit).close()
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_what_is_not_known_is_left_out_and_skipped_steps_are_told_at_once(unit):

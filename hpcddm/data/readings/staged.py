@@ -24,8 +24,7 @@ from hpcddm.data.readings.base import Reading
 from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
-from hpcddm.rundir import atomic
-from hpcddm.runtime import private
+from hpcddm.rundir import atomic, private
 from hpcddm.runtime.unit import Unit
 
 LOOK_SECONDS = 2.0
