@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from hpcddm import paths, plugins, pretrained
-from hpcddm.collections import COLLECTIONS
-from hpcddm.collections.packages import Collection
+from hpcddm.fetched import COLLECTIONS
+from hpcddm.fetched.packages import Collection
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.config import Experiment

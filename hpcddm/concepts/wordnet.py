@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from hpcddm.collections.wordnet import FOLDER, WORDNET
+from hpcddm.fetched.wordnet import FOLDER, WORDNET
 from hpcddm.errors import UserError, require
 
 SYSTEM = Path("/usr/share/wordnet")

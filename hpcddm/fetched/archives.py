@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hpcddm.collections.packages import Package
+from hpcddm.fetched.packages import Package
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.reading import Unreadable
