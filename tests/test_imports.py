@@ -87,7 +87,7 @@ MAY_IMPORT = {
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "fetched", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "weights"},
+    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"},
     "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},

@@ -15,7 +15,7 @@ from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch import vouching
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.launch.redoing import redone_units
+from hpcddm.launch.redoing import changed_ranges, redone_units
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
@@ -66,6 +66,8 @@ class Decision:
     to_run: list[PlannedUnit] = field(default_factory=list)
     recalled: list[Job] = field(default_factory=list)
     """Pending jobs of units with an input in `to_run`: they would not wait for it, so they are submitted anew."""
+    changed_ranges: set[str] = field(default_factory=set)
+    """Units of shard that are made anew, because the images changed before there was a catalog."""
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:
@@ -237,9 +239,11 @@ def decide(
     states = survey(plan(experiment), run) if states is None else states
     units = [status.unit for status in states.values()]
     own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
-    check_stale(own, set(redo), partial(_explained, experiment, run))
-    redone = set(redone_units(own, set(redo)))
-    decision = Decision(states, active=active)
+    changed = changed_ranges(experiment, run, states, active)
+    kept = [status for status in own if status.key not in changed]
+    check_stale(kept, set(redo), partial(_explained, experiment, run))
+    redone = set(redone_units(own, set(redo))) | changed
+    decision = Decision(states, active=active, changed_ranges=changed)
     within = None if until is None else needed_by(until, units)
     for unit in units:
         missing = unit.missing_inputs(
