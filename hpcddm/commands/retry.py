@@ -12,6 +12,7 @@ from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment, with_content
+from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
 from hpcddm.rundir.journal import Journal
@@ -42,6 +43,9 @@ def retry(
     # What failed may have been mended in the images, or in a file that the experiment names.
     experiment = with_content(experiment, run)
     selected = set(named or (key for submission in Journal(run.journal).submissions() for key in submission.units))
+    if CATALOG in selected:
+        # A tar that was added has units that were never submitted.
+        selected |= {key for unit in plan(experiment) if unit.key == CATALOG for key in unit.inputs}
     launcher = launcher_of(site, run)
     active = active_units(run, launcher)
     decision = decide(experiment, run, launcher, only=selected, active=dict(active))

@@ -155,14 +155,14 @@ def test_a_table_that_is_mended_is_read_anew(tmp_path, folder):
     names = [f"{picture.parent.name}-{picture.name.replace('.', '_')}" for picture in folder.glob("*/*")]
     table = tmp_path / "scores.jsonl"
 
-    def write_table(prefix):
-        table.write_text("".join(json.dumps({"key": prefix + name, "score": 1}) + "\n" for name in names))
+    def write_table(score):
+        table.write_text("".join(json.dumps({"key": name, "score": score}) + "\n" for name in names))
 
-    write_table("x-")
+    write_table(0)
     more = {"data__keep": "score > 0", "data__table": {"file": str(table)}}
     path, run = write(tmp_path, of_folder(folder), **more), RunDir(tmp_path / "run")
-    submit(tmp_path, path, "--until", "catalog", code=1)
-    write_table("")
+    assert "no train sample is left" in submit(tmp_path, path, "--until", "catalog", code=1)
+    write_table(1)
     again = hpcddm("retry", run.root)
     assert again.exit_code == 0, again.output
     assert keys(run) | keys(run, "heldout") == set(names)

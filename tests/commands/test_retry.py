@@ -179,3 +179,11 @@ def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tm
     retry(run, "lists/hats")
     assert submitted(queue) == ["lists/hats", "train/hats"]
     assert command.stored_experiment(run).experts.joined[0].list == "../hats.txt"
+
+
+def test_of_a_stage_those_that_failed_are_retried(run, queue):
+    retry(run, "train")
+    assert submitted(queue) == [EXPERT, *FINAL]
+    queue.submitted.clear()
+    assert "measuring/extractor: it is complete; nothing to retry" in retry(run, "measuring", code=1)
+    assert submitted(queue) == []
