@@ -15,6 +15,7 @@ from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import DATA_STAGES, finish, tiny
 
 EXPERT = expert_key(1)
+EVALUATE = "evaluate/0000000-0000024"
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ def test_what_is_not_complete_is_described_as_the_status_does(made_anew):
     require_complete(states, run, "lists/all")
     advice = f"; see: hpcddm status {run.root}"
     assert refused(run, states, "lists/all", EXPERT) == f"{EXPERT} is missing{advice}"
-    assert refused(run, states, "report/all") == f"report/all is waiting ({EXPERT} is not complete){advice}"
+    assert refused(run, states, "report/all") == f"report/all is waiting ({EVALUATE} is not complete){advice}"
     token = submitted(run, [EXPERT])
     assert refused(run, states, EXPERT) == f"{EXPERT} is submitted and not begun{advice}"
     write_attempt(run, EXPERT, 1, token, "17_0", heartbeat=beat(1500, 6400, age=0))

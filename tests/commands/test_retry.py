@@ -5,7 +5,7 @@ import pytest
 from hpcddm.commands import retry as command
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
-from hpcddm.loading import within_run
+from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
@@ -28,7 +28,8 @@ class Willing(Queue):
 def run(tmp_path, monkeypatch):
     """A run whose every unit was submitted once; all but an expert and what reads it are complete."""
     write_source(tmp_path / "images")
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    run = RunDir(tmp_path / "run")
+    experiment = with_content(tiny(tmp_path), run)
     run.root.mkdir()
     store_experiment(within_run(experiment, run), run)
     queue = Willing(run)

@@ -390,7 +390,7 @@ def test_neither_does_one_that_is_outdated_nor_one_that_waits_here(open_run, mon
     """A report reads an expert that is made anew; on this machine units wait without a job."""
     submitted(open_run, [EXPERT, REPORT], "16", "local", age=1000)
     for key in (EXPERT, REPORT):
-        write_attempt(open_run, key, 1, started=ENDED - 950, **MADE_BEFORE)
+        write_attempt(open_run, key, 1, started=time.time() - 950, **MADE_BEFORE)
     for key in (EXPERT, REPORT):
         found = row(open_run, key)
         assert {name: found[name] for name in NOTHING} == NOTHING

@@ -102,6 +102,7 @@ def test_a_disk_of_one_node_is_warned_of_where_other_nodes_must_see_it(
     monkeypatch.setattr(module, "NODE_LOCAL", (str(tmp_path),))
     case(site=site)
     assert ("is often a disk of one node only" in capsys.readouterr().err) == warns
+    (tmp_path / "run").mkdir()
     Journal(tmp_path / "run" / "journal.jsonl").intend("slurm", site, ["catalog/all"])
     case(site=site)
     assert capsys.readouterr().err == "", "once for a run is enough"
