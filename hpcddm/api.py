@@ -43,7 +43,7 @@ from hpcddm.rundir.layout import Locate, RunDir
 from hpcddm.schema import validate
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.spaces.settings import SpaceSettings
-from hpcddm.unit_states import State, UnitStatus, require_complete, survey
+from hpcddm.unit_states import UnitStatus, is_current, require_complete, survey
 
 
 class Run:
@@ -87,7 +87,7 @@ class Run:
         """Return the states of all units; raises `UserError` for the first of these that is not complete."""
         # Settings of the sampler that were changed here make nothing stale; those of a later submit do.
         states = survey(plan(stored_experiment(self._run)), self._run)
-        require_complete(states, self._run, *keys)
+        require_complete(states, self._run, *(key for key in keys if not is_current(states, self._run, key)))
         return states
 
     def _output(self) -> Locate:
@@ -95,7 +95,8 @@ class Run:
         states = self._require()
 
         def locate(key: str, name: str) -> Path:
-            require_complete(states, self._run, key)
+            if not is_current(states, self._run, key):
+                require_complete(states, self._run, key)
             return self._run.output(key, name)
 
         return locate
@@ -110,7 +111,7 @@ class Run:
             raise ConfigError(f"split {split}: valid names: {', '.join(SPLITS)}")
         states = self._require(CATALOG)
         catalog = open_catalog(self._run, split)
-        if states[LISTS].state is not State.COMPLETE:
+        if not is_current(states, self._run, LISTS):
             return NamedReader(catalog, None, {})
         made = {samples.CLUSTER: samples.clusters}
         if self.settings.cluster.clustering.needs_features:

@@ -69,10 +69,19 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
 def require_complete(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -> None:
     """Raise `UserError` for the first of these units that is not complete, as where it was made of what has changed."""
     for status in (states[key] for key in keys if states[key].state is not State.COMPLETE):
-        raise UserError(f"{status.key} is {_work_on(status, run)}; see: hpcddm status {quoted(run.root)}")
+        raise UserError(f"{status.key} is {described(status, run)}; see: hpcddm status {quoted(run.root)}")
 
 
-def _work_on(status: UnitStatus, run: RunDir) -> str:
+def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
+    """Tell if a unit is complete, or whole in a folder to which nothing that it was made of was copied."""
+    status = states[key]
+    if status.state is not State.WAITING:
+        return status.state is State.COMPLETE
+    absent = [name for name in status.unit.inputs if states[name].state is not State.COMPLETE]
+    return not any(run.unit(name).exists() or run.logs(name).exists() for name in absent)
+
+
+def described(status: UnitStatus, run: RunDir) -> str:
     """Describe an incomplete unit as the run's files tell: no scheduler is asked."""
     work = activity(run, status.key)
     if work.is_running:

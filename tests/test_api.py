@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,13 @@ def test_figures_of_other_networks_than_there_are_now_are_refused(reported):
     manifest.publish(folder, replace(manifest.read(folder), outputs=manifest.describe_outputs(folder, ["output.bin"])))
     with pytest.raises(UserError, match=r"report/all is outdated \(train/expert-01 has changed since\)"):
         hpcddm.open(run.root).metrics  # noqa: B018
+
+
+def test_a_report_that_was_copied_alone_is_read(reported, tmp_path):
+    run, copy = reported(), RunDir(tmp_path / "copy")
+    shutil.copytree(run.unit(REPORT), copy.unit(REPORT))
+    shutil.copy(run.experiment, copy.experiment)
+    assert hpcddm.open(copy.root).metrics["arms"]["top-1"]["fd"] == 1.5
 
 
 def test_samples_and_names_of_classes_of_a_catalog_that_is_made_anew_are_refused(reported):

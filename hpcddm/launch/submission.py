@@ -1,7 +1,6 @@
 """Decisions of `submit` before anything is submitted: what is complete, what is missing, what may start here."""
 
 import os
-import sys
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
+from hpcddm.printing import warn
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal, Submission
@@ -111,7 +111,7 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
         path = Path(request.init_from.weights)
         initial_weights.check_file(request, path)
         if LATENT_SCALE in keys and request.space.is_trained_in_run and initial_weights.is_for_own_latents(path):
-            print(FOREIGN_LATENTS.format(path=path), file=sys.stderr)
+            warn(FOREIGN_LATENTS.format(path=path))
 
 
 def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
