@@ -83,13 +83,13 @@ def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
 
 def described(status: UnitStatus, run: RunDir) -> str:
     """Describe an incomplete unit as the run's files tell: no scheduler is asked."""
-    work = activity(run, status.key)
-    if work.is_running:
-        beat = work.last.beat if work.last else None
+    work, submissions = activity(run, status.key), Journal(run.journal).submissions()
+    newest = next((one for one in reversed(submissions) if status.key in one.units), None)
+    if newest and work.last and work.is_running:
+        beat = work.last.beat
         return f"running ({beat.done:,} of {beat.total:,} images)" if beat and beat.total else "running"
-    newest = [submission for submission in Journal(run.journal).submissions() if status.key in submission.units][-1:]
-    is_queued = any(status.key not in one.cancelled and one.scheduler != "local" for one in newest)
-    if is_queued and (work.last is None or work.last.token != newest[0].uuid):
+    is_queued = newest is not None and newest.scheduler != "local" and status.key not in newest.cancelled
+    if newest and is_queued and (work.last is None or work.last.token != newest.uuid):
         return "submitted and not begun"
     return f"{status.state} ({status.reason})" if status.reason else status.state
 
