@@ -28,21 +28,22 @@ from hpcddm.devices import current_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
 from hpcddm.pipeline.catalog import stored_class_names
-from hpcddm.pipeline.keys import LISTS, REPORT
+from hpcddm.pipeline.keys import CATALOG, LISTS, REPORT
+from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.pipeline.report import METRICS
 from hpcddm.pipeline.snapshots import chosen
-from hpcddm.printing import quoted
-from hpcddm.rundir import manifest, reading
-from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir import reading
+from hpcddm.rundir.layout import Locate, RunDir
 from hpcddm.schema import validate
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.spaces.settings import SpaceSettings
+from hpcddm.unit_states import UnitStatus, is_current, require_complete, survey
 
 
 class Run:
@@ -56,29 +57,49 @@ class Run:
         self._run, self.settings = run, settings
         self._ensembles: dict[tuple[str, ...], Ensemble] = {}
 
-    @cached_property
+    @property
     def class_names(self) -> list[str]:
-        """Names of the classes in the order of their numbers; none for images without classes."""
+        """Names of the classes in the order of their numbers; none for images without classes.
+
+        Raises `UserError` unless the catalog is complete.
+        """
+        self._require(CATALOG)
         return stored_class_names(self.settings, self._run)
 
     @cached_property
     def condition(self) -> conditions.Condition[ConditionSettings]:
         """Condition of the networks: `of_classes`, `of_prompts`, `null`, and `of(reader, numbers)` of samples."""
-        return conditions.build(self.settings.data, self._run.output)
+        return conditions.build(self.settings.data, self._output())
 
     @cached_property
     def space(self) -> Space[SpaceSettings]:
         """Space of x: its `shape`, `to_model` from images and `to_images` back."""
-        return space_of(self.settings.data, self._run.output)
+        return space_of(self.settings.data, self._output())
 
-    @cached_property
+    @property
     def metrics(self) -> dict[str, Any]:
-        """Content of the report's metrics.json; raises `UserError` where there is no report yet."""
-        path = self._run.unit(REPORT) / METRICS
-        if manifest.read(path.parent) is None:
-            raise UserError(f"{path.parent}: no report yet; see: hpcddm status {quoted(self._run.root)}")
-        content: dict[str, Any] = reading.need_json(path)
+        """Content of the report's metrics.json; raises `UserError` unless the report is complete."""
+        self._require(REPORT)
+        content: dict[str, Any] = reading.need_json(self._run.output(REPORT, METRICS))
         return content
+
+    def _require(self, *keys: str) -> dict[str, UnitStatus]:
+        """Return the states of all units; raises `UserError` for the first of these that is not complete."""
+        # Settings of the sampler that were changed here make nothing stale; those of a later submit do.
+        states = survey(plan(stored_experiment(self._run)), self._run)
+        require_complete(states, self._run, *(key for key in keys if not is_current(states, self._run, key)))
+        return states
+
+    def _output(self) -> Locate:
+        """Return a function that finds outputs of complete units, and raises `UserError` for those of others."""
+        states = self._require()
+
+        def locate(key: str, name: str) -> Path:
+            if not is_current(states, self._run, key):
+                require_complete(states, self._run, key)
+            return self._run.output(key, name)
+
+        return locate
 
     def data(self, split: str = TRAIN) -> NamedReader:
         """Open the samples of a split, 'train' or 'heldout': images, labels, captions and clusters by number.
@@ -88,8 +109,9 @@ class Run:
         """
         if split not in SPLITS:
             raise ConfigError(f"split {split}: valid names: {', '.join(SPLITS)}")
+        states = self._require(CATALOG)
         catalog = open_catalog(self._run, split)
-        if manifest.read(self._run.unit(LISTS)) is None:
+        if not is_current(states, self._run, LISTS):
             return NamedReader(catalog, None, {})
         made = {samples.CLUSTER: samples.clusters}
         if self.settings.cluster.clustering.needs_features:

@@ -213,7 +213,7 @@ def concepts(runs: tuple[Path, ...], json_file: Path | None) -> None:
 
 @main.command()
 @click.argument("run", type=PATH)
-@click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
+@click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
 @click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
 @click.option("--live", is_flag=True, help="Jobs run the checkout itself, not a snapshot of it: for its developers.")
@@ -221,8 +221,8 @@ def concepts(runs: tuple[Path, ...], json_file: Path | None) -> None:
 def retry(run: Path, units: tuple[str, ...], **options: Any) -> None:
     """Submit failed units of RUN again.
 
-    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them. Units that
-    are complete or in the queue stay. Changed resources are kept for the next retry.
+    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them; those of a stage
+    where only it is named. Units that are complete or in the queue stay. Changed resources are kept for the next retry.
 
     \b
     Example: hpcddm retry runs/fashion_mnist train/expert-02 --resource memory_gb=16
@@ -235,10 +235,10 @@ def retry(run: Path, units: tuple[str, ...], **options: Any) -> None:
 
 @main.command()
 @click.argument("run", type=PATH)
-@click.argument("units", nargs=-1, metavar="[STAGE/UNIT]...")
+@click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
 @click.option("--now", is_flag=True, help="Do not wait until what runs has saved.")
 def cancel(run: Path, units: tuple[str, ...], now: bool) -> None:
-    """Cancel the jobs of RUN, or of some of its units.
+    """Cancel the jobs of RUN, of some of its units, or of whole stages.
 
     Trainings save before they exit. The command waits for them as long as the site's signal_lead_seconds; a second
     Ctrl-C, like --now, ends them at once. Only jobs that carry a token of this run's journal are touched.

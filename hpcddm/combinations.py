@@ -1,6 +1,7 @@
 """Settings of an experiment that are valid one by one and not together."""
 
 import fractions
+import math
 from typing import TYPE_CHECKING
 
 from hpcddm.conditions.settings import Form
@@ -36,10 +37,10 @@ def _of_experts(experiment: "Experiment") -> list[tuple[str, str]]:
     num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
     batch, problems = experts.training.batch, []
     if batch % num_experts:
-        text = f"{batch} images cannot be divided among {num_experts} experts"
+        text = f"{batch} images cannot be divided among {num_experts} experts; {_multiples(batch, num_experts)}"
         problems.append(("experts.training.batch", text))
     if experts.sites is not None and len(experts.sites) != num_experts:
-        problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts"))
+        problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts; name one each"))
     named = [cluster for override in experts.overrides for cluster in override.clusters]
     for cluster in named:
         if cluster >= num_experts:
@@ -148,21 +149,33 @@ def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
         problems.append(
             ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
         )
+    step = math.lcm(num_classes, evaluate.batch)
     if evaluate.images % num_classes:
-        text = f"{evaluate.images} cannot be balanced over {num_classes} classes"
+        text = f"{evaluate.images} cannot be balanced over {num_classes} classes; {_multiples(evaluate.images, step)}"
         problems.append(("evaluate.images", text))
     if evaluate.first % num_classes or evaluate.first % evaluate.batch:
-        text = f"{evaluate.first} is no multiple of the {num_classes} classes and of evaluate.batch {evaluate.batch}"
+        text = f"{evaluate.first} is no multiple of the {num_classes} classes and of evaluate.batch {evaluate.batch};"
+        text += f" {_multiples(evaluate.first, step)}"
         problems.append(("evaluate.first", text))
     if evaluate.images % evaluate.batch:
-        problems.append(("evaluate.images", f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}"))
-    elif evaluate.units > evaluate.images // evaluate.batch:
-        problems.append(("evaluate.units", f"{evaluate.units} units for {evaluate.images // evaluate.batch} batches"))
+        text = (
+            f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}; {_multiples(evaluate.images, step)}"
+        )
+        problems.append(("evaluate.images", text))
+    elif evaluate.units > (batches := evaluate.images // evaluate.batch):
+        text = f"{evaluate.units} units for {batches} batches; take at most {batches}, or a smaller evaluate.batch"
+        problems.append(("evaluate.units", text))
     if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
         problems.append(
             ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
         )
     return problems + _of_strategies(experiment, "evaluate.strategies", evaluate.strategies)
+
+
+def _multiples(value: int, step: int) -> str:
+    """Name the multiples of a number next to a value."""
+    below = value // step * step
+    return f"take {below} or {below + step}" if below else f"take {step}"
 
 
 def _of_strategies(experiment: "Experiment", place: str, names: list[str]) -> list[tuple[str, str]]:

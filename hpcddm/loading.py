@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hpcddm.rundir.reading import Unreadable
 from hpcddm.schema import validate, variants_of
 from hpcddm.site import Site
 from hpcddm.strict_yaml import parse_value, read_yaml
+from hpcddm.unit_states import has_numbers
 from hpcddm.weights import SettingsWithWeights
 
 NO_CLUSTER = "Could not establish a configuration source"
@@ -99,19 +101,23 @@ def is_sweep(run: RunDir) -> bool:
     return (run.root / SWEEP_FILE).exists()
 
 
-def with_content(experiment: Experiment, run: RunDir, images: str | None = None) -> Experiment:
+def with_content(
+    experiment: Experiment, run: RunDir, images: str | None = None, redo: Collection[str] = ()
+) -> Experiment:
     """Return the experiment with the hashes of its images, and of every file that has a key `content` beside it.
 
-    Hashes that the run has stored of the same images, and of other files that are gone, are taken from there.
+    Once the samples have numbers, the hash that the run has stored of the same images is taken from there; so are those
+    of other files that are gone.
 
-    images: their hash, where the caller has it already.
+    images: their hash, where the caller has it already; redo: stages that are made anew.
     Raises `UserError` or `ConfigError` when images or files are missing and the run has no hash of them.
     """
     data = experiment.data
     stored = _stored(run) or {}
     files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
     known_hashes = {holder[key]: holder["content"] for holder, key in files}
-    if images is None and not data.source.adopts_tars and _is_stored(data.source, stored.get("data", {}), run):
+    is_same = not data.source.adopts_tars and _is_stored(data.source, stored.get("data", {}), run)
+    if images is None and is_same and "shard" not in redo and has_numbers(experiment, run):
         images = stored["data"].get("content")
     if not images:
         from hpcddm.data.sources.base import Source

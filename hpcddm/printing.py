@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from functools import cache
 
 MOST_LETTERS = 300
 """Usual length of a text that others wrote."""
@@ -32,6 +33,12 @@ def echo(*lines: object, err: bool = False) -> None:
     """Print lines of visible characters alone, each on one line."""
     shown = (printable(line, MOST_OF_A_LINE) for line in lines or ("",))
     print(*shown, sep="\n", file=sys.stderr if err else None, flush=True)
+
+
+@cache
+def warn(line: str) -> None:
+    """Print a line on the error stream, once in a process: many settings of a sweep may give cause to it."""
+    echo(line, err=True)
 
 
 def _escaped(character: str) -> str:

@@ -1,17 +1,19 @@
 """States of the units of a run, from the files of the run alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError
-from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.printing import MOST_OF_A_LINE, printable
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.keys import CATALOG
+from hpcddm.pipeline.plan import PlannedUnit, plan
+from hpcddm.printing import MOST_OF_A_LINE, printable, quoted
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
 from hpcddm.rundir.manifest import Manifest
@@ -62,6 +64,46 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
         if present:
             made[unit.key] = present
     return states
+
+
+def require_complete(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -> None:
+    """Raise `UserError` for the first of these units that is not complete, as where it was made of what has changed."""
+    for status in (states[key] for key in keys if states[key].state is not State.COMPLETE):
+        raise UserError(f"{status.key} is {described(status, run)}; see: hpcddm status {quoted(run.root)}")
+
+
+def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
+    """Tell if a unit is complete, or whole in a folder to which nothing that it was made of was copied."""
+    status = states[key]
+    if status.state is not State.WAITING:
+        return status.state is State.COMPLETE
+    absent = [name for name in status.unit.inputs if states[name].state is not State.COMPLETE]
+    return not any(run.unit(name).exists() or run.logs(name).exists() for name in absent)
+
+
+def described(status: UnitStatus, run: RunDir) -> str:
+    """Describe an incomplete unit as the run's files tell: no scheduler is asked."""
+    work, submissions = activity(run, status.key), Journal(run.journal).submissions()
+    newest = next((one for one in reversed(submissions) if status.key in one.units), None)
+    if newest and work.last and work.is_running:
+        beat = work.last.beat
+        return f"running ({beat.done:,} of {beat.total:,} images)" if beat and beat.total else "running"
+    is_queued = newest is not None and newest.scheduler != "local" and status.key not in newest.cancelled
+    if newest and is_queued and (work.last is None or work.last.token != newest.uuid):
+        return "submitted and not begun"
+    return f"{status.state} ({status.reason})" if status.reason else status.state
+
+
+def are_numbered(states: Mapping[str, UnitStatus]) -> bool:
+    """Tell if a catalog has numbered the samples, so that other images would be those of another run."""
+    return states[CATALOG].state not in (State.MISSING, State.OUTDATED)
+
+
+def has_numbers(experiment: Experiment, run: RunDir) -> bool:
+    """Tell the same of a run, from the manifests of its tars and its catalog."""
+    units = plan(experiment)
+    read = {CATALOG, *next(unit.inputs for unit in units if unit.key == CATALOG)}
+    return are_numbered(survey([unit for unit in units if unit.key in read], run))
 
 
 def unit_state(
@@ -190,12 +232,15 @@ class Activity:
 
 
 def activity(run: RunDir, key: str) -> Activity:
-    """Read the records of the attempts at a unit, from the newest back to the first with a saved state."""
+    """Read the records of the attempts that make a unit, from the newest back to the first with a saved state."""
     last: AttemptRecord | None = None
     beat: Heartbeat | None = None
     saved: tuple[int, float] | None = None
     for number, folder in attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
         record = read_record(number, folder)
+        if last and record.ended_well:
+            # What it made was there, and is made anew by the later ones.
+            break
         last = last or record
         if record.beat and record.beat.total:
             beat = beat or record.beat

@@ -1,9 +1,20 @@
-import pytest
+import shutil
+from dataclasses import replace
 
+import pytest
+import torch
+
+import hpcddm
 from hpcddm import api
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import load_experiment
-from hpcddm.rundir.layout import RunDir
+from hpcddm.pipeline.keys import CATALOG, LATENT_SCALE, REPORT, expert_key
+from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.report import METRICS
+from hpcddm.rundir import atomic, manifest
+from hpcddm.rundir.layout import RunDir, set_aside
+from tests.helpers import LATENT_SPACE, finish, tiny
 
 
 @pytest.fixture
@@ -25,3 +36,59 @@ def test_the_states_of_all_units_are_read_once_for_all_velocities(run, monkeypat
         run.ensemble(strategy)
     assert len(reads) == len(loads) == 2
     assert loads[0] == reads[0][:-1]
+
+
+@pytest.fixture
+def reported(tmp_path):
+    """Make all units of a run complete; returns it with figures in its report."""
+
+    def make(**changes):
+        run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path, **changes)
+        store_experiment(experiment, run)
+        finish(plan(experiment), run)
+        atomic.write_json(run.output(REPORT, METRICS), {"arms": {"top-1": {"fd": 1.5}}})
+        return run
+
+    return make
+
+
+def test_figures_of_networks_that_are_made_anew_are_refused_also_where_they_were_read_before(reported):
+    run = reported()
+    opened = hpcddm.open(run.root, steps=5)
+    assert opened.metrics["arms"]["top-1"]["fd"] == 1.5, "other steps of the sampler make no report stale"
+    set_aside(run, expert_key(1))
+    for one in (opened, hpcddm.open(run.root)):
+        with pytest.raises(UserError, match=r"report/all is waiting \(evaluate/.* is not complete\); see: hpcddm "):
+            one.metrics  # noqa: B018  A property that raises.
+
+
+def test_figures_of_other_networks_than_there_are_now_are_refused(reported):
+    run = reported()
+    folder = run.unit(expert_key(1))
+    (folder / "output.bin").write_bytes(b"of another training")
+    manifest.publish(folder, replace(manifest.read(folder), outputs=manifest.describe_outputs(folder, ["output.bin"])))
+    with pytest.raises(UserError, match=r"report/all is outdated \(train/expert-01 has changed since\)"):
+        hpcddm.open(run.root).metrics  # noqa: B018
+
+
+def test_a_report_that_was_copied_alone_is_read(reported, tmp_path):
+    run, copy = reported(), RunDir(tmp_path / "copy")
+    shutil.copytree(run.unit(REPORT), copy.unit(REPORT))
+    shutil.copy(run.experiment, copy.experiment)
+    assert hpcddm.open(copy.root).metrics["arms"]["top-1"]["fd"] == 1.5
+
+
+def test_samples_and_names_of_classes_of_a_catalog_that_is_made_anew_are_refused(reported):
+    run = reported()
+    assert hpcddm.open(run.root).class_names == ["0", "1", "2", "3"]
+    set_aside(run, CATALOG)
+    for read in (lambda opened: opened.data(), lambda opened: opened.class_names):
+        with pytest.raises(UserError, match="catalog/all is missing"):
+            read(hpcddm.open(run.root))
+
+
+def test_a_space_that_is_measured_anew_is_refused(reported):
+    run = reported(data__space=LATENT_SPACE)
+    set_aside(run, LATENT_SCALE)
+    with pytest.raises(UserError, match="latent_scale/all is missing"):
+        hpcddm.open(run.root).space.to_images(torch.zeros(1, 4, 4, 4))

@@ -49,7 +49,7 @@ WRONG = {
     ),
     "batch that K does not divide": (
         {"cluster__experts": 3},
-        "experts.training.batch: 16 images cannot be divided among 3 experts",
+        "experts.training.batch: 16 images cannot be divided among 3 experts; take 15 or 18",
     ),
     "patch that does not divide": (
         {"experts__model__patch": 3},
@@ -93,13 +93,22 @@ WRONG = {
         {"experts__joined": [JOINED], "experts__sites": ["north", "south"]},
         "experts.joined.0.site: this key is needed",
     ),
-    "classes that do not divide": ({"evaluate__images": 25}, "evaluate.images: 25 cannot be balanced over 4 classes"),
+    "classes that do not divide": (
+        {"evaluate__images": 25},
+        "evaluate.images: 25 cannot be balanced over 4 classes; take 24 or 32",
+    ),
     "a first sample inside a batch": (
         {"evaluate__first": 4},
-        "evaluate.first: 4 is no multiple of the 4 classes and of evaluate.batch 8",
+        "evaluate.first: 4 is no multiple of the 4 classes and of evaluate.batch 8; take 8",
     ),
-    "ragged batches": ({"evaluate__images": 20}, "evaluate.images: 20 is no multiple of evaluate.batch 8"),
-    "more units than batches": ({"evaluate__units": 4}, "evaluate.units: 4 units for 3 batches"),
+    "ragged batches": (
+        {"evaluate__images": 20},
+        "evaluate.images: 20 is no multiple of evaluate.batch 8; take 16 or 24",
+    ),
+    "more units than batches": (
+        {"evaluate__units": 4},
+        "evaluate.units: 4 units for 3 batches; take at most 3, or a smaller evaluate.batch",
+    ),
     "an override of a cluster that is not there": (
         {"experts__overrides": [{"clusters": [2], "precision": "fp32"}]},
         "experts.overrides: cluster 2: there are 2, numbered from 0",

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "rooms": {"errors", "rundir"},
     "plugins": {"errors", "rooms"},
     "pretrained": {"errors"},
-    "collections": {"errors", "pretrained", "rundir"},
+    "fetched": {"errors", "pretrained", "rundir"},
     "mistakes": {"plugins", "printing", "renamed"},
     "schema": {"errors", "mistakes", "plugins", "renamed", "pretrained"},
     "strict_yaml": {"errors", "mistakes"},
@@ -85,9 +85,9 @@ MAY_IMPORT = {
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
-    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections", "uncertainty"},
+    "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "fetched", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "weights"},
+    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"},
     "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
@@ -97,7 +97,7 @@ MAY_IMPORT = {
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
-    | {"arms", "collections", "mistakes", "strict_yaml"},
+    | {"arms", "fetched", "mistakes", "strict_yaml"},
     "cli": {"errors", "exit_codes", "printing", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
     "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpcddm.commands.terminal import plain_text
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.printing import MOST_LETTERS, MOST_OF_A_LINE, echo, printable, quoted
+from hpcddm.printing import MOST_LETTERS, MOST_OF_A_LINE, echo, printable, quoted, warn
 from hpcddm.report import rendering
 
 SHOWN = {
@@ -70,3 +70,9 @@ def test_a_page_shows_names_as_visible_letters(monkeypatch, tmp_path):
     monkeypatch.setattr(rendering.jinja2, "FileSystemLoader", lambda place: loader)
     page = rendering.render("page", name="<b>\x1b[2J\u202e\n$\\frac")
     assert page == r"&lt;b&gt;\x1b[2J\u202e $\frac"
+
+
+def test_a_warning_is_printed_once(capsys):
+    for line in ("one", "another", "one"):
+        warn(line)
+    assert capsys.readouterr() == ("", "one\nanother\n")

@@ -2,18 +2,20 @@ import time
 
 import pytest
 
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
-from hpcddm.unit_states import State, activity, check_stale, survey
-from tests.attempts import beat, write_attempt
+from hpcddm.unit_states import State, activity, check_stale, require_complete, survey
+from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import DATA_STAGES, finish, tiny
 
 EXPERT = expert_key(1)
+EVALUATE = "evaluate/0000000-0000024"
 
 
 @pytest.fixture
@@ -204,3 +206,43 @@ def test_a_unit_that_fell_silent_is_not_running(tmp_path, monkeypatch):
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 120)
     assert not activity(run, EXPERT).is_running
+
+
+def test_attempts_before_the_unit_was_complete_are_of_another_making(tmp_path):
+    run = RunDir(tmp_path)
+    write_attempt(run, EXPERT, 1, heartbeat=beat(64, 64, age=90, saved=64), ended={"outcome": "complete"})
+    assert activity(run, EXPERT).beat.done == 64
+    write_attempt(run, EXPERT, 2)
+    assert (activity(run, EXPERT).attempts, activity(run, EXPERT).beat, activity(run, EXPERT).saved) == (2, None, None)
+    write_attempt(run, EXPERT, 3, heartbeat=beat(16, 64, age=0))
+    assert (activity(run, EXPERT).beat.done, activity(run, EXPERT).saved) == (16, None)
+
+
+@pytest.fixture
+def made_anew(tmp_path):
+    """A run that was complete, with an expert that is being made anew."""
+    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    finish(plan(experiment), run)
+    set_aside(run, EXPERT)
+    return run, survey(plan(experiment), run)
+
+
+def refused(run, states, *keys):
+    with pytest.raises(UserError) as caught:
+        require_complete(states, run, *keys)
+    return str(caught.value)
+
+
+def test_what_is_not_complete_is_described_as_the_status_does(made_anew):
+    run, states = made_anew
+    require_complete(states, run, "lists/all")
+    advice = f"; see: hpcddm status {run.root}"
+    assert refused(run, states, "lists/all", EXPERT) == f"{EXPERT} is missing{advice}"
+    assert refused(run, states, "report/all") == f"report/all is waiting ({EVALUATE} is not complete){advice}"
+    token = submitted(run, [EXPERT])
+    assert refused(run, states, EXPERT) == f"{EXPERT} is submitted and not begun{advice}"
+    write_attempt(run, EXPERT, 1, token, "17_0", heartbeat=beat(1500, 6400, age=0))
+    assert refused(run, states, EXPERT) == f"{EXPERT} is running (1,500 of 6,400 images){advice}"
+    Journal(run.journal).cancelled(token)
+    write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "cancelled"})
+    assert refused(run, states, EXPERT) == f"{EXPERT} is missing{advice}"

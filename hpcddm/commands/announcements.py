@@ -1,5 +1,7 @@
 """Words of `submit` and `sweep` about a submission before it happens, and where there is nothing to submit."""
 
+from collections.abc import Container
+
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.submission import Decision
@@ -20,7 +22,7 @@ def announce(site: Site, run: RunDir, decision: Decision) -> None:
     if decision.active:
         counts += f", {len(decision.active)} in the queue or running"
     echo(f"run {run.root}   site {site.name}   {counts}")
-    for line in lines_of_data(run):
+    for line in lines_of_data(run, decision.complete):
         echo(line)
     _print_other_sites(decision, run)
 
@@ -67,7 +69,7 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    for line in lines_of_data(run):
+    for line in lines_of_data(run, decision.complete):
         echo(line)
     report = manifest.read_if_usable(run.unit(REPORT))
     if report and REPORT in decision.complete:
@@ -79,9 +81,9 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         echo(clusters_line(run))
 
 
-def lines_of_data(run: RunDir) -> list[str]:
-    """Say how many samples are broken, and what was passed over; none before the stage catalog is complete."""
-    catalog = manifest.read_if_usable(run.unit(CATALOG))
+def lines_of_data(run: RunDir, complete: Container[str]) -> list[str]:
+    """Say how many samples are broken, and what was passed over; nothing unless the catalog is among the complete."""
+    catalog = manifest.read_if_usable(run.unit(CATALOG)) if CATALOG in complete else None
     if catalog is None:
         return []
     broken, counts = catalog.results.get("broken", 0), catalog.results.get("passed_over", {})

@@ -11,18 +11,18 @@ import click
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.data_settings import DataSettings
-from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.errors import ConfigError, require
 from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
 from hpcddm.mistakes import Origins
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.strict_yaml import read_yaml
-from hpcddm.unit_states import State, survey
+from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:
     from hpcddm.data.new_samples import NewSample, NewSamples
@@ -45,11 +45,7 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     experiment = out_of_run(stored_experiment(run), run)
     _check_options(experiment, output, cluster)
     data = [_data_of(experiment, source) for source in sources]
-    states = survey(plan(experiment), run)
-    status = states[CLUSTER]
-    if status.state is not State.COMPLETE:
-        reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see: hpcddm status {quoted(root)}")
+    require_complete(survey(plan(experiment), run), run, CLUSTER)
     from hpcddm.data.new_samples import NewSamples
     from hpcddm.data.table_writing import table_file
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from hpcddm.commands.naming import units_named
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
@@ -33,11 +34,8 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     Raises `ConfigError` over an unknown unit, `UserError` when the scheduler does not answer or refuses.
     """
     run, prefix, reads = _named(RunDir(root))
-    units = tuple(f"{prefix}{key}" for key in units)
-    for name in units:
-        if name not in reads:
-            valid = ", ".join(name.removeprefix(prefix) for name in reads)
-            raise ConfigError(f"{root} has no unit '{name.removeprefix(prefix)}'; valid: {valid}")
+    keys = units_named(root, units, [name.removeprefix(prefix) for name in reads])
+    units = tuple(f"{prefix}{key}" for key in keys)
     journal = Journal(run.journal)
     queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
     if not queued:

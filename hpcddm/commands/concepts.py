@@ -17,7 +17,7 @@ from hpcddm.printing import echo, quoted
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
-from hpcddm.unit_states import State, survey
+from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:
     from hpcddm.concepts.table import Row
@@ -63,10 +63,7 @@ def _content(run: RunDir) -> dict[str, Any]:
         raise UserError(
             f"{run.root}: its experiment has no key 'concepts'; add it (docs/concepts.md), and submit again"
         )
-    status = survey(plan(experiment), run)[CONCEPTS]
-    if status.state is not State.COMPLETE:
-        reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{run.root}: {CONCEPTS} is {status.state}{reason}; see: hpcddm status {quoted(run.root)}")
+    require_complete(survey(plan(experiment), run), run, CONCEPTS)
     path = run.output(CONCEPTS, CONCEPTS_FILE)
     try:
         content: dict[str, Any] = reading.need_json(path)

@@ -15,11 +15,13 @@ from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
+from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import train_keys
 from hpcddm.printing import echo, quoted
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
+from hpcddm.unit_states import described, is_current, survey
 
 STEPS = 1000
 """Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
@@ -74,8 +76,9 @@ def export(root: Path, unit: str, output: Path) -> None:
         raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
-    if manifest.read(run.unit(unit)) is None:
-        raise UserError(f"{unit} is not complete; see: hpcddm status {quoted(root)}")
+    states = survey(plan(experiment), run)
+    if not is_current(states, run, unit):
+        raise UserError(f"{unit} is not complete ({described(states[unit], run)}); see: hpcddm status {quoted(root)}")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading

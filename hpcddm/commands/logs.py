@@ -5,8 +5,11 @@ import time
 from pathlib import Path
 
 from hpcddm.commands.following import follow
+from hpcddm.commands.naming import unit_named
 from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
+from hpcddm.loading import stored_experiment
+from hpcddm.pipeline.plan import plan
 from hpcddm.printing import MOST_OF_A_LINE, echo, printable
 from hpcddm.rundir import reading
 from hpcddm.rundir.job import JobId
@@ -23,6 +26,8 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
     run = RunDir(root)
     if attempt is not None and (every or following):
         raise ConfigError("--attempt names one attempt, --all and --follow mean several; take one of them")
+    if "/" not in unit:
+        unit = unit_named(root, unit, [planned.key for planned in plan(stored_experiment(run))])
     tried = {record.number: record for record in records(run.logs(unit))}
     newest = _newest(run, unit)
     if following and (tried or newest):

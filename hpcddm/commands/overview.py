@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, state_of
+from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs, progress_of, state_of
 from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
@@ -25,6 +26,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
+MOST_CAUSES = 3
+"""Number of units that are named as the reason for which others cannot start."""
 UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
 
 
@@ -185,7 +188,7 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     states = survey(plan(experiment), run)
     sites = {submission.site for submission in submissions}
     is_stopping = any(fresh.exists(home.stop) for home in journal_dirs(run))
-    rows, vanished = [], []
+    rows, vanished, waiting = [], [], set()
     for key, status in states.items():
         unit_submissions = [submission for submission in submissions if key in submission.units]
         is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
@@ -196,8 +199,10 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
         )
         rows.append(_row(observed, experiment, run))
         vanished += [key] if has_vanished(observed) else []
+        waiting |= {key} if rows[-1].state == WorkState.STOPPED and lacked_inputs(observed) else set()
     ends = early_ends(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
+    rows = _with_causes(rows, states, waiting)
     rows = _without_hints_while_driven(rows, submissions)
     refusal = _refusal(states, {None} | sites)
     is_continued = CONTINUATION in (queue.jobs or {})
@@ -209,14 +214,16 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
     state, reason = state_of(observed)
     if work.last and work.last.faults and state != State.COMPLETE:
         reason = "; ".join(filter(None, (reason, *work.last.faults)))
-    beat, last, now = work.beat, work.last, time.time()
+    last, now = work.last, time.time()
+    progress = progress_of(observed, run)
+    beat, done, total, saved = progress.beat, progress.done, progress.total, progress.saved
     is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
     running_beat = beat if is_running else None
     batch = batch_of(experiment, key)
-    done, total = (beat.done, beat.total) if beat else (0, 0)
     figures = (beat.figures or {}) if beat else {}
     running_figures = figures if is_running else {}
     counts = total > 0 and batch > 0
+    is_begun = state in UNDER_WAY and observed.has_begun
     return UnitRow(
         unit=key,
         state=state,
@@ -241,9 +248,9 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         learning_rate=figures.get("learning_rate"),
         gradient_norm=figures.get("gradient_norm"),
         seconds_left=running_beat.seconds_left if running_beat else None,
-        saved_images=work.saved[0] if work.saved else None,
-        saved_seconds=round(now - work.saved[1], 1) if work.saved else None,
-        silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
+        saved_images=saved[0] if saved else None,
+        saved_seconds=round(now - saved[1], 1) if saved else None,
+        silent_seconds=round(now - last.beat.time, 1) if is_begun and last and last.beat else None,
         user=printable(observed.newest.user) if observed.newest else "",
         changes=last.changes if last else [],
     )
@@ -301,6 +308,28 @@ def _without_hints_while_driven(rows: list[UnitRow], submissions: list[Submissio
         return rows
     idle = (State.MISSING, State.OUTDATED)
     return [replace(row, next="") if row.state in idle else row for row in rows]
+
+
+def _with_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:
+    """Give units that lacked an input the reason that all of them have: the units that ended otherwise before them.
+
+    waiting: units that left because an input was not complete.
+    """
+    state_of_unit = {row.unit: row.state for row in rows}
+    causes: dict[str, list[str]] = {}
+    for row in (row for row in rows if row.unit in waiting):
+        missing = [key for key in states[row.unit].unit.inputs if state_of_unit[key] != State.COMPLETE]
+        # Units stand behind what they read.
+        causes[row.unit] = list(dict.fromkeys(cause for key in missing for cause in causes.get(key, [key])))
+
+    def reason(row: UnitRow) -> str:
+        keys = causes.get(row.unit)
+        if not keys:
+            return row.reason
+        more = f" and {len(keys) - MOST_CAUSES} more" if len(keys) > MOST_CAUSES else ""
+        return f"cannot start before {', '.join(f'{key} ({state_of_unit[key]})' for key in keys[:MOST_CAUSES])}{more}"
+
+    return [replace(row, reason=reason(row)) for row in rows]
 
 
 def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import IO
 
 from hpcddm import paths, plugins, pretrained
-from hpcddm.collections import COLLECTIONS
-from hpcddm.collections.packages import Collection
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.fetched import COLLECTIONS
+from hpcddm.fetched.packages import Collection
 from hpcddm.loading import load_experiment
 from hpcddm.package_data import find_yaml
 from hpcddm.pretrained import PretrainedFile

@@ -6,9 +6,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from hpcddm.collections import archives, attribution
-from hpcddm.collections.packages import Collection, Package
 from hpcddm.errors import UserError
+from hpcddm.fetched import archives, attribution
+from hpcddm.fetched.packages import Collection, Package
 from hpcddm.printing import echo
 
 NPM_SECONDS = 1800

@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.commands.announcements import require_no_refusal
+from hpcddm.commands.naming import units_named
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusting import stored_start
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide
-from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment
+from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment, with_content
+from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
 from hpcddm.rundir.journal import Journal
@@ -36,17 +38,20 @@ def retry(
     """
     run = RunDir(root)
     experiment = out_of_run(stored_experiment(run), run)
-    keys = [unit.key for unit in plan(experiment)]
-    for key in units:
-        if key not in keys:
-            raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(keys)}")
+    named = units_named(root, units, [unit.key for unit in plan(experiment)])
     site, parts = (load_site(site_name), None) if site_name else stored_start(_last_site(run), run, trust_run)
-    selected = set(units or (key for submission in Journal(run.journal).submissions() for key in submission.units))
+    # What failed may have been mended in the images, or in a file that the experiment names.
+    experiment = with_content(experiment, run)
+    selected = set(named or (key for submission in Journal(run.journal).submissions() for key in submission.units))
+    if CATALOG in selected:
+        # A tar that was added has units that were never submitted.
+        selected |= {key for unit in plan(experiment) if unit.key == CATALOG for key in unit.inputs}
     launcher = launcher_of(site, run)
     active = active_units(run, launcher)
     decision = decide(experiment, run, launcher, only=selected, active=dict(active))
     failed = [unit.key for unit in decision.to_run if unit.key in selected and unit.key not in active]
-    for key in units:
+    # Of a stage, those that failed are meant.
+    for key in (key for key in named if key in units or not failed):
         if key not in failed:
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:

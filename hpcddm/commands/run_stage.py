@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from hpcddm.commands.naming import unit_named
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.items import array_spec, items_of, submit_unit
@@ -29,8 +30,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
     inside.guard(run.root)
     experiment = stored_experiment(run)
     units = {unit.key: unit for unit in plan(experiment)}
-    if key not in units:
-        raise ConfigError(f"{root} has no unit '{key}'; valid: {', '.join(units)}")
+    key = unit_named(root, key, list(units))
     _check_ranks(experiment, key, ranks)
     site = Site(name="here", scheduler="local", resources=Resources(ranks_per_node=ranks))
     check_state(units[key], run)

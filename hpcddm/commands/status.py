@@ -79,7 +79,7 @@ def last_lines(overview: Overview) -> list[str]:
     """Say what was left out of the data, name the page about the clusters if there is none about all; next command."""
     complete = {row.unit for row in overview.rows if row.state == State.COMPLETE}
     page = [clusters_line(overview.run)] if INSPECT in complete and REPORT not in complete else []
-    return [*lines_of_data(overview.run), *page, f"next: {overview.next_step()}"]
+    return [*lines_of_data(overview.run, complete), *page, f"next: {overview.next_step()}"]
 
 
 def _watch(run: RunDir, console: Console) -> None:

@@ -13,7 +13,7 @@ from hpcddm.launch.early_ends import early_ends, is_nodes_fault
 from hpcddm.launch.ending import end
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
 from hpcddm.launch.preflight import preflight
-from hpcddm.launch.redoing import set_redone_aside
+from hpcddm.launch.redoing import set_ranges_aside, set_redone_aside
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
@@ -72,7 +72,7 @@ def submit(
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits what is missing")
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
-    experiment = with_content(experiment, run)
+    experiment = with_content(experiment, run, redo=redo)
     code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until)
     if code or not and_wait:
         return code
@@ -156,6 +156,7 @@ def _store(
     # Before anything is set aside: what belongs to somebody else may be refused.
     end(decision.recalled, Journal(run.journal).submissions(), launcher)
     set_redone_aside(run, decision, redo)
+    set_ranges_aside((run, unit.key) for unit in decision.to_run if unit.key in decision.changed_ranges)
     store_experiment(experiment, run)
     store_site(site, run)
     store_parts(run, launcher.template_parts)

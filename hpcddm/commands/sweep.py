@@ -25,6 +25,7 @@ from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook
 from hpcddm.launch.preflight import check_need, check_snapshots, check_state, check_weights, warn_of_node_local
+from hpcddm.launch.redoing import set_ranges_aside
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.submission import (
@@ -158,6 +159,7 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
     write_index(scan.index, home)
     store_site(launcher.site, home)
     store_parts(home, launcher.template_parts)
+    set_ranges_aside((item.run, item.unit.key) for item in scan.items if item.name in scan.changed_ranges)
     for sweep_run in scan.sweep_runs:
         link(sweep_run.run, sweep_run.owners)
         values = within_run(sweep_run.experiment, sweep_run.run).model_dump(mode="json")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.items import Item
+from hpcddm.launch.redoing import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
 from hpcddm.loading import within_run
 from hpcddm.pipeline.keys import REPORT
@@ -33,6 +34,7 @@ class SweepScan:
     """Items to run, each once, after those that it needs."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     recalled: dict[str, Job] = field(default_factory=dict)
+    changed_ranges: set[str] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)
     absent: set[str] = field(default_factory=set)
     unasked: set[str] = field(default_factory=set)
@@ -77,12 +79,13 @@ def scan_sweep(
     scan = SweepScan(sweep_runs, index, survey_sweep_runs(sweep_runs), active)
     named: set[str] = set()
     for sweep_run in sweep_runs:
-        _refuse_changes(scan.states[sweep_run.label], sweep_run, launcher.site)
+        states = scan.states[sweep_run.label]
         own_jobs = {key: active[sweep_run.name(key)] for key in sweep_run.owners if sweep_run.name(key) in active}
-        decision = decide(
-            sweep_run.experiment, sweep_run.run, launcher, active=own_jobs, states=scan.states[sweep_run.label]
-        )
+        changed = changed_ranges(sweep_run.experiment, sweep_run.run, states, own_jobs)
+        _refuse_changes([status for key, status in states.items() if key not in changed], sweep_run, launcher.site)
+        decision = decide(sweep_run.experiment, sweep_run.run, launcher, active=own_jobs, states=states)
         scan.decisions[sweep_run.label] = decision
+        scan.changed_ranges |= {sweep_run.name(key) for key in decision.changed_ranges}
         scan.complete |= {sweep_run.name(key) for key in decision.complete}
         scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked, *decision.refused)}
         scan.recalled |= {job.id: job for job in decision.recalled}
@@ -103,8 +106,8 @@ def _active_if_known(home: RunDir, launcher: Launcher) -> dict[str, Job]:
     return jobs or {}
 
 
-def _refuse_changes(states: dict[str, UnitStatus], sweep_run: SweepRun, site: Site) -> None:
-    for status in states.values():
+def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -> None:
+    for status in states:
         if status.state is State.STALE and status.unit.site in (None, site.name):
             raise ConfigError(
                 f"setting {sweep_run.label}: {status.key} was {status.reason}; go back to those, or take another --dir"

@@ -6,8 +6,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from hpcddm.collections.wordnet import FOLDER, WORDNET
 from hpcddm.errors import UserError, require
+from hpcddm.fetched.wordnet import FOLDER, WORDNET
 
 SYSTEM = Path("/usr/share/wordnet")
 """Place of Debian's package wordnet-base, which has the same offsets."""

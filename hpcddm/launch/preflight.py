@@ -14,6 +14,7 @@ from hpcddm.pipeline.snapshots import impossible, missing, own_images
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.trainings import numbered
 from hpcddm.rundir import manifest, training_states
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import LENGTH, SNAPSHOTS
 from hpcddm.schema import variants_of
@@ -38,7 +39,9 @@ def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[Plann
 
 
 def warn_of_node_local(site: Site, run: RunDir) -> None:
-    """Print a warning when a run that goes through a queue lies where other nodes may not see it."""
+    """Print a warning, at the first submission, when a run lies where the nodes of a cluster may not see it."""
+    if Journal(run.journal).submissions():
+        return
     place = next((place for place in NODE_LOCAL if run.root.resolve().is_relative_to(place)), None)
     if place and site.scheduler == "slurm":
         text = f"{run.root}: {place} is often a disk of one node only; if jobs fail at once, take another --run-dir"

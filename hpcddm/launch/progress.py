@@ -73,7 +73,8 @@ class ProgressDisplay:
 def describe(item: Item) -> list[str]:
     """Format images done, rate, loss and time left of a running unit."""
     last = activity(item.run, item.unit.key).last
-    beat = last.beat if last else None
+    # Until the unit has an attempt, the last one is of an earlier submission.
+    beat = last.beat if last and last.is_open else None
     if beat is None or not beat.total:
         return ["starting", "", "", ""]
     loss = (beat.figures or {}).get("loss")

@@ -1,7 +1,6 @@
 """Decisions of `submit` before anything is submitted: what is complete, what is missing, what may start here."""
 
 import os
-import sys
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, SchedulerSilent
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.launch.redoing import redone_units
+from hpcddm.launch.redoing import changed_ranges, redone_units
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
+from hpcddm.printing import warn
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh, reading, vouching
 from hpcddm.rundir.journal import Journal, Submission
@@ -65,6 +65,8 @@ class Decision:
     to_run: list[PlannedUnit] = field(default_factory=list)
     recalled: list[Job] = field(default_factory=list)
     """Pending jobs of units with an input in `to_run`: they would not wait for it, so they are submitted anew."""
+    changed_ranges: set[str] = field(default_factory=set)
+    """Units of shard that are made anew, because the images changed before there was a catalog."""
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:
@@ -108,7 +110,7 @@ def _check_starts(experiment: Experiment, keys: list[str]) -> None:
         path = Path(request.init_from.weights)
         initial_weights.check_file(request, path)
         if LATENT_SCALE in keys and request.space.is_trained_in_run and initial_weights.is_for_own_latents(path):
-            print(FOREIGN_LATENTS.format(path=path), file=sys.stderr)
+            warn(FOREIGN_LATENTS.format(path=path))
 
 
 def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
@@ -236,9 +238,11 @@ def decide(
     states = survey(plan(experiment), run) if states is None else states
     units = [status.unit for status in states.values()]
     own = [states[unit.key] for unit in units if unit.site in (None, launcher.site.name)]
-    check_stale(own, set(redo), partial(_explained, experiment, run))
-    redone = set(redone_units(own, set(redo)))
-    decision = Decision(states, active=active)
+    changed = changed_ranges(experiment, run, states, active)
+    kept = [status for status in own if status.key not in changed]
+    check_stale(kept, set(redo), partial(_explained, experiment, run))
+    redone = set(redone_units(own, set(redo))) | changed
+    decision = Decision(states, active=active, changed_ranges=changed)
     within = None if until is None else needed_by(until, units)
     for unit in units:
         missing = unit.missing_inputs(

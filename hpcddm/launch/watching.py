@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hpcddm.launch.base import Job
+from hpcddm.launch.preflight import newest_state
+from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.journal import Submission
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.manifest import LENGTH
+from hpcddm.rundir.training_states import STATE
 from hpcddm.runtime.outcome import COMES_BACK, Outcome
 from hpcddm.unit_states import Activity, State, UnitStatus
 
@@ -172,11 +177,50 @@ def _by_files(observed: UnitObservation) -> tuple[str, str]:
         return observed.status.state, observed.status.reason
     if last.outcome in ENDINGS:
         return ENDINGS[last.outcome], last.reason
+    if last.ended_well and not observed.is_queued:
+        # On this machine nothing comes late: it was set aside to be made anew.
+        return State.MISSING, ""
     if last.ended_well:
         return WorkState.UNKNOWN, "it ended as complete, and its manifest is not here"
     if last.outcome:
         return WorkState.UNKNOWN, f"attempt {last.number} ended as '{last.outcome}' ({last.reason})"
     return WorkState.UNKNOWN, f"attempt {last.number} left no word{_last_sign(observed)}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the work at a unit is."""
+
+    beat: Heartbeat | None = None
+    done: int = 0
+    """Images seen."""
+    total: int = 0
+    saved: tuple[int, float] | None = None
+    """Images seen by the newest training state, and the time at which it was written."""
+
+
+def progress_of(observed: UnitObservation, run: RunDir) -> Progress:
+    """Return how far a unit is by its last heartbeat; before its newest submission has an attempt, by its state.
+
+    What earlier attempts did counts no more then, unless the training can go on from the state that they left.
+    """
+    work, unit = observed.work, observed.status.unit
+    is_made = observed.status.state in (State.COMPLETE, State.STALE)
+    if is_made or (observed.has_begun and work.last and not work.last.ended_well):
+        beat = work.beat
+        return Progress(beat, beat.done, beat.total, work.saved) if beat else Progress(saved=work.saved)
+    state = newest_state(unit, run)
+    if state is None:
+        return Progress()
+    images, written = state[1]["images"], (state[0] / STATE).stat().st_mtime
+    ends = [value for key, value in unit.fingerprint_settings.items() if key.endswith(LENGTH)]
+    return Progress(None, images, ends[0] if ends else 0, (images, written))
+
+
+def lacked_inputs(observed: UnitObservation) -> bool:
+    """Tell if the last attempt at a unit left because an input was not complete."""
+    last = observed.work.last
+    return last is not None and Outcome.WAITING in (last.decision, last.outcome)
 
 
 def has_vanished(observed: UnitObservation) -> bool:

@@ -177,3 +177,14 @@ def test_a_run_without_a_queue_says_how_it_is_stopped(run):
     run.journal.unlink()
     Journal(run.journal).intend("local", "embedded", ["train/expert-00"])
     assert f"touch {run.root}/STOP" in cancel(run)
+
+
+@pytest.mark.parametrize("name, gone", [("report", ["8_2"]), ("train", ["8_0", "7_0"]), ("report/all", ["8_2"])])
+def test_a_stage_means_all_its_units(run, queue, name, gone):
+    cancel(run, name)
+    assert queue.gone == gone
+
+
+def test_a_name_that_means_no_unit_is_answered_with_units_and_stages(run, queue):
+    said = cancel(run, "trian", code=2)
+    assert "has no unit 'trian'; valid: shard/train-000, " in said and "; or a stage: shard, catalog, " in said

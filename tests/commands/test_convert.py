@@ -364,6 +364,15 @@ def test_mistakes_of_export_are_one_line(tmp_path, unit, changes, message, code)
     assert not (tmp_path / "exported").exists()
 
 
+def test_what_is_made_anew_is_exported_only_when_it_is_complete(tmp_path):
+    """The clusters are, and so the expert is older than what it was made of, though its folder is whole."""
+    run, _ = trained(tmp_path, **SMALL)
+    run.unit("lists/all").mkdir()
+    done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
+    assert done.exit_code == 1
+    assert "train/expert-01 is not complete (waiting (" in done.output
+
+
 def test_an_export_overwrites_nothing(tmp_path):
     run, _ = trained(tmp_path, **SMALL)
     (tmp_path / "exported").mkdir()

@@ -188,3 +188,13 @@ def test_following_waits_for_a_job_that_has_not_begun_and_refuses_what_was_never
     said = hpcddm("logs", run.root, EXPERT, "--follow").stdout
     assert "waiting for attempt 1" in said and "attempt 1 says this" in said
     assert hpcddm("logs", run.root, "route/router", "--follow").exit_code == 2
+
+
+def test_a_stage_with_one_unit_needs_no_unit(run):
+    write_attempt(run, "report/all", 1)
+    assert "attempt 1 says this" in hpcddm("logs", run.root, "report").output
+    several = hpcddm("logs", run.root, "train")
+    assert (
+        several.exit_code == 2
+        and f"train has 3 units; name one: train/monolith, {', '.join(EXPERTS)}" in several.output
+    )

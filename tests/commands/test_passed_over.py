@@ -93,7 +93,9 @@ def items_of(bench):
 def test_manifests_and_the_page_have_the_counts_and_a_file_has_all(tmp_path, folder):
     bench = made(tmp_path, of_folder(folder) | {"data__shards": 3})
     results = manifest.read(bench.run.unit(CATALOG)).results
-    assert results["broken"] == 0 and lines_of_data(bench.run)[:3] == [f"passed over   {line}" for line in EXPECTED]
+    assert results["broken"] == 0 and lines_of_data(bench.run, {CATALOG})[:3] == [
+        f"passed over   {line}" for line in EXPECTED
+    ]
     assert _of_left_out(results) == [("Passed over", "; ".join(EXPECTED))]
     rows = items_of(bench)
     assert len(rows) == 27 and {row["name"] for row in rows} >= {"cat/024.txt", "bird/", "@eaDir/index.db"}
@@ -113,7 +115,7 @@ def test_a_lost_picture_is_broken_up_to_the_budget(tmp_path, folder):
     assert "links that lead nowhere (No such file or directory), counted as broken: 1 (cat/gone.png)" in said
     bench = made(tmp_path, of_folder(folder) | {"data__broken": 0.05})
     results = manifest.read(bench.run.unit(CATALOG)).results
-    assert results["broken"] == 2 and "broken 2 " in lines_of_data(bench.run)[0]
+    assert results["broken"] == 2 and "broken 2 " in lines_of_data(bench.run, {CATALOG})[0]
     assert ("Broken samples, left out", "2") in _of_left_out(results)
 
 

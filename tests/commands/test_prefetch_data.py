@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from hpcddm import plugins
-from hpcddm.collections import COLLECTIONS, archives
-from hpcddm.collections.emoji import EMOJI
-from hpcddm.collections.wordnet import WORDNET
 from hpcddm.commands import prefetch_data
 from hpcddm.data.sources.base import SPLITS, Source
 from hpcddm.errors import UserError
+from hpcddm.fetched import COLLECTIONS, archives
+from hpcddm.fetched.emoji import EMOJI
+from hpcddm.fetched.wordnet import WORDNET
 from hpcddm.loading import load_experiment
 from hpcddm.rundir import atomic, reading
 from tests.helpers import REPOSITORY, hpcddm

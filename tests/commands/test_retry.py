@@ -8,7 +8,7 @@ import pytest
 from hpcddm.commands import retry as command
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
-from hpcddm.loading import within_run
+from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.journal import Journal
@@ -31,7 +31,8 @@ class Willing(Queue):
 def run(tmp_path, monkeypatch):
     """A run whose every unit was submitted once; all but an expert and what reads it are complete."""
     write_source(tmp_path / "images")
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    run = RunDir(tmp_path / "run")
+    experiment = with_content(tiny(tmp_path), run)
     run.root.mkdir()
     store_experiment(within_run(experiment, run), run)
     queue = Willing(run)
@@ -202,3 +203,11 @@ def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tm
     retry(run, "lists/hats")
     assert submitted(queue) == ["lists/hats", "train/hats"]
     assert command.stored_experiment(run).experts.joined[0].list == "../hats.txt"
+
+
+def test_of_a_stage_those_that_failed_are_retried(run, queue):
+    retry(run, "train")
+    assert submitted(queue) == [EXPERT, *FINAL]
+    queue.submitted.clear()
+    assert "measuring/extractor: it is complete; nothing to retry" in retry(run, "measuring", code=1)
+    assert submitted(queue) == []

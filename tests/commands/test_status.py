@@ -14,7 +14,7 @@ from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.keys import INSPECT, REPORT, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import quoted
-from hpcddm.rundir import manifest
+from hpcddm.rundir import atomic, manifest, training_states
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -366,3 +366,78 @@ def test_the_page_about_the_clusters_is_named_until_there_is_one_about_all(run):
     assert status(run).splitlines()[-2] == f"{page}, with 2 warnings"
     (run.unit(INSPECT) / "manifest.json").unlink()
     assert page not in status(run)
+
+
+MADE_BEFORE = {"heartbeat": beat(32, 32, age=900, saved=32), "ended": {"outcome": "complete", "ended": ENDED - 800}}
+NOTHING = {"done": 0, "total": 0, "step": None, "loss": None, "rate": None, "seconds_left": None, "saved_images": None}
+NOTHING |= {"silent_seconds": None, "images_per_second": None}
+
+
+@pytest.mark.parametrize("job", ["pending", "running", "configuring", None])
+def test_a_unit_that_is_made_anew_shows_nothing_of_the_making_before(open_run, monkeypatch, job):
+    """Also while its job runs and has not begun it, and before there is a job."""
+    before = submitted(open_run, [EXPERT], "16", age=1000)
+    write_attempt(open_run, EXPERT, 1, before, "16_0", started=ENDED - 950, **MADE_BEFORE)
+    if job:
+        submitted(open_run, [EXPERT], age=10)
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), job, "h1")} if job else {})
+    found = row(open_run)
+    assert {key: found[key] for key in NOTHING} == NOTHING
+    assert "32/32" not in status(open_run)
+
+
+def test_neither_does_one_that_is_outdated_nor_one_that_waits_here(open_run, monkeypatch):
+    """A report reads an expert that is made anew; on this machine units wait without a job."""
+    submitted(open_run, [EXPERT, REPORT], "16", "local", age=1000)
+    for key in (EXPERT, REPORT):
+        write_attempt(open_run, key, 1, started=time.time() - 950, **MADE_BEFORE)
+    for key in (EXPERT, REPORT):
+        found = row(open_run, key)
+        assert {name: found[name] for name in NOTHING} == NOTHING
+    assert row(open_run)["state"] == "missing"
+
+
+@pytest.mark.parametrize("images, shown", [(16, 16), (32, 32), (64, 0)])
+def test_a_training_that_waits_is_where_the_state_is_from_which_it_goes_on(open_run, monkeypatch, images, shown):
+    """A state of more images than the training shall see is of no use to it."""
+    write_attempt(open_run, EXPERT, 1, submitted(open_run, [EXPERT], "16", age=1000), "16_0", **MADE_BEFORE)
+    submitted(open_run, [EXPERT], age=10)
+    unit = next(unit for unit in plan(tiny(open_run.root.parent)) if unit.key == EXPERT)
+    inputs = {key: manifest.read(open_run.unit(key)) for key in unit.inputs}
+    state = {"trajectory": unit.expected(inputs).trajectory, "images": images, "format": training_states.FORMAT}
+    folder = open_run.unit(EXPERT) / training_states.FOLDER / training_states.name_of(images)
+    atomic.write_json(folder / training_states.STATE, state)
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "pending", "Priority")})
+    found = row(open_run)
+    assert (found["done"], found["total"]) == ((shown, 32) if shown else (0, 0))
+    assert found["saved_images"] == (shown or None) and found["loss"] is None
+    assert (f"{shown}/32" in status(open_run)) == bool(shown)
+
+
+def test_units_that_cannot_start_after_a_failure_share_one_line(tmp_path, monkeypatch):
+    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
+    store_experiment(experiment, run)
+    units = [unit.key for unit in plan(experiment)]
+    broken = [key for key in units if key.startswith("shard/")]
+    token = submitted(run, units)
+    for number, key in enumerate(units):
+        why = "no such folder" if key in broken else f"{key} cannot start: shard/train-000 is not complete; see: x"
+        end = verdict("failed" if key in broken else "waiting", why)
+        write_attempt(run, key, 1, token, f"17_{number}", verdict=end)
+    answer(monkeypatch, {})
+    shown = status(run)
+    others = len(units) - len(broken)
+    lines = [line for line in shown.splitlines() if "cannot start" in line]
+    assert len(lines) == 1, shown
+    assert (
+        f"and {others - 3} more: stopped, cannot start before {', '.join(f'{key} (failed)' for key in broken)}"
+        in lines[0]
+    )
+
+
+def test_units_that_lacked_what_is_there_by_now_keep_their_reason(open_run, monkeypatch):
+    token = submitted(open_run, [EXPERT])
+    end = verdict("waiting", f"{EXPERT} cannot start: lists/all is not complete")
+    write_attempt(open_run, EXPERT, 1, token, "17_0", verdict=end)
+    answer(monkeypatch, {})
+    assert (row(open_run)["state"], row(open_run)["reason"]) == ("stopped", end["reason"])

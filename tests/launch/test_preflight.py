@@ -9,6 +9,7 @@ from hpcddm.launch.preflight import check_snapshots, check_state, preflight
 from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import atomic, manifest, reading
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.training_states import FORMAT
 from tests.helpers import finish, python, tiny, write_source
@@ -101,6 +102,10 @@ def test_a_disk_of_one_node_is_warned_of_where_other_nodes_must_see_it(
     monkeypatch.setattr(module, "NODE_LOCAL", (str(tmp_path),))
     case(site=site)
     assert ("is often a disk of one node only" in capsys.readouterr().err) == warns
+    (tmp_path / "run").mkdir()
+    Journal(tmp_path / "run" / "journal.jsonl").intend("slurm", site, ["catalog/all"])
+    case(site=site)
+    assert capsys.readouterr().err == "", "once for a run is enough"
 
 
 KEY = "train/expert-01"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hpcddm.collections.packages import Collection, Package
+from hpcddm.fetched.packages import Collection, Package
 from hpcddm.rundir import atomic
 
 FILE = "ATTRIBUTION.md"

@@ -6,8 +6,8 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hpcddm.collections.packages import Package
 from hpcddm.errors import UserError
+from hpcddm.fetched.packages import Package
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.reading import Unreadable
 

@@ -4,7 +4,7 @@ The default sets are under Apache-2.0 and MIT. Licences are those that the packa
 states that of the code, that of the drawings: https://github.com/mozilla/fxemoji/blob/gh-pages/LICENSE.md.
 """
 
-from hpcddm.collections.packages import Collection, Package
+from hpcddm.fetched.packages import Collection, Package
 
 ICON_FILES = ("icons.json", "metadata.json", "chars.json", "info.json")
 """Drawings; categories; code points; who made them."""

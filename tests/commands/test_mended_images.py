@@ -1,0 +1,201 @@
+"""What a user changes in the images after the catalog has refused them is seen by the command that was advised."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from hpcddm import loading
+from hpcddm.data.catalog import open_catalog
+from hpcddm.launch.local import Local
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from hpcddm.rundir.job import JobId
+from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime import entry
+from hpcddm.runtime.spec import read_spec
+from hpcddm.runtime.stopping import StopFlag
+from tests.data.oddities import HEIC, class_folder, encoded, write_tar
+from tests.helpers import EXPERIMENT, changed, finish, hpcddm
+from tests.sweep.test_verb import FACTS
+
+SETTINGS = {"data__image_size": 16, "data__channels": 3, "data__num_classes": 2}
+SHARED = {"heldout": {"share": 0.4}}
+JPEG = encoded(7, "JPEG")
+TORN, ROTTEN = JPEG[:200], JPEG[:200] + bytes(len(JPEG) - 200)
+
+
+class Here(Local):
+    """This machine: images are read in this process, and what is made of them ends at once."""
+
+    def __init__(self, site, run):
+        super().__init__(site, run)
+        self.made = []
+
+    def states(self, submissions):
+        return {}
+
+    def submit(self, array, token, script):
+        (path,) = array.specs
+        spec, run = read_spec(path)
+        self.made.append(spec.key)
+        if spec.stage in ("shard", "catalog"):
+            entry._run(path, StopFlag())
+        else:
+            experiment = entry.Experiment.model_validate(spec.experiment)
+            finish([unit for unit in plan(experiment) if unit.key == spec.key], run)
+            folder, results = run.unit(spec.key), FACTS if spec.stage == "report" else {}
+            manifest.publish(folder, replace(manifest.read(folder), results=results))
+        return JobId("1")
+
+    def is_running(self, job):
+        return False
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Run all units as `Here` does."""
+    monkeypatch.setattr("hpcddm.launch.embedded.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("hpcddm.runtime.inputs.PAUSES", ())
+    monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
+    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    for verb in ("retry", "submit", "sweep"):
+        monkeypatch.setattr(f"hpcddm.commands.{verb}.launcher_of", Here)
+
+
+def write(tmp_path, source, **changes):
+    path = tmp_path / "case.yaml"
+    settings = SETTINGS | {"data__source": source} | changes
+    path.write_text(yaml.safe_dump(changed(EXPERIMENT, **settings)))
+    return path
+
+
+def submit(tmp_path, path, *options, code=0):
+    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run", *options)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def keys(run, split="train"):
+    return set(open_catalog(run, split).texts("key").gather(range(len(open_catalog(run, split)))))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return class_folder(tmp_path / "data", count=60)
+
+
+def of_folder(folder):
+    return {"name": "image_folder", "folder": str(folder), **SHARED}
+
+
+MENDED = {
+    "removed": lambda file: file.unlink(),
+    "replaced": lambda file: file.write_bytes(encoded(3, "JPEG", quality=40)),
+    "replaced by a picture of the same size": lambda file: file.write_bytes(JPEG),
+    "replaced under another name": lambda file: (file.unlink(), file.with_name("new.png").write_bytes(encoded(3))),
+    "removed, and others added": lambda file: (
+        file.unlink(),
+        [file.with_name(f"later-{number}.png").write_bytes(encoded(number)) for number in range(9)],
+    ),
+}
+AGAIN = {
+    "retry": lambda tmp_path, path: hpcddm("retry", tmp_path / "run"),
+    "retry of the catalog": lambda tmp_path, path: hpcddm("retry", tmp_path / "run", "catalog/all"),
+    "submit": lambda tmp_path, path: hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run"),
+}
+
+
+CASES = [
+    *((mended, ROTTEN, "retry") for mended in MENDED),
+    *(("removed", content, "retry") for content in (TORN, b"", b"not a picture")),
+    *(("replaced by a picture of the same size", ROTTEN, way) for way in ("retry of the catalog", "submit")),
+]
+
+
+@pytest.mark.parametrize(("mended", "content", "way"), CASES)
+def test_the_advice_about_a_broken_picture_works(tmp_path, folder, mended, content, way):
+    file = folder / "cat" / "torn.jpg"
+    file.write_bytes(content)
+    path, run = write(tmp_path, of_folder(folder)), RunDir(tmp_path / "run")
+    said = submit(tmp_path, path, "--until", "catalog", code=1)
+    assert f"cat-torn_jpg ({file}: no readable image" in said and "remove or replace it" in said and ": :" not in said
+    MENDED[mended](file)
+    again = AGAIN[way](tmp_path, path)
+    assert again.exit_code == 0, again.output
+    there = {f"{picture.parent.name}-{picture.name.replace('.', '_')}" for picture in folder.glob("*/*")}
+    assert keys(run) | keys(run, "heldout") == there
+
+
+def test_a_lost_picture_that_is_converted_counts_no_more(tmp_path, folder):
+    lost = folder / "cat" / "photo.heic"
+    lost.write_bytes(HEIC)
+    path = write(tmp_path, of_folder(folder))
+    assert "pictures in HEIC, counted as broken: 1 (cat/photo.heic)" in submit(
+        tmp_path, path, "--until", "catalog", code=1
+    )
+    lost.unlink()
+    assert hpcddm("retry", tmp_path / "run").exit_code == 0
+
+
+def test_a_broken_picture_in_a_tar_is_seen_when_the_tar_is_written_again(tmp_path):
+    tar, source = tmp_path / "tars" / "0.tar", {"name": "webdataset", "folder": str(tmp_path / "tars"), **SHARED}
+    members = [(f"{number:03d}.{end}", content) for number in range(60)
+               for end, content in (("png", encoded(number)), ("cls", str(number % 2).encode()))]  # fmt: skip
+    write_tar(tar, [*members, ("torn.jpg", TORN), ("torn.cls", b"1")])
+    path, run = write(tmp_path, source), RunDir(tmp_path / "run")
+    assert "0.tar: torn" in submit(tmp_path, path, "--until", "catalog", code=1)
+    write_tar(tar, members)
+    write_tar(tmp_path / "tars" / "1.tar", [("more.png", encoded(1)), ("more.cls", b"1")])
+    assert hpcddm("retry", run.root).exit_code == 0
+    assert len(keys(run) | keys(run, "heldout")) == 61 and "more" in keys(run) | keys(run, "heldout")
+
+
+def test_a_table_that_is_mended_is_read_anew(tmp_path, folder):
+    names = [f"{picture.parent.name}-{picture.name.replace('.', '_')}" for picture in folder.glob("*/*")]
+    table = tmp_path / "scores.jsonl"
+
+    def write_table(score):
+        table.write_text("".join(json.dumps({"key": name, "score": score}) + "\n" for name in names))
+
+    write_table(0)
+    more = {"data__keep": "score > 0", "data__table": {"file": str(table)}}
+    path, run = write(tmp_path, of_folder(folder), **more), RunDir(tmp_path / "run")
+    assert "no train sample is left" in submit(tmp_path, path, "--until", "catalog", code=1)
+    write_table(1)
+    # A command is a process of its own, which hashes a file once.
+    loading._hash_of.cache_clear()
+    again = hpcddm("retry", run.root)
+    assert again.exit_code == 0, again.output
+    assert keys(run) | keys(run, "heldout") == set(names)
+
+
+def test_a_sweep_sees_it_too(tmp_path, folder, monkeypatch):
+    file = folder / "cat" / "torn.jpg"
+    file.write_bytes(ROTTEN)
+    write(tmp_path, of_folder(folder))
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text("{name: trial, experiment: case.yaml, grid: {evaluate.guidance: [1.0, 2.0]}}")
+    home = tmp_path / "home"
+    shown = []
+    monkeypatch.setattr("hpcddm.commands.sweep._show", lambda scan, home: shown.append(scan) or 0)
+    assert hpcddm("sweep", sweep, "--site", "embedded", "--dir", home).exit_code == 1
+    file.write_bytes(JPEG)
+    again = hpcddm("sweep", sweep, "--site", "embedded", "--dir", home)
+    assert again.exit_code == 0 and not shown[-1].items, again.output
+    for label in ("guidance=1.0", "guidance=2.0"):
+        assert "cat-torn_jpg" in keys(RunDir(home / label)) | keys(RunDir(home / label), "heldout")
+
+
+def test_once_a_catalog_has_numbered_them_the_images_are_those_of_the_run_until_they_are_made_anew(tmp_path, folder):
+    path, run = write(tmp_path, of_folder(folder)), RunDir(tmp_path / "run")
+    submit(tmp_path, path, "--until", "catalog")
+    before = manifest.read(run.unit("catalog/all"))
+    (folder / "cat" / "late.png").write_bytes(encoded(5))
+    assert "what was asked for is complete" in submit(tmp_path, path, "--until", "catalog")
+    assert manifest.read(run.unit("catalog/all")) == before and len(keys(run) | keys(run, "heldout")) == 120
+    submit(tmp_path, path, "--until", "catalog", "--redo", "shard")
+    assert len(keys(run) | keys(run, "heldout")) == 121
+    submit(tmp_path, path, "--until", "catalog")
+    assert manifest.read(run.unit("shard/train-000")).settings["data.content"] != before.settings.get("data.content")
