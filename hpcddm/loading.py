@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpcddm import initial_weights, paths, plugins, pretrained, rooms, weights
+from hpcddm import defaults, initial_weights, paths, plugins, pretrained, rooms, weights
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
@@ -32,13 +32,29 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 
     Raises `ConfigError` with the file, the key and the valid values.
     """
+    path, values, origins = experiment_values(name, overrides)
+    defaults.fill(values, path.stem)
+    return validate(Experiment, values, origins)
+
+
+def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict[str, Any], Origins]:
+    """Read the values of an experiment's file and of overrides, with absolute paths and without defaults."""
     path = find_yaml(name, "experiments", "experiment")
     values, origins = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
+    origins = origins.before_changes(lambda: filled_file(path))
     for override in overrides:
         origins = _override(values, override, origins)
     resolve_paths(values, Path.cwd())
-    return validate(Experiment, values, origins)
+    return path, values, origins
+
+
+def filled_file(path: Path) -> dict[str, Any]:
+    """Return the values of an experiment's file alone, defaults filled in."""
+    values, _ = read_yaml(path)
+    resolve_paths(values, path.resolve().parent)
+    defaults.fill(values, path.stem)
+    return values
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:
