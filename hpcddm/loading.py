@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import defaults, initial_weights, paths, plugins, pretrained, rooms, weights
+from hpcddm.collections import idx_files
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.missing_images import with_remedy
 from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic, reading
@@ -64,7 +66,7 @@ def resolve_paths(values: dict[str, Any], start: Path) -> None:
     """
     for holder, key in paths.places(values, Experiment):
         try:
-            holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
+            holder[key] = str(idx_files.fetched((start / pretrained.expanded(holder[key])).resolve()))
         except (RuntimeError, ValueError) as error:
             raise ConfigError(f"{key}: {holder[key]!r} cannot be a path ({error})") from None
 
@@ -132,7 +134,8 @@ def with_content(experiment: Experiment, run: RunDir, images: str | None = None)
     if not images:
         from hpcddm.data.sources.base import Source
 
-        images = plugins.create(Source, data.source).content()
+        with with_remedy(experiment):
+            images = plugins.create(Source, data.source).content()
     # Of tars that stay where they are, it is asked every time whether they are the same.
     experiment = with_tars(experiment)
     values = experiment.model_dump()
@@ -194,7 +197,8 @@ def with_tars(experiment: Experiment) -> Experiment:
     from hpcddm.data.sources.base import SPLITS, TarSource
 
     source = plugins.create(TarSource, data.source)
-    counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
+    with with_remedy(experiment):
+        counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
     return experiment.model_copy(update={"data": data.model_copy(update=counts)})
 
 

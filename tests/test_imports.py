@@ -87,7 +87,9 @@ MAY_IMPORT = {
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "collections", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "weights", "defaults"},
+    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "weights"}
+    | {"collections", "defaults", "missing_images"},
+    "missing_images": {"collections", "config", "errors", "package_data", "paths", "printing"},
     "defaults": {"errors", "schema", "settings", "data_settings", "combinations", "plugins"},
     "run_defaults": {"defaults", "errors", "printing", "schema", "config", "loading", "rundir"},
     "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
@@ -99,7 +101,7 @@ MAY_IMPORT = {
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
-    | {"arms", "collections", "mistakes", "strict_yaml", "run_defaults"},
+    | {"arms", "collections", "mistakes", "strict_yaml", "run_defaults", "missing_images"},
     "cli": {"errors", "exit_codes", "printing", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
     "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},

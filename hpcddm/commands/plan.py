@@ -17,6 +17,7 @@ from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import readable
 from hpcddm.loading import load_site, with_tars
+from hpcddm.missing_images import with_remedy
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
@@ -90,7 +91,8 @@ def plan(
     site = load_site(site_name)
     if assume is None:
         experiment = with_tars(experiment)
-        counts = storage.image_counts(experiment, run)
+        with with_remedy(experiment):
+            counts = storage.image_counts(experiment, run)
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
