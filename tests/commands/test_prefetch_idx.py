@@ -18,11 +18,12 @@ from hpcddm.missing_images import description
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
 
 APT = "#!/bin/sh\n[ \"$*\" = 'download dataset-fashion-mnist' ] && touch fashion.deb\n"
-DPKG = '#!/bin/sh
-case "$*" in "--extract "*"fashion.deb unpacked")
-'
-DPKG += "mkdir -p unpacked{0} && cp {1}/* unpacked{0}/;; *) exit 1;; esac
-"
+DPKG = """#!/bin/sh
+case "$*" in
+  "--extract "*"fashion.deb unpacked") mkdir -p unpacked{0} && cp {1}/* unpacked{0}/;;
+  *) exit 1;;
+esac
+"""
 
 
 @pytest.fixture
