@@ -43,7 +43,10 @@ def plan(
 ) -> None:
     """Estimate the costs of EXPERIMENT at a site.
 
-    FLOPs, hours, slots and storage are listed per stage; nothing is submitted.
+    FLOPs, hours, slots and storage are listed per stage; nothing is submitted. Nodes x ranks, CPUs and GPUs are those
+    of one unit, FLOPs, hours, bytes and files those of all units of a stage. A unit takes as long as the longest one,
+    in so many slots: jobs in a row, each within the site's time limit. The key experts.training.batch counts the images
+    per step over all experts.
 
     Times come from --flops-per-second, else from the attempts of the run, else from a short measurement here.
 

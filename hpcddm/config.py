@@ -14,7 +14,7 @@ from hpcddm.encoders.image.settings import SampleEncoderSettings
 from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import Fraction, Name, Positive, StrictModel
+from hpcddm.schema import Fraction, Name, Positive, StrictModel, default_variant
 from hpcddm.training.settings import (
     Expert,
     ExpertOverride,
@@ -28,14 +28,14 @@ from hpcddm.training.settings import (
 class EncodeSettings(StrictModel):
     """The features that the clustering sees."""
 
-    encoder: SampleEncoderSettings
+    encoder: SampleEncoderSettings = default_variant("pixels")
 
 
 class ClusterSettings(StrictModel):
     """Partition of the training set into clusters; `experts` is K of the papers."""
 
-    experts: Positive
-    clustering: ClusteringSettings
+    experts: Positive = 4
+    clustering: ClusteringSettings = default_variant("kmeans")
 
 
 class ExpertSettings(StrictModel):
@@ -44,7 +44,7 @@ class ExpertSettings(StrictModel):
     not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_images"})
 
     model: DenoiserModelSettings
-    objective: ObjectiveSettings
+    objective: ObjectiveSettings = default_variant("flow_matching")
     condition_dropout: Fraction = 0.1
     training: Training
     overrides: list[ExpertOverride] = []
@@ -155,15 +155,18 @@ class DistillSettings(StrictModel):
 
 
 class Experiment(StrictModel):
-    """One experiment: data, partition, experts, router, evaluation."""
+    """One experiment: data, partition, experts, router, evaluation.
+
+    What a file may leave out though it has no default here, `hpcddm.defaults` fills in by the rest.
+    """
 
     name: Name
     seed: Annotated[int, Field(ge=0)] = 0
     site: Name | None = None
     """The site of monolith, router, measuring networks and evaluation; every site makes the data stages itself."""
     data: DataSettings
-    encode: EncodeSettings
-    cluster: ClusterSettings
+    encode: EncodeSettings = EncodeSettings()
+    cluster: ClusterSettings = ClusterSettings()
     experts: ExpertSettings
     monolith: MonolithSettings = MonolithSettings()
     router: RouterSettings

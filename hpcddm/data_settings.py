@@ -38,7 +38,7 @@ class DataSettings(StrictModel):
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"keep", "table", "transform"})
 
     source: SourceSettings
-    image_size: Positive
+    image_size: Positive = 32
     channels: Literal[1, 3] = 3
     num_classes: Positive | None = None
     """Number of classes; without it the images have no labels, or nothing looks at them."""

@@ -7,10 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpcddm import initial_weights, paths, plugins, pretrained, rooms, weights
+from hpcddm import defaults, initial_weights, paths, plugins, pretrained, rooms, weights
+from hpcddm.fetched import idx_files
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.missing_images import with_remedy
 from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic, reading
@@ -34,13 +36,29 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
 
     Raises `ConfigError` with the file, the key and the valid values.
     """
+    path, values, origins = experiment_values(name, overrides)
+    defaults.fill(values, path.stem)
+    return validate(Experiment, values, origins)
+
+
+def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict[str, Any], Origins]:
+    """Read the values of an experiment's file and of overrides, with absolute paths and without defaults."""
     path = find_yaml(name, "experiments", "experiment")
     values, origins = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
+    origins = origins.before_changes(lambda: filled_file(path))
     for override in overrides:
         origins = _override(values, override, origins)
     resolve_paths(values, Path.cwd())
-    return validate(Experiment, values, origins)
+    return path, values, origins
+
+
+def filled_file(path: Path) -> dict[str, Any]:
+    """Return the values of an experiment's file alone, defaults filled in."""
+    values, _ = read_yaml(path)
+    resolve_paths(values, path.resolve().parent)
+    defaults.fill(values, path.stem)
+    return values
 
 
 def resolve_paths(values: dict[str, Any], start: Path) -> None:
@@ -50,7 +68,7 @@ def resolve_paths(values: dict[str, Any], start: Path) -> None:
     """
     for holder, key in paths.places(values, Experiment):
         try:
-            holder[key] = str((start / pretrained.expanded(holder[key])).resolve())
+            holder[key] = str(idx_files.fetched((start / pretrained.expanded(holder[key])).resolve()))
         except (RuntimeError, ValueError) as error:
             raise ConfigError(f"{key}: {holder[key]!r} cannot be a path ({error})") from None
 
@@ -122,7 +140,8 @@ def with_content(
     if not images:
         from hpcddm.data.sources.base import Source
 
-        images = plugins.create(Source, data.source).content()
+        with with_remedy(experiment):
+            images = plugins.create(Source, data.source).content()
     # Of tars that stay where they are, it is asked every time whether they are the same.
     experiment = with_tars(experiment)
     values = experiment.model_dump()
@@ -184,7 +203,8 @@ def with_tars(experiment: Experiment) -> Experiment:
     from hpcddm.data.sources.base import SPLITS, TarSource
 
     source = plugins.create(TarSource, data.source)
-    counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
+    with with_remedy(experiment):
+        counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
     return experiment.model_copy(update={"data": data.model_copy(update=counts)})
 
 

@@ -140,7 +140,7 @@ def default_at(schema: type[StrictModel], key: str) -> Any:
     field = schema.model_fields.get(first)
     if field is None:
         return None
-    if rest and field.is_required():
+    if rest and (field.is_required() or isinstance(field.default, StrictModel)):
         inner = model_in(field.annotation)
         return default_at(inner, rest) if isinstance(inner, type) and issubclass(inner, StrictModel) else None
     default = None if field.is_required() else field.default

@@ -27,7 +27,8 @@ ALL_DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.is_made_
 DATA_STAGES = tuple(name for name in ALL_DATA_STAGES if name not in ("latents", "captions", "texts"))
 """Those of the tiny experiment, whose networks see pixels and classes."""
 
-TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "ema_halflife_images": 100, "precision": "fp32"}
+TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "warmup_images": 0, "ema_halflife_images": 100}
+TRAINING |= {"precision": "fp32"}
 EXPERIMENT = {
     "name": "tiny",
     "data": {

@@ -87,17 +87,21 @@ MAY_IMPORT = {
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "fetched", "uncertainty"},
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"},
+    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"}
+    | {"fetched", "defaults", "missing_images"},
+    "missing_images": {"fetched", "config", "errors", "package_data", "paths", "printing"},
+    "defaults": {"errors", "schema", "settings", "data_settings", "combinations", "plugins"},
+    "run_defaults": {"defaults", "errors", "printing", "schema", "config", "loading", "rundir"},
     "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
-    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "mistakes", "strict_yaml"},
+    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "mistakes", "strict_yaml"} | {"defaults"},
     "launch": FOUNDATION | {"pipeline", "unit_states", "initial_weights"},
     "checks": set(),
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
-    | {"arms", "fetched", "mistakes", "strict_yaml"},
+    | {"arms", "fetched", "mistakes", "strict_yaml", "run_defaults", "missing_images"},
     "cli": {"errors", "exit_codes", "printing", "commands", "cli_preparing"},
     "cli_preparing": {"commands"},
     "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
@@ -108,6 +112,7 @@ MAY_IMPORT = {
 }
 LATE = {
     "data_settings": {"data"},
+    "defaults": {"data"},
     "launch": {"data", "networks"},
     "loading": {"data", "launch"},
     "selftest": {"devices", "training"},

@@ -41,19 +41,16 @@ def test_missing_unknown_and_wrong_keys_of_all_levels_are_named_at_once_with_the
     path = tmp_path / "e.yaml"
     path.write_text(FILE)
     lines = [line.removeprefix(str(path)) for line in mistakes(load_experiment, str(path))]
-    assert lines[:4] == [
+    assert lines[:1] == [
         ":3: data.source.folder: this key is needed",
-        ":7: experts.model: these keys are needed: heads, patch",
-        ":6: experts.objective: this key is needed",
-        ":9: experts.training: these keys are needed: batch, learning_rate, ema_halflife_images",
     ]
-    assert [line.partition("; valid")[0] for line in lines[4:7]] == [
+    assert [line.partition("; valid")[0] for line in lines[1:4]] == [
         ":4: data.image_siz: unknown key",
         ":7: experts.model.dept: unknown key",
         ":8: experts.model.colour: unknown key",
     ]
-    assert lines[4].endswith("; did you mean 'image_size'?") and lines[5].endswith("; did you mean 'depth'?")
-    assert lines[7:] == [
+    assert lines[1].endswith("; did you mean 'image_size'?") and lines[2].endswith("; did you mean 'depth'?")
+    assert lines[4:] == [
         ":5: data.shards: input should be a valid integer, unable to parse string as an integer, found 'many'"
     ]
 
@@ -73,22 +70,26 @@ BLAMED = {
     "an unknown mapping": (["colours.red=3"], "'colours.red=3': colours: unknown key"),
     "an unknown key": (["experts.training.imges=3"], "'experts.training.imges=3': experts.training.imges: unknown key"),
     "a mapping that lacks keys": (
-        ["experts.model={name: dit}"],
-        "'experts.model={name: dit}': experts.model: these keys are needed: width, depth, heads, patch",
+        ["experts.joined=[{name: hats}]"],
+        "'experts.joined=[{name: hats}]': experts.joined.0: these keys are needed: list, images, batch",
     ),
     "an unknown variant": (["experts.model.name=x"], "'experts.model.name=x': experts.model: unknown name 'x'"),
     "a variant that the file's keys do not fit": (
         ["router.model.name=uniform_router"],
-        "tiny.yaml:DEPTH with 'router.model.name=uniform_router': router.model.depth: unknown key",
+        "'router.model.name=uniform_router' (with tiny.yaml:DEPTH): router.model.depth: unknown key",
     ),
     "a combination": (
         ["cluster.experts=16"],
-        "tiny.yaml:CLUSTERING with 'cluster.experts=16': cluster.clustering: fine 8 is less than experts 16",
+        "'cluster.experts=16' (with tiny.yaml:CLUSTERING): cluster.clustering: fine 8 is less than experts 16",
+    ),
+    "a combination with a default": (
+        ["data.image_size=4"],
+        "'data.image_size=4' (with tiny.yaml:EXTRACTOR): measuring.extractor.model: small_cnn needs images of at least",
     ),
     "the last of several": (["seed=1", "seed=-1"], "'seed=-1': seed: input"),
     "one behind its mapping": (
-        ["experts.training.batch=x", "experts.training={images: 1}"],
-        "'experts.training={images: 1}': experts.training: these keys are needed: batch, learning_rate",
+        ["experts.training.batch=x", "experts.training={images: 0}"],
+        "'experts.training={images: 0}': experts.training.images: input should be greater than 0",
     ),
 }
 
@@ -100,8 +101,10 @@ def test_an_override_is_blamed_for_its_mistake_and_the_file_for_its_own(tmp_path
     clustering = next(number for number, line in enumerate(text, 1) if line == "  clustering:")
     router = text.index("router:")
     depth = next(number for number, line in enumerate(text, 1) if number > router and line.strip() == "depth: 1")
+    extractor = text.index("  extractor:") + 2
     lines = mistakes(load_experiment, "tiny.yaml", tuple(overrides))
-    message = message.replace("CLUSTERING", str(clustering)).replace("DEPTH", str(depth))
+    for name, number in {"CLUSTERING": clustering, "DEPTH": depth, "EXTRACTOR": extractor}.items():
+        message = message.replace(name, str(number))
     assert any(line.startswith(message) for line in lines), lines
 
 
@@ -111,6 +114,15 @@ def test_a_mistake_of_the_file_is_not_blamed_on_an_override_beside_it(tmp_path, 
     number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if "images: many" in line)
     (line,) = mistakes(load_experiment, "tiny.yaml", ("experts.training.batch=8",))
     assert line.startswith(f"tiny.yaml:{number}: experts.training.images: input should be a valid integer")
+
+
+def test_a_combination_of_the_file_is_not_blamed_on_an_override_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write_experiment(tmp_path, cluster__experts=16)
+    number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if line == "  clustering:")
+    lines = mistakes(load_experiment, "tiny.yaml", ("seed=1", "evaluate.images=25"))
+    assert f"tiny.yaml:{number}: cluster.clustering: fine 8 is less than experts 16" in lines
+    assert "'evaluate.images=25': evaluate.images: 25 cannot be balanced over 4 classes" in lines
 
 
 def test_a_setting_of_a_sweep_is_blamed_with_the_line_of_its_key(tmp_path, monkeypatch):
@@ -131,7 +143,7 @@ def test_of_many_mistakes_every_key_is_named_and_the_first_ones_have_lines_of_th
     path = tmp_path / "e.yaml"
     path.write_text("".join(f"key{number}: {number}\n" for number in range(40)))
     lines = mistakes(load_experiment, str(path))
-    assert lines[0] == f"{path}: these keys are needed: name, data, encode, cluster, experts, router, measuring"
+    assert lines[0] == f"{path}: data: this key is needed"
     assert lines[1].startswith(f"{path}:1: key0: unknown key; valid keys: name, seed, site")
     assert lines[2:-1] == [f"{path}:{n + 1}: key{n}: unknown key" for n in range(1, MOST_LINES - 1)]
     rest = [f"key{n}" for n in range(MOST_LINES - 1, 40)]

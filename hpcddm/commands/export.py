@@ -32,6 +32,12 @@ DDIM_PREDICTIONS = {"epsilon": "epsilon", "x0": "sample", "v": "v_prediction"}
 
 README = """{unit} of an hpcddm run, SHA-256 of its weights {sha256}
 
+`make install` of hpcddm leaves out what loads it:
+
+pip install 'diffusers>=0.35'
+
+from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
+
 transformer = DiTTransformer2DModel.from_pretrained(FOLDER, subfolder="transformer")
 
 Classes are 0 to {last_class}; the null class is {null_class}.

@@ -16,14 +16,17 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import readable
-from hpcddm.loading import load_experiment, load_site, with_tars
+from hpcddm.loading import load_site, with_tars
+from hpcddm.missing_images import with_remedy
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.pipeline.trainings import images_per_step
 from hpcddm.printing import echo
+from hpcddm.run_defaults import load_for_run
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -36,6 +39,12 @@ if TYPE_CHECKING:
 SHARD = "shard"
 """Stage that indexes the images."""
 TABLE_COLUMNS = 160
+LEGEND = (
+    "columns   nodes x ranks, CPUs, GPUs: of one unit; FLOPs, CPU-h, GPU-h, bytes, files: of all units of the stage",
+    "          a unit takes: the longest one; slots: jobs in a row that it needs, each within the site's time limit",
+    "          kept: bytes of results; at work: further bytes while it runs; time from: see `time` below",
+)
+"""What the columns of the table mean."""
 SAMPLES_IN_A_TAR = 10_000
 """Samples that img2dataset puts into a tar, unless it is told otherwise."""
 
@@ -78,11 +87,12 @@ def plan(
 
     Raises `UserError` when the images are missing, unless their numbers are assumed: nothing can be counted without.
     """
-    experiment, site = load_experiment(name, overrides), load_site(site_name)
-    run = RunDir(run_dir or Path("runs") / experiment.name)
+    experiment, run, defaults = load_for_run(name, overrides, run_dir)
+    site = load_site(site_name)
     if assume is None:
         experiment = with_tars(experiment)
-        counts = storage.image_counts(experiment, run)
+        with with_remedy(experiment):
+            counts = storage.image_counts(experiment, run)
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
@@ -102,8 +112,10 @@ def plan(
         totals["memory"] = [asdict(own) for own in in_memory]
         echo(json.dumps(content | totals, indent=1))
         return
+    defaults.print()
     echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
+    echo(f"batch     {images_per_step(experiment)}")
     _print_collection(images)
     for line in passed_over.lines(left_out):
         echo(f"passed over   {line}")
@@ -258,6 +270,7 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
             *(readable(row.bytes_kept), readable(row.bytes_working), f"{row.files:,}", row.time_source),
         )
     table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
+    echo(*LEGEND)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
     echo(
         f"together  {total['flops']:.3g} FLOPs, {_hours(total['cpu_hours'])} CPU-hours,"

@@ -15,11 +15,14 @@ from typing import IO
 from hpcddm import paths, plugins, pretrained
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.prefetch_data import fetch_collection
+from hpcddm.commands.prefetch_idx import fetch_idx
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.fetched import COLLECTIONS
+from hpcddm.fetched.idx_files import IDX_FILES, IdxFiles
 from hpcddm.fetched.packages import Collection
 from hpcddm.loading import load_experiment
+from hpcddm.missing_images import description, missing
 from hpcddm.package_data import find_yaml
 from hpcddm.pretrained import PretrainedFile
 from hpcddm.printing import echo
@@ -64,6 +67,11 @@ def prefetch(
         collections = _collections_of(experiment) if experiment else []
         for collection in collections:
             fetch_collection(collection, (), cache, None)
+        idx_files = _idx_files_of(experiment) if experiment else []
+        for one in idx_files:
+            fetch_idx(one, cache)
+        if experiment and not collections and not idx_files:
+            _describe_images(experiment)
         files = _weights_of(experiment) if experiment else _of_all_variants()
         _fetch_weights(files, cache)
         if cache:
@@ -72,9 +80,10 @@ def prefetch(
         of_user = _of_user(experiment) if experiment else []
         for place, variant in of_user:
             prefetch_hub.check_or_fetch(place, variant)
-        if not files and not collections and not of_user:
+        if not files and not of_user:
             echo(f"{name}: needs no pretrained weights")
-            return
+            if not collections and not idx_files:
+                return
     if cache:
         echo(f"jobs find them with: export {pretrained.VARIABLE}={cache}")
 
@@ -115,6 +124,20 @@ def _collections_of(experiment: Experiment) -> list[Collection]:
         for one in COLLECTIONS.values()
         if one.name in needed or any(path.is_relative_to(one.place()) for path in named)
     ]
+
+
+def _idx_files_of(experiment: Experiment) -> list[IdxFiles]:
+    """List the data sets whose folder, or whose place in the cache, the experiment names."""
+    values = experiment.model_dump()
+    named = [Path(holder[key]) for holder, key in paths.places(values, Experiment)]
+    return [one for one in IDX_FILES if one.folder in named or one.place() in named]
+
+
+def _describe_images(experiment: Experiment) -> None:
+    """Say of images that are not there, and cannot be fetched, how to get them."""
+    for path in missing(experiment):
+        text = description(experiment.name) or "Put your own images there, or name their folder in data.source"
+        echo(f"images   {path}: not there, and cannot be fetched. {text}")
 
 
 def _names_a_collection(name: str | None) -> bool:

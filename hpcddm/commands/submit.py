@@ -26,11 +26,12 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.template import store_parts, stored_part
-from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
+from hpcddm.loading import is_sweep, load_site, with_content, within_run
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo, quoted
 from hpcddm.renamed import STAGES, hint
+from hpcddm.run_defaults import Defaults, load_for_run
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -66,14 +67,15 @@ def submit(
         raise ConfigError(f"--wait: {why}; leave one of them out")
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
-    experiment, site = load_experiment(name, overrides), load_site(site_name)
-    run = RunDir(run_dir or Path("runs") / experiment.name)
+    experiment, run, defaults = load_for_run(name, overrides, run_dir)
+    site = load_site(site_name)
     if is_sweep(RunDir(run.root.resolve().parent)):
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits what is missing")
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run, redo=redo)
-    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until)
+    defaults.print()
+    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until, defaults=defaults)
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait
@@ -99,11 +101,13 @@ def submit_missing(
     parts: Mapping[str, str] | None = None,
     rest: Rest | None = None,
     until: str | None = None,
+    defaults: Defaults | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
     parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
+    defaults: what was filled in now, None where the experiment is the stored one.
     """
     launcher = launcher_of(site, run)
     if parts is not None:
@@ -130,6 +134,8 @@ def submit_missing(
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
         _store(experiment, site, run, launcher, decision, redo)
+        if defaults is not None:
+            defaults.store(run)
         if isinstance(launcher, QueueLauncher):
             return _queue(experiment, run, launcher, decision, only, until)
         return _run_here(experiment, run, launcher, decision, only, until)

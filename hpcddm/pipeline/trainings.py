@@ -37,6 +37,13 @@ def expert_training(settings: Experiment, expert: Expert) -> Training:
     return part
 
 
+def images_per_step(settings: Experiment) -> str:
+    """Say what `experts.training.batch` counts: all experts together, of which each has its part."""
+    batch, num_experts = settings.experts.training.batch, settings.cluster.experts
+    each = f" over all {num_experts} experts, {batch // num_experts} each" if num_experts > 1 else ""
+    return f"{batch} images per step{each}"
+
+
 def student_training(settings: Experiment) -> Training:
     """Return the student's share of the experts' budget; a quarter costs a third, as each image needs a teacher.
 

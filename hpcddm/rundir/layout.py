@@ -42,6 +42,11 @@ class RunDir:
         return self.root / "experiment.json"
 
     @property
+    def defaults(self) -> Path:
+        """Settings that the user left out, as they were filled in."""
+        return self.root / "defaults.json"
+
+    @property
     def journal(self) -> Path:
         """Journal of everything that was submitted."""
         return self.root / "journal.jsonl"

@@ -38,7 +38,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader))
-        task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_x, start, flops)
+        note = f"experts.training.batch: {trainings.images_per_step(settings)}"
+        task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_x, start, flops, None, note)
         kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}

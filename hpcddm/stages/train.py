@@ -43,7 +43,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader), order)
         looks = probing.looks(settings, unit, expert, training)
-        task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops, looks)
+        note = f"experts.training.batch: {trainings.images_per_step(settings)}"
+        task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops, looks, note)
         kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
     results = {"images": training.images, "train_flops": training.images * flops()}

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from hpcddm import defaults
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.loading import resolve_paths, set_value
+from hpcddm.loading import filled_file, resolve_paths, set_value
 from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
@@ -152,6 +153,7 @@ def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, A
     """Read the experiment's values from the file at `place` and set those that all settings share."""
     values, origins = read_yaml(place)
     resolve_paths(values, place.resolve().parent)
+    origins = origins.before_changes(lambda: filled_file(place))
     for key, value in file.set.items():
         text = f"{own_lines.line(('set', key))}: set"
         set_value(values, key, value, text)
@@ -170,6 +172,7 @@ def _experiment(
         set_value(merged, key, value, place)
         origins = origins.changed(key, place)
     resolve_paths(merged, Path(own_lines.file).resolve().parent)
+    defaults.fill(merged, Path(origins.file).stem)
     return validate(Experiment, merged, origins)
 
 

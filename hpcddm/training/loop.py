@@ -53,6 +53,8 @@ class Task(Generic[B]):
     """Function that counts the FLOPs of a training image, forward and backward, for the TFLOP/s that are shown."""
     looks: Looks | None = None
     """Looks at the network on the way, for TensorBoard."""
+    batch_note: str = ""
+    """Text about the batch for the first line of the log, where a key of the experiment counts several networks'."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ def _start(
     progress.note(unit.ranks.world_size, unit.zero_stage, micro_batches)
     if unit.ranks.rank == 0:
         print(
-            f"{unit.key}: {progress.images} of {training.images} images seen, batch {training.batch},"
+            f"{unit.key}: {progress.images} of {training.images} images seen,"
+            f" {training.batch} images per step{f' ({task.batch_note})' if task.batch_note else ''},"
             f" {unit.ranks.world_size} ranks, {task.batches.order.size} samples, {device}"
             + (f"; {prepared}" if prepared else ""),
             flush=True,

@@ -28,9 +28,12 @@ class Training(StrictModel):
     )
 
     images: Positive
+    """Images to be seen; in `experts.training` by all experts together, each of which sees a K-th."""
     batch: Positive
+    """Images per step; in `experts.training` over all experts together: a batch of 32 is 8 for each of four."""
     learning_rate: Annotated[float, Field(gt=0)]
     warmup_images: Annotated[int, Field(ge=0)] = 0
+    """Images over which the rate rises. A file that leaves it out gets a share of `images` (`hpcddm.defaults`)."""
     schedule: Literal["constant", "cosine", "linear", "inverse_root"] = "constant"
     """Course of the learning rate after the warm-up."""
     decay_images: Positive | None = None
@@ -44,6 +47,7 @@ class Training(StrictModel):
     """Decay of matrices and kernels; norms and biases have none."""
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
+    """Half-life of the average of the weights; a file that leaves it out gets a share of `images`, too."""
     extra_ema_halflives_images: list[Positive] = []
     """Half-lives of further averages, kept beside that of `ema_halflife_images` wherever that is, ascending."""
     power_ema: list[Annotated[float, Field(gt=0, lt=LONGEST)]] = []

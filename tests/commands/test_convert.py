@@ -20,7 +20,7 @@ from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
-from tests.helpers import JOINED, hpcddm, tiny, write_source
+from tests.helpers import JOINED, REPOSITORY, hpcddm, python, tiny, write_source
 from tests.models.checkpoints import public
 
 MODEL = {"width": public.WIDTH, "depth": public.DEPTH, "heads": public.HEADS, "patch": 2}
@@ -281,6 +281,25 @@ def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path
         assert words in readme
     assert ("downscale_freq_shift = 0" in readme) == (spacing == "original")
     assert str(tmp_path) not in readme
+
+
+def test_what_an_export_names_is_enough_to_load_it(tmp_path):
+    run, _ = trained(tmp_path, **SMALL, experts__objective=EPSILON)
+    assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
+    lines = (tmp_path / "exported" / "README.txt").read_text().splitlines()
+    (requirement,) = [line.removeprefix("pip install ").strip("'") for line in lines if line.startswith("pip install ")]
+    assert f"    {requirement}\n" in (REPOSITORY / "setup.cfg").read_text()
+    code = [line for line in lines if line.startswith(("from ", "transformer = ", "for ", "    "))]
+    assert len(code) == 4
+    # Packages that the tests have and `make install` has not, but for the one that is named.
+    absent = ("transformers", "accelerate", "tokenizers", "torchmetrics", "pandas", "polars")
+    script = (
+        "import importlib.util as u\nfind = u.find_spec\n"
+        f"u.find_spec = lambda name, *rest: None if name.split('.')[0] in {absent} else find(name, *rest)\n"
+        "import sys\nfrom pathlib import Path\nFOLDER = Path(sys.argv[1])\n" + "\n".join(code)
+    )
+    done = python(script, tmp_path / "exported", timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_weights_that_describe_themselves_are_compared_with_the_manifest_all_the_same(tmp_path):

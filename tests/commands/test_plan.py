@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
+from hpcddm.commands.plan import LEGEND
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment
@@ -336,3 +337,26 @@ def test_experts_are_planned_beside_the_sizes_of_their_clusters(tmp_path, site):
     assert content["experts"] == [first | {"images": 64, "passes": 0.5}, second | {"images": 24, "passes": 1.0}]
     said = "expert 0 sees each of its 64 images 0.5 times, expert 1 sees each of its 24 images 1 times"
     assert f"clusters  {said}; {flops:.3g} FLOPs, {hours:.3g} GPU-hours at most for one" in hpcddm(*arguments).output
+
+
+def test_the_page_says_whose_images_a_batch_counts_and_what_its_columns_are(tmp_path):
+    write_source(tmp_path / "images")
+    call = ["plan", write_experiment(tmp_path), "--site", "embedded", "--run-dir", tmp_path / "run"]
+    done = hpcddm(*call, "--flops-per-second", SPEED)
+    assert done.exit_code == 0, done.output
+    assert "batch     16 images per step over all 2 experts, 8 each" in done.output.splitlines()
+    for column in (
+        "nodes x ranks",
+        "CPUs",
+        "GPUs",
+        "FLOPs",
+        "a unit takes",
+        "CPU-h",
+        "GPU-h",
+        "slots",
+        "kept",
+        "at work",
+    ):
+        assert column in "\n".join(LEGEND), column
+    assert all(line in done.output for line in LEGEND)
+    assert "over all experts" in " ".join(hpcddm("plan", "--help").output.split())

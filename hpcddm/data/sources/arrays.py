@@ -13,7 +13,7 @@ from PIL import Image
 from hpcddm.data.record import Record
 from hpcddm.data.sources import array_files
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.settings import HeldoutFile, SourceSettings
+from hpcddm.data.sources.settings import HELDOUT_SHARE, HeldoutFile, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import EmptySplit, UserError, require
 from hpcddm.pipeline.passed_over import Item, escaped
@@ -27,7 +27,7 @@ class Settings(SourceSettings):
 
     file: PathSetting
     """File of the training images, or of all images with `heldout: {share: ...}`."""
-    heldout: HeldoutFile
+    heldout: HeldoutFile = HeldoutFile(share=HELDOUT_SHARE)
     images: str = "images"
     labels: str | None = None
     """Array of one class, a number from 0, for every image."""

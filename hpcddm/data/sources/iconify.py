@@ -21,7 +21,7 @@ from hpcddm.data.sources import emoji_names, icon_sets
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.emoji_names import Emoji, EmojiNames
 from hpcddm.data.sources.icon_sets import Icon, IconSet
-from hpcddm.data.sources.settings import HeldoutIcons, SourceSettings
+from hpcddm.data.sources.settings import HELDOUT_SHARE, HeldoutIcons, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.passed_over import Item
@@ -37,7 +37,7 @@ class Settings(SourceSettings):
     """Files of sets, and what becomes of an icon."""
 
     files: Annotated[list[PathSetting], Field(min_length=1)]
-    heldout: HeldoutIcons
+    heldout: HeldoutIcons = HeldoutIcons(share=HELDOUT_SHARE)
     emojibase: PathSetting | None = None
     """Folder with `data.json` and `messages.json` of emojibase-data, in any language."""
     size: Positive = 128

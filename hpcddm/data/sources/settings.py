@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from hpcddm.schema import Name, PathSetting, Positive, StrictModel, VariantSettings
 
 Share = Annotated[float, Field(gt=0, lt=1)]
+HELDOUT_SHARE = 0.2
+"""Share of the images that is held out where nothing says which ones are; a few hundred images leave enough."""
 
 
 class SourceSettings(VariantSettings):

@@ -1,0 +1,288 @@
+"""Defaults that depend on other settings or on the images, from the first key of an experiment to the last.
+
+Defaults that depend on nothing are in the settings classes. These here are for a first look at a data set: pictures of
+up to 32 pixels train to a report in minutes on two CPU cores. A run stores the values, so it never changes when a
+default does.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from hpcddm import plugins
+from hpcddm.clusterings.settings import ClusteringSettings, TwoStageSettings
+from hpcddm.combinations import FEWEST_IMAGES
+from hpcddm.data.sources.settings import HELDOUT_SHARE
+from hpcddm.data_settings import DataSettings
+from hpcddm.ensemble.settings import EvaluateSettings
+from hpcddm.errors import UserError
+from hpcddm.models.settings import DenoiserModelSettings, RouterModelSettings, TransformerSettings
+from hpcddm.schema import VariantSettings
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the transformers for images of up to `most` pixels a side: width, depth and heads."""
+
+    most: float
+    expert: tuple[int, int, int]
+    router: tuple[int, int, int]
+    tokens: int
+    """Tokens along a side of x, from which the patch follows."""
+    batch: int
+    """Images of one expert in a step."""
+
+
+SIZES = (
+    Sizes(32, (128, 4, 4), (96, 2, 3), 8, 8),
+    Sizes(64, (192, 6, 6), (96, 4, 3), 8, 8),
+    # The size S of arXiv 2212.09748, table 1, and its 256 tokens: work for a GPU.
+    Sizes(math.inf, (384, 12, 6), (192, 6, 3), 16, 32),
+)
+EXPERT_IMAGES = 10_240
+"""Images that an expert sees; with fewer, one model of the same cost was far better (docs/results/budget.md)."""
+ROUTER_SHARE = 4
+"""The router sees one image for so many of all experts together."""
+SMALL_BATCH = 64
+"""Batch of the router and of the measuring networks."""
+MEASURING_IMAGES = 16_000
+SMALL_RATE = 0.002
+RATE_TIMES_WIDTH = 0.256
+"""Learning rate of Adam falls with the width (arXiv 2203.03466): 0.002 for a width of 128."""
+WARMUP_SHARE, HALFLIFE_SHARE = 20, 10
+"""The warm-up is one of so many images of the training, the half-life of the average one of so many."""
+IMAGES_OF_A_SHARD = 1000
+"""Images of a tar, at least, where there are few."""
+FINE_IMAGES = 8
+"""Images of a fine cluster, at least, on average."""
+MOST_CLASSES = 1000
+
+
+def fill(values: Values, name: str) -> None:
+    """Fill in what the values of an experiment lack, with absolute paths; what is wrong in them stays as it is.
+
+    name: that of the file, from which the run has its name.
+    """
+    values.setdefault("name", name_of(name))
+    images = _fill_data(values)
+    data = _data(values)
+    num_experts = _number(_inside(values, "cluster").get("experts"), 4)
+    _fill_clustering(values, num_experts, images)
+    _fill_experts(values, num_experts, data)
+    _fill_router(values, num_experts, data)
+    measuring = _inside(values, "measuring")
+    for key in ("extractor", "classifier") if data and data.num_classes else ("extractor",):
+        network = _inside(measuring, key)
+        _inside(network, "model").setdefault("name", "small_cnn")
+        others = {} if "training" in network else {"precision": "fp32"}
+        _fill_training(network, MEASURING_IMAGES, SMALL_BATCH, SMALL_RATE, **others)
+    _fill_evaluation(values, num_experts, data, images)
+
+
+def name_of(stem: str) -> str:
+    """Make the name of an experiment from that of its file."""
+    return re.sub("[^A-Za-z0-9_.-]+", "-", stem).lstrip("-_.")[:64] or "mine"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Numbers of images that a source has; classes: 0 for none; of_class: fewest of a class in a split."""
+
+    train: int
+    heldout: int
+    classes: int = 0
+    of_class: int = 0
+
+    @property
+    def are_classes_sampled(self) -> bool:
+        """Tell if every class has images enough to be compared with samples."""
+        fewest = max(2 * self.classes, FEWEST_IMAGES)
+        return 2 <= self.classes <= MOST_CLASSES and self.of_class * self.classes >= fewest
+
+
+def _fill_data(values: Values) -> Images | None:
+    """Fill in held-out images, classes and condition; return the numbers of images, where they can be known now."""
+    if not isinstance(values.get("data"), dict):
+        return None
+    data = _inside(values, "data")
+    sources = data.get("source")
+    for number, source in enumerate(sources if isinstance(sources, list) else [sources]):
+        if isinstance(source, dict) and _lacks_heldout(source):
+            filled = source | {"heldout": {"share": HELDOUT_SHARE}}
+            before = data["source"]
+            data["source"] = [*before[:number], filled, *before[number + 1 :]] if isinstance(before, list) else filled
+    images = _images(values)
+    if "num_classes" not in data and _may_have_classes(data) and images and images.are_classes_sampled:
+        data["num_classes"] = images.classes
+    elif data.get("num_classes") is None:
+        data.setdefault("condition", {"name": "none"})
+    if images and images.train < 4 * IMAGES_OF_A_SHARD:
+        data.setdefault("shards", max(images.train // IMAGES_OF_A_SHARD, 1))
+    return images
+
+
+def _may_have_classes(data: Values) -> bool:
+    return data.get("condition", {"name": "class_label"}) == {"name": "class_label"}
+
+
+def _lacks_heldout(source: Values) -> bool:
+    """Tell if a folder of images says nothing of held-out ones, neither by a key nor by the folders in it."""
+    if source.get("name") != "image_folder" or source.get("heldout") is not None:
+        return False
+    from hpcddm.data.sources.image_folder import FOLDERS
+
+    folder = Path(str(source.get("folder")))
+    names = [name for several in FOLDERS.values() for name in several]
+    return folder.is_dir() and not any((folder / name).is_dir() for name in names)
+
+
+def _images(values: Values) -> Images | None:
+    """Count the images; None where that is not needed, where they cannot be read, and where a filter chooses some.
+
+    What is wrong with them, the command says that needs them.
+    """
+    data, raw = _data(values), values["data"]
+    is_needed = "num_classes" not in raw and _may_have_classes(raw)
+    is_needed |= "images" not in _inside(dict(values), "evaluate")
+    is_needed |= "fine" not in _inside(_inside(dict(values), "cluster"), "clustering")
+    if data is None or data.keep is not None or not is_needed:
+        return None
+    from hpcddm.data.sources.base import SPLITS, Source
+
+    try:
+        opened = plugins.create(Source, data.source)
+        train, heldout = (opened.open_split(split) for split in SPLITS)
+    except UserError:
+        return None
+    labels = [split.labels for split in (train, heldout) if split.labels is not None]
+    if len(labels) < len(SPLITS) or not train.is_exact:
+        # An estimate of the number in tars may be too large.
+        return Images(len(train), len(heldout) if train.is_exact else len(heldout) // 2)
+    classes = data.num_classes or int(max(own.max() for own in labels)) + 1
+    counts = [int((own == label).sum()) for own in labels for label in range(classes)]
+    return Images(len(train), len(heldout), classes, min(counts))
+
+
+def _fill_clustering(values: Values, num_experts: int, images: Images | None) -> None:
+    """Make fewer fine clusters of few images, and bound the largest cluster, so that every expert has images."""
+    cluster = _inside(values, "cluster")
+    is_whole = "clustering" not in cluster
+    clustering = _inside(cluster, "clustering")
+    clustering.setdefault("name", "kmeans")
+    if not issubclass(plugins.picked(ClusteringSettings, clustering), TwoStageSettings):
+        return
+    fine = 1024 if images is None else max(min(1024, images.train // FINE_IMAGES), num_experts)
+    if fine < 1024:
+        clustering.setdefault("fine", fine)
+    if is_whole:
+        clustering["max_share"] = min(math.ceil(1500 / num_experts) / 1000, 1.0)
+
+
+def _fill_experts(values: Values, num_experts: int, data: DataSettings | None) -> None:
+    experts = _inside(values, "experts")
+    sizes = _sizes(data)
+    model = _fill_model(experts, DenoiserModelSettings, "dit", sizes.expert, data)
+    rate = RATE_TIMES_WIDTH / _number(model.get("width"), _named_width(model))
+    _fill_training(experts, EXPERT_IMAGES * num_experts, sizes.batch * num_experts, float(f"{rate:.2g}"))
+
+
+def _fill_router(values: Values, num_experts: int, data: DataSettings | None) -> None:
+    router, sizes = _inside(values, "router"), _sizes(data)
+    name = "router_dit" if num_experts > 1 else "uniform_router"
+    model = _fill_model(router, RouterModelSettings, name, sizes.router, data)
+    if plugins.picked(RouterModelSettings, model).trained:
+        images = _number(values["experts"].get("training", {}).get("images"), EXPERT_IMAGES * num_experts)
+        _fill_training(router, _whole(-(-images // ROUTER_SHARE)), SMALL_BATCH, SMALL_RATE)
+
+
+def _fill_model(
+    holder: Values, base: type[VariantSettings], name: str, size: tuple[int, int, int], data: DataSettings | None
+) -> Values:
+    """Fill in the size and the patch of a transformer; return the settings of the model."""
+    model = _inside(holder, "model")
+    model.setdefault("name", name)
+    if not issubclass(plugins.picked(base, model), TransformerSettings):
+        return model
+    if model.get("size") is None:
+        for key, value in zip(("width", "depth", "heads"), size, strict=True):
+            model.setdefault(key, value)
+    side = data.x_shape.height if data else 32
+    tokens = _sizes(data).tokens
+    model.setdefault("patch", min(_divisors(side), key=lambda patch: abs(math.log(side / patch / tokens))))
+    return model
+
+
+def _fill_training(holder: Values, images: int, batch: int, rate: float, **others: Any) -> None:
+    """Fill in a training; warm-up and half-life are shares of its images, whoever named these."""
+    training = _inside(holder, "training")
+    for key, value in {"images": images, "batch": batch, "learning_rate": rate, **others}.items():
+        training.setdefault(key, value)
+    images = _number(training["images"], images)
+    training.setdefault("warmup_images", images // WARMUP_SHARE)
+    training.setdefault("ema_halflife_images", max(images // HALFLIFE_SHARE, 1))
+
+
+def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None, images: Images | None) -> None:
+    """Draw as many samples as there are held-out images to compare them with, in whole batches."""
+    evaluate = _inside(values, "evaluate")
+    if num_experts == 1:
+        evaluate.setdefault("strategies", ["top-1"])
+    usual: EvaluateSettings = EvaluateSettings()
+    classes = (data.num_classes if data else None) or 1
+    drawn = _number(evaluate.get("images"), 0)
+    if drawn:
+        evaluate.setdefault("batch", max(size for size in _divisors(drawn) if size <= usual.batch))
+    elif "images" not in evaluate and images is not None:
+        limit = images.of_class * classes if data and data.num_classes else images.heldout
+        limit = max(limit - _number(evaluate.get("first"), 0), 2 * classes, FEWEST_IMAGES)
+        if limit >= usual.images and usual.images % classes == 0 and "batch" not in evaluate:
+            return
+        step = math.lcm(_number(evaluate.get("batch"), 1), classes)
+        if "batch" not in evaluate:
+            evaluate["batch"] = step = min(max(usual.batch // classes, 1), max(limit // classes, 1)) * classes
+        evaluate["images"] = max(min(limit, usual.images) // step, 1) * step
+
+
+def _inside(holder: Values, key: str) -> Values:
+    """Return the mapping at a key, a copy that takes its place; a detached one where something else is there."""
+    inner = holder.get(key, {})
+    if not isinstance(inner, dict):
+        return {}
+    # An alias makes one mapping stand in several places of a file.
+    holder[key] = dict(inner)
+    return holder[key]
+
+
+def _data(values: Values) -> DataSettings | None:
+    """Return the valid settings of the data; None for wrong ones, which are named later."""
+    try:
+        return DataSettings.model_validate(values.get("data"))
+    except (ValidationError, UserError):
+        return None
+
+
+def _sizes(data: DataSettings | None) -> Sizes:
+    return next(sizes for sizes in SIZES if (data.image_size if data else 32) <= sizes.most)
+
+
+def _named_width(model: Values) -> int:
+    return TransformerSettings.sizes.get(str(model.get("size")), SIZES[0].expert)[0]
+
+
+def _number(value: Any, otherwise: int) -> int:
+    """Return a positive whole number of the values, or another where there is none."""
+    return int(value) if isinstance(value, int | float) and value >= 1 and value == int(value) else otherwise
+
+
+def _whole(images: int) -> int:
+    return -(-images // SMALL_BATCH) * SMALL_BATCH
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]

@@ -1,0 +1,51 @@
+"""Images of an experiment that are not there: which, and how they are to be had."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hpcddm import paths
+from hpcddm.fetched import COLLECTIONS
+from hpcddm.fetched.idx_files import IDX_FILES
+from hpcddm.config import Experiment
+from hpcddm.errors import UserError
+from hpcddm.package_data import share_folder
+from hpcddm.printing import quoted
+
+
+def missing(experiment: Experiment) -> list[Path]:
+    """List the files and folders of the source that are not there."""
+    source = experiment.data.source
+    named = [Path(holder[key]) for holder, key in paths.places(source.model_dump(), type(source))]
+    return [path for path in named if not path.exists()]
+
+
+def description(name: str) -> str:
+    """Return what the header of a shipped experiment says of its images; '' for an experiment of the user's."""
+    file = share_folder() / "experiments" / f"{name}.yaml"
+    lines = file.read_text().splitlines() if file.is_file() else []
+    place = next((number for number, line in enumerate(lines) if line.startswith("#") and " Data: " in line), None)
+    if place is None:
+        return ""
+    text = [lines[place].partition(" Data: ")[2]]
+    for line in lines[place + 1 :]:
+        if not line.startswith("#   "):
+            break
+        text.append(line.removeprefix("#"))
+    return " ".join(" ".join(text).split())
+
+
+@contextmanager
+def with_remedy(experiment: Experiment) -> Iterator[None]:
+    """Add to an error about images that are not there the command that fetches them, or says how to get them."""
+    try:
+        yield
+    except UserError as error:
+        gone = missing(experiment)
+        places = [one.place() for one in COLLECTIONS.values()]
+        is_fetched = any(path == one.folder for path in gone for one in IDX_FILES)
+        is_fetched |= any(path.is_relative_to(place) for path in gone for place in places)
+        if not gone or not (is_fetched or description(experiment.name)) or "hpcddm prefetch" in str(error):
+            raise
+        verb = "to fetch them" if is_fetched else "to see how to get them"
+        raise type(error)(f"{error}; {verb}: hpcddm prefetch {quoted(experiment.name)}") from None
