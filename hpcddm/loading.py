@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm import defaults, initial_weights, paths, plugins, pretrained, rooms, weights
-from hpcddm.fetched import idx_files
 from hpcddm.config import Experiment
 from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.fetched import idx_files
 from hpcddm.missing_images import with_remedy
 from hpcddm.mistakes import Origins
 from hpcddm.package_data import find_yaml

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpcddm import paths
-from hpcddm.fetched import COLLECTIONS
-from hpcddm.fetched.idx_files import IDX_FILES
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
+from hpcddm.fetched import COLLECTIONS
+from hpcddm.fetched.idx_files import IDX_FILES
 from hpcddm.package_data import share_folder
 from hpcddm.printing import quoted
 

@@ -10,9 +10,9 @@ from hashlib import sha256
 import pytest
 
 from hpcddm import missing_images
+from hpcddm.commands import prefetch, prefetch_idx
 from hpcddm.fetched import idx_files
 from hpcddm.fetched.idx_files import FASHION_MNIST
-from hpcddm.commands import prefetch, prefetch_idx
 from hpcddm.loading import load_experiment
 from hpcddm.missing_images import description
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
