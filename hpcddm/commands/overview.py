@@ -83,6 +83,8 @@ class UnitRow:
     """User who submitted it last; empty where unknown."""
     changes: list[str]
     """Differences in code and packages between the attempts that made it."""
+    faulty_nodes: dict[str, str]
+    """Nodes that ended its attempts since the last saved state, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         silent_seconds=round(now - last.beat.time, 1) if state in UNDER_WAY and last and last.beat else None,
         user=printable(observed.newest.user) if observed.newest else "",
         changes=last.changes if last else [],
+        faulty_nodes=work.faulty if state != State.COMPLETE else {},
     )
 
 

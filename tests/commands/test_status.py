@@ -272,7 +272,7 @@ def test_keys_for_programs_stay(run):
     assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
     keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
     more = "images_per_second data_wait tflops memory_gib learning_rate gradient_norm"
-    more += " cluster skipped saved_seconds silent_seconds user changes"
+    more += " cluster skipped saved_seconds silent_seconds user changes faulty_nodes"
     assert row(run).keys() == {*keys.split(), *more.split()}
 
 
