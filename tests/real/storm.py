@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.rooms import VARIABLE
-from hpcddm.runtime.ending import parse_job
 from hpcddm.runtime.records import AttemptRecord, records
 from tests.helpers import DATA_STAGES, REPOSITORY
 from tests.runs import TINY, hpcddm
@@ -150,6 +149,11 @@ class Storm:
         return self.folder / "gate"
 
     @property
+    def waits(self) -> Path:
+        """The file in which a batch script at the gate writes its restarts and its nodes."""
+        return self.folder / "waits"
+
+    @property
     def environment(self) -> dict[str, str]:
         """What the command line is told."""
         return {"SLURM_CONF": self.conf, VARIABLE: str(REPOSITORY / "tests/real/variants")}
@@ -157,7 +161,9 @@ class Storm:
     def settle_for_nodes(self) -> None:
         """Leave the neighbour out, and let batch scripts wait at the gate."""
         self.has_neighbour = False
-        self.keys += f"\nsetup: ['while [ -e {self.gate} ]; do sleep 0.1; done', 'export HPCDDM_TEST_PACE={self.pace}']"
+        at_gate = f'echo "${{SLURM_RESTART_COUNT:-0}} $SLURM_JOB_NODELIST" >{self.waits}'
+        wait = f"while [ -e {self.gate} ]; do {at_gate}; sleep 0.1; done"
+        self.keys += f"\nsetup: {json.dumps([wait, f'export HPCDDM_TEST_PACE={self.pace}'])}"
 
     def submit(self, run: Path, scheduler: str) -> None:
         """Submit the first expert of the tiny experiment, with a training long enough to be disturbed.
@@ -217,31 +223,29 @@ class Storm:
             self.until(lambda: self.complete(KEY) or self.last.number > one.attempt, 300, "the next attempt")
 
     def disturb_launch(self, one: Disturbance) -> None:
-        """Let the next execution wait before srun, strike one of its nodes, and wait until the unit comes back."""
+        """Let the next execution wait before srun, strike one of its nodes, and wait for the verdict."""
         self.gate.touch()
-        before = self.last
-        if not before.verdict:
+        before = records(self.run / "logs" / KEY)
+        number, restart = (before[-1].number, int(before[-1].owner["restart"])) if before else (0, -1)
+        if before and not before[-1].verdict:
             self.until(lambda: self.last.verdict or len(self.ranks()) == 2, 300, "the ranks")
             for rank in self.ranks()[:1]:
                 rank.send_signal(signal.SIGUSR2)
-        restart = int(before.owner["restart"])
-        self.until(
-            lambda: self.job()["JobState"] == "RUNNING" and int(self.job()["Restarts"]) > restart, 300, "a start"
-        )
-        node = self.slurm("scontrol", "show", "hostnames", self.job()["NodeList"]).split()[-1]
+        self.until(lambda: self.waiting()[0] > restart, 600, "a batch script at the gate")
+        node = self.slurm("scontrol", "show", "hostnames", self.waiting()[1]).split()[-1]
         daemon = self.daemon("slurmd", "-N", node)
         one.hit, one.note = LAUNCH, f"on {node}"
         getattr(self, "_" + one.kind.replace(" ", "_"))(daemon)
         # A late one, without ranks.
-        self.until(lambda: self.last.number > before.number and self.last.verdict, 300, "the verdict")
+        self.until(lambda: self.phase() == "over" and self.last.number > number and self.last.verdict, 300, "a verdict")
         one.attempt = self.last.number
         self.repair()
         assert self.last.decision == "requeue", self.last.verdict
-        self.until(lambda: self.last.number > one.attempt, 900, "the next attempt")
 
-    def job(self) -> dict[str, str]:
-        """What Slurm tells of the unit's job."""
-        return parse_job(self.slurm("scontrol", "show", "job", "-o", str(self.last.job)))
+    def waiting(self) -> tuple[int, str]:
+        """How often the job had been requeued that waited last at the gate, and its nodes."""
+        words = self.waits.read_text().split() if self.waits.exists() else []
+        return (int(words[0]), words[1]) if len(words) == 2 else (-1, "")
 
     def _launch_refused(self, daemon: psutil.Process) -> None:
         daemon.kill()
