@@ -46,7 +46,7 @@ MESSAGES = (
         "srun lost its ranks: {how}",
     ),
     # src/srun/libsrun/allocate.c, _job_complete_handler
-    _message(r"(?i:force[ -]terminated) (?:job|step)?", "Slurm ended the step from outside", is_weak=True),
+    _message(r"(?i:force[ -]terminated)", "Slurm ended the step from outside", is_weak=True),
     # src/slurmd/slurmstepd/req.c, _handle_signal_container, for a signal of scancel or of the controller
     _message(r"\*\*\* \S+ .*CANCELLED AT \S+ \*\*\*", "the step was cancelled from outside", is_weak=True),
 )
