@@ -145,7 +145,7 @@ class Storm:
 
     @property
     def gate(self) -> Path:
-        """The file that keeps a batch script from calling srun, where `setup` looks for it."""
+        """The file that keeps batch scripts from calling srun, but the one whose number of restarts it holds."""
         return self.folder / "gate"
 
     @property
@@ -162,7 +162,8 @@ class Storm:
         """Leave the neighbour out, and let batch scripts wait at the gate."""
         self.has_neighbour = False
         at_gate = f'echo "${{SLURM_RESTART_COUNT:-0}} $SLURM_JOB_NODELIST" >{self.waits}'
-        wait = f"while [ -e {self.gate} ]; do {at_gate}; sleep 0.1; done"
+        closed = f'[ -e {self.gate} ] && [ "$(cat {self.gate})" != "${{SLURM_RESTART_COUNT:-0}}" ]'
+        wait = f"while {closed}; do {at_gate}; sleep 0.1; done"
         self.keys += f"\nsetup: {json.dumps([wait, f'export HPCDDM_TEST_PACE={self.pace}'])}"
 
     def submit(self, run: Path, scheduler: str) -> None:
@@ -201,6 +202,7 @@ class Storm:
             # It has shown what it was there for, and would only take time.
             hpcddm("cancel", self.run, NEIGHBOUR, **self.environment)
         self.pace.unlink(missing_ok=True)
+        self.gate.unlink(missing_ok=True)
         self.until(lambda: self.complete(KEY), 1800, "the training to end")
         self.settle()
 
@@ -209,6 +211,7 @@ class Storm:
         if one.phase == LAUNCH:
             self.disturb_launch(one)
             return
+        self.gate.unlink(missing_ok=True)
         aim = "step" if one.phase == "save" else one.phase
         self.until(lambda: self.complete(KEY) or self.phase() == aim, 600, aim)
         time.sleep(one.delay)
@@ -249,12 +252,12 @@ class Storm:
 
     def _launch_refused(self, daemon: psutil.Process) -> None:
         daemon.kill()
-        self.gate.unlink()
+        self.gate.write_text(str(self.waiting()[0]))
 
     def _credential_expired(self, daemon: psutil.Process) -> None:
         """Longer than cred_expire, as a node that hangs for a while."""
         daemon.suspend()
-        self.gate.unlink()
+        self.gate.write_text(str(self.waiting()[0]))
         time.sleep(9)
         daemon.resume()
 
