@@ -255,9 +255,11 @@ class Storm:
         self.gate.write_text(str(self.waiting()[0]))
 
     def _credential_expired(self, daemon: psutil.Process) -> None:
-        """Longer than cred_expire, as a node that hangs for a while."""
+        """Let the node hang for longer than cred_expire after srun has begun."""
         daemon.suspend()
-        self.gate.write_text(str(self.waiting()[0]))
+        restart = self.waiting()[0]
+        self.gate.write_text(str(restart))
+        self.until(lambda: list((self.run / "jobs").glob(f"*_0.{restart}.srun")), 300, "srun")
         time.sleep(9)
         daemon.resume()
 
