@@ -145,7 +145,7 @@ class Site(UnitKeys):
     """Factors by which the next attempt requests more memory when there was too little, or more minutes when a slot was
     too short for any progress; never more than its partition has."""
     max_excluded_nodes: Annotated[int, Field(ge=0)] = 4
-    """Number of nodes, the newest ones, that jobs avoid because earlier jobs ended there before Python began."""
+    """Number of nodes, the newest ones, that jobs avoid because earlier jobs or attempts ended there by their fault."""
     watchdog_minutes: Positive = 20
     """Minutes without a step after which a training is ended and tried again."""
     keep_states: bool = True

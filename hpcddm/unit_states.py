@@ -1,7 +1,7 @@
 """States of the units of a run, from the files of the run alone."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -209,6 +209,8 @@ class Activity:
     """The newest heartbeat that counts images, perhaps of an attempt before the last one."""
     saved: tuple[int, float] | None
     """Images seen by the newest training state, and the time at which it was written."""
+    faulty: dict[str, str] = field(default_factory=dict)
+    """Nodes that ended attempts since the last one that saved a state, each with the reason."""
 
     @property
     def attempts(self) -> int:
@@ -236,15 +238,17 @@ def activity(run: RunDir, key: str) -> Activity:
     last: AttemptRecord | None = None
     beat: Heartbeat | None = None
     saved: tuple[int, float] | None = None
+    faulty: dict[str, str] = {}
     for number, folder in attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
         record = read_record(number, folder)
         if last and record.ended_well:
             # What it made was there, and is made anew by the later ones.
             break
         last = last or record
+        faulty = dict.fromkeys(record.faulty, record.reason) | faulty
         if record.beat and record.beat.total:
             beat = beat or record.beat
             if record.beat.saved_images is not None and record.beat.saved_time:
                 saved = record.beat.saved_images, record.beat.saved_time
                 break
-    return Activity(last, beat, saved)
+    return Activity(last, beat, saved, faulty)

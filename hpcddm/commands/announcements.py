@@ -4,13 +4,14 @@ from collections.abc import Container
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
+from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import Decision
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
 from hpcddm.pipeline.keys import CATALOG, INSPECT, REPORT
 from hpcddm.pipeline.report import PAGE
 from hpcddm.pipeline.shard import BROKEN
-from hpcddm.printing import echo
+from hpcddm.printing import echo, quoted
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -45,10 +46,40 @@ def _print_other_sites(decision: Decision, run: RunDir) -> None:
                 echo(f"{key} is here but does not fit: {reason}; fetch the right one, or remove the folder")
     for key, fault in decision.refused.items():
         echo(f"not submitted: {key}: {fault}")
-    if decision.blocked and not decision.refused:
-        first = next(iter(decision.blocked.values()))
-        stages = dict.fromkeys(key.split("/")[0] for key in decision.blocked)
-        echo(f"waiting for elsewhere: {', '.join(stages)}; copy {first} ... into {run.root}/train/ and submit again")
+    _print_blocked(decision, run)
+
+
+def _print_blocked(decision: Decision, run: RunDir) -> None:
+    """Print what waits for units of other sites, and for units that are not submitted now, with the next step."""
+    waiting: dict[str, list[str]] = {}
+    for key in decision.blocked:
+        root = key
+        while root in decision.blocked:
+            root = decision.blocked[root]
+        waiting.setdefault(root, []).append(key)
+    stages = {root: list(dict.fromkeys(key.split("/")[0] for key in keys)) for root, keys in waiting.items()}
+    for root in (root for root in waiting if root in decision.elsewhere):
+        place = run.unit(root).parent
+        echo(f"waiting for elsewhere: {', '.join(stages[root])}; copy {root} ... into {place}/ and submit again")
+    left = [root for root in waiting if root not in decision.elsewhere and root not in decision.refused]
+    if not left:
+        return
+    missing = [key for key in decision.not_requested if _is_read(key, decision)]
+    submissions = submissions_of(run)
+    newest = {unit: submission for submission in submissions for unit in submission.units}
+    cancelled = [key for key in missing if key in newest and key in newest[key].cancelled]
+    names, verb = cancelled or missing, "cancelled" if cancelled else "not among what is submitted"
+    behind = list(dict.fromkeys(stage for root in left for stage in stages[root]))
+    echo(
+        f"{', '.join(names)} {'were' if len(names) > 1 else 'was'} {verb}; {', '.join(behind)}"
+        f" {'wait' if len(behind) > 1 else 'waits'} for {'them' if len(names) > 1 else 'it'};"
+        f" next: hpcddm retry {quoted(run.root)} {' '.join(names)}"
+    )
+
+
+def _is_read(key: str, decision: Decision) -> bool:
+    """Tell if a unit that is not submitted now is an input of one that waits."""
+    return any(key in decision.states[blocked].unit.inputs for blocked in decision.blocked)
 
 
 def require_no_refusal(decision: Decision, place: str = "") -> None:

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hpcddm import exit_codes
@@ -17,7 +17,7 @@ from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lac
 from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
-from hpcddm.pipeline.plan import batch_of, plan
+from hpcddm.pipeline.plan import PlannedUnit, batch_of, plan
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.printing import printable, quoted
 from hpcddm.rundir import fresh
@@ -86,6 +86,8 @@ class UnitRow:
     """User who submitted it last; empty where unknown."""
     changes: list[str]
     """Differences in code and packages between the attempts that made it."""
+    faulty_nodes: dict[str, str]
+    """Nodes that ended its attempts since the last saved state, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class Overview:
     """Images that all experts together have seen, and shall see."""
     is_continued: bool = False
     """True where a job in the queue submits what had no room in it."""
+    for_others: dict[str, list[str]] = field(default_factory=dict)
+    """Units of this site that units of other sites read: name of the other site -> keys."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -157,14 +161,24 @@ class Overview:
         if states == {State.COMPLETE}:
             return f"complete; look at {root}/report/index.html"
         # What this site can mend comes before what another one has to bring.
-        rows = sorted(self.rows, key=lambda row: row.state == WorkState.ELSEWHERE)
-        hints = list(dict.fromkeys(row.next for row in rows if row.next))
+        hints = _hints(row for row in self.rows if row.state != WorkState.ELSEWHERE)
         if hints:
-            more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
-            return f"{hints[0]}{more}"
+            return hints
+        exchange = "; then ".join(filter(None, (self._handover(), _hints(self.rows))))
         if states & UNDER_WAY:
-            return f"under way; look at: hpcddm logs {quoted(root)} STAGE/UNIT --follow"
-        return "submit again to run what is missing"
+            look = f"under way; look at: hpcddm logs {quoted(root)} STAGE/UNIT --follow"
+            return f"under way, wait: hpcddm wait {quoted(root)}; then {exchange}" if exchange else look
+        return exchange or "submit again to run what is missing"
+
+    def _handover(self) -> str:
+        """Return the command that packs what other sites read; '' for nothing."""
+        keys = list(dict.fromkeys(key for units in self.for_others.values() for key in units))
+        folders = [str(self.run.unit(key).relative_to(self.run.root)) for key in keys]
+        to = " and ".join(self.for_others)
+        pack = (
+            f"tar -C {quoted(self.run.root)} -cf for-{'-'.join(self.for_others)}.tar {' '.join(map(quoted, folders))}"
+        )
+        return f"hand over {', '.join(keys)} to site {to}: {pack}" if keys else ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of `--json`; later versions may add keys and never change one."""
@@ -179,6 +193,13 @@ class Overview:
             "next": self.next_step(),
             "units": [_finite(asdict(row)) for row in self.rows],
         }
+
+
+def _hints(rows: Iterable[UnitRow]) -> str:
+    """Return the first command, or thing to do, of these units, and how many more there are; '' for none."""
+    hints = list(dict.fromkeys(row.next for row in rows if row.next))
+    more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
+    return f"{hints[0]}{more}" if hints else ""
 
 
 def scan_run(run: RunDir, queue: Queue) -> Overview:
@@ -204,9 +225,30 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
     rows = _with_causes(rows, states, waiting)
     rows = _without_hints_while_driven(rows, submissions)
+    own, foreign = _sides(states, sites)
+    needed = {key for unit in own for key in unit.inputs}
+    rows = [row if row.state != WorkState.ELSEWHERE or row.unit in needed else replace(row, next="") for row in rows]
     refusal = _refusal(states, {None} | sites)
     is_continued = CONTINUATION in (queue.jobs or {})
-    return Overview(run, rows, queue.jobs is None, refusal, _expert_images(rows, experiment), is_continued)
+    images = _expert_images(rows, experiment)
+    for_others = _read_by_others(states, sites, foreign)
+    return Overview(run, rows, queue.jobs is None, refusal, images, is_continued, for_others)
+
+
+def _sides(states: dict[str, UnitStatus], sites: set[str]) -> tuple[list[PlannedUnit], list[PlannedUnit]]:
+    """Return the units that are not complete here: those of this site, and those of others."""
+    open_units = [status.unit for status in states.values() if status.state is not State.COMPLETE]
+    own = [unit for unit in open_units if unit.site in (None, *sites)]
+    return own, [unit for unit in open_units if unit not in own]
+
+
+def _read_by_others(states: dict[str, UnitStatus], sites: set[str], foreign: list[PlannedUnit]) -> dict[str, list[str]]:
+    """List the units of this site that those of other sites read, by the other site."""
+    read: dict[str, list[str]] = {}
+    for unit in foreign:
+        keys = [key for key in unit.inputs if states[key].unit.site in sites]
+        read[str(unit.site)] = list(dict.fromkeys([*read.get(str(unit.site), []), *keys]))
+    return {site: keys for site, keys in read.items() if keys}
 
 
 def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> UnitRow:
@@ -253,6 +295,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         silent_seconds=round(now - last.beat.time, 1) if is_begun and last and last.beat else None,
         user=printable(observed.newest.user) if observed.newest else "",
         changes=last.changes if last else [],
+        faulty_nodes=work.faulty if state != State.COMPLETE else {},
     )
 
 

@@ -262,7 +262,19 @@ def remarks(rows: list[UnitRow]) -> list[Text]:
         hint = f"   -> {following}" if following and not reason.endswith(following) else ""
         line = f"{_listed(units)}: {state_text}{hint}"
         lines.append(plain_text(line, style=STYLES.get(state, "")))
-    return lines + _changes(rows)
+    return lines + _faulty_nodes(rows) + _changes(rows)
+
+
+def _faulty_nodes(rows: list[UnitRow]) -> list[Text]:
+    """List the nodes that ended attempts, each with its reason and the units."""
+    units: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for fault in row.faulty_nodes.items():
+            units.setdefault(fault, []).append(row.unit)
+    return [
+        plain_text(f"node {node} is to blame for an attempt at {_listed(keys)}: {reason}", style="yellow")
+        for (node, reason), keys in units.items()
+    ]
 
 
 def _changes(rows: list[UnitRow]) -> list[Text]:

@@ -9,7 +9,7 @@ from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
-from hpcddm.launch.early_ends import early_ends, is_nodes_fault
+from hpcddm.launch.early_ends import blame_nodes
 from hpcddm.launch.ending import end
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
 from hpcddm.launch.preflight import preflight
@@ -38,7 +38,6 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.links import complaint
 from hpcddm.runtime.outcome import HookEvent
-from hpcddm.runtime.records import records
 from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
 from hpcddm.weights import SettingsWithWeights
@@ -283,7 +282,8 @@ def submit_arrays(
     """
     from hpcddm.launch.queue import plan_arrays, submit_planned
 
-    _avoid_lost_nodes(items, home, launcher)
+    for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
+        echo(line)
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
     launcher.prove_folder([array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
@@ -311,23 +311,6 @@ def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
     """Tell if a place in the queue must be kept free for a job that continues."""
     waiting = active.get(CONTINUATION)
     return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
-
-
-def _avoid_lost_nodes(items: Sequence[Item], home: RunDir, launcher: Launcher) -> None:
-    """Print the nodes on which the last jobs of these items ended before Python began; record those at fault."""
-    journal = Journal(home.journal)
-    submissions = journal.submissions()
-    newest = {unit: submission for submission in submissions for unit in submission.units}
-    idle = [item for item in items if item.name in newest]
-    tokens = {item.name: {record.token for record in records(item.run.logs(item.unit.key))} for item in idle}
-    vanished = [name for name, begun in tokens.items() if newest[name].uuid not in begun]
-    for name, early in early_ends(submissions, vanished).items():
-        message = f"{name}: {early.text}"
-        if is_nodes_fault(early, name, submissions, home):
-            journal.lost(newest[name].uuid, name, early.node)
-            most = launcher.site.max_excluded_nodes
-            message += f" Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
-        echo(message)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:

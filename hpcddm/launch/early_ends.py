@@ -1,15 +1,18 @@
-"""Jobs that ended within seconds, before Python began, as on a node that cannot see the run or start Python."""
+"""Jobs that nodes ended: within seconds, before Python began, or by the word of a verdict."""
 
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcddm.launch.client import SlurmUnavailable, on, query
+from hpcddm.launch.items import Item
 from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
+from hpcddm.rundir.journal import LOST_SECONDS, Journal, Submission
 from hpcddm.rundir.layout import RunDir
+from hpcddm.runtime.ending import parse_job
 from hpcddm.runtime.records import records
 from hpcddm.runtime.requests import seconds_of
-from hpcddm.runtime.verdict import parse_job
 
 EARLY_SECONDS = 60
 """A job that failed after more than this had at least begun."""
@@ -88,6 +91,32 @@ def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], ho
             if record.token in peers and node and node != early.node:
                 return True
     return False
+
+
+def blame_nodes(items: Sequence[Item], home: RunDir, most: int) -> list[str]:
+    """Record the nodes that ended the last jobs of these items, which what follows avoids; return lines about them.
+
+    most: the site key max_excluded_nodes.
+    """
+    journal = Journal(home.journal)
+    submissions = journal.submissions()
+    newest = {unit: submission for submission in submissions for unit in submission.units}
+    tried = {item.name: records(item.run.logs(item.unit.key)) for item in items if item.name in newest}
+    vanished = [name for name in tried if newest[name].uuid not in {record.token for record in tried[name]}]
+    remark = f"Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
+    lines: dict[str, str] = {}
+    for name, early in early_ends(submissions, vanished).items():
+        lines[name] = f"{name}: {early.text}"
+        if is_nodes_fault(early, name, submissions, home):
+            journal.lost(newest[name].uuid, name, early.node)
+            lines[name] += f" {remark}"
+    since = time.time() - LOST_SECONDS
+    for unit, record in ((unit, record) for unit, attempts in tried.items() for record in attempts):
+        if record.token and (record.stopped or 0.0) > since:
+            for node in record.faulty:
+                journal.lost(record.token, unit, node)
+                lines[node] = f"{unit}: {node} ended attempt {record.number} ({record.reason}). {remark}"
+    return list(lines.values())
 
 
 def first_node(nodes: str) -> str:

@@ -27,6 +27,7 @@ SURVIVAL_KEYS = (
     "escalate",
     "keep_states",
     "recheck_seconds",
+    "max_excluded_nodes",
 )
 """Site keys that a job needs."""
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from hpcddm import initial_weights, plugins
 from hpcddm.config import Experiment
-from hpcddm.errors import ConfigError, SchedulerSilent
+from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
+from hpcddm.launch.leaving import settled_jobs
 from hpcddm.launch.redoing import changed_ranges, redone_units
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
@@ -293,18 +294,12 @@ def _changed_tar(experiment: Experiment, run: RunDir, before: str) -> str:
 
 
 def active_units(run: RunDir, launcher: Launcher) -> dict[str, Job]:
-    """Return the jobs of units that wait or run under this site's scheduler, by unit.
+    """Return the jobs of units that wait or run under this site's scheduler, by unit; waits for those that are ending.
 
     Raises `SchedulerSilent` when something was submitted and the scheduler does not answer: 'unknown' is never 'free'.
     """
     submissions = submitted_jobs(run, launcher.site)
-    if not submissions:
-        return {}
-    jobs = launcher.states(submissions)
-    if jobs is None:
-        text = "jobs were submitted and the scheduler does not answer; try again when it does"
-        raise SchedulerSilent(f"{run.root}: {text}")
-    return jobs
+    return settled_jobs(run, launcher, submissions) if submissions else {}
 
 
 def reconcile_journal(run: RunDir, launcher: Launcher) -> None:

@@ -122,7 +122,9 @@ def _is_misfit(status: UnitStatus) -> bool:
 
 
 def _in_queue(observed: UnitObservation, job: Job) -> tuple[str, str]:
-    last = observed.work.last
+    last, newest = observed.work.last, observed.newest
+    if newest and observed.status.key in newest.cancelled:
+        return WorkState.STOPPING, "by hpcddm cancel"
     is_held = job.state == "pending" and re.search("held|hold", job.detail, re.IGNORECASE)
     if is_held or job.state in ("requeue_hold", "special_exit"):
         return WorkState.HELD, job.detail

@@ -25,7 +25,7 @@ KEYS = {
 
 An intent also names its array, and the cluster where the site names one; a cancellation its units unless it means all.
 A cancellation is recorded before the scheduler is called; 'kept' revokes it where the scheduler refuses. 'lost' names a
-node on which the jobs of units ended before Python began.
+node that ended the jobs of units, before Python began or later.
 """
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 """Pattern of the name of a site, a cluster or an array, and of a token: none is an option of a command."""
@@ -127,9 +127,9 @@ class Journal:
         self._append(event="kept", uuid=token, units=units)
 
     def lost(self, token: str, unit: str, node: str) -> None:
-        """Record, once, that the job of a unit ended on a node before Python began, by the node's fault."""
+        """Record, once, that a job of a unit ended by the fault of a node."""
         losses = (event for event in self._events() if event.event == "lost" and event.uuid == token)
-        if not any(unit in (event.units or ()) for event in losses):
+        if not any(unit in (event.units or ()) and event.node == node for event in losses):
             self._append(event="lost", uuid=token, units=[unit], node=node)
 
     def lost_nodes(self, site: str, cluster: str | None) -> list[str]:

@@ -3,6 +3,7 @@
 import re
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,11 +13,13 @@ from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
+from hpcddm.runtime.srun_messages import outside_end
 
 FILE = re.compile("rank([0-9]+).json")
 OF_A_PEER = re.compile(
     "closed by peer|reset by peer|broken pipe|gloo|nccl|tcpstore|store->|socket|connect|rendezvous"
-    "|Dist(Backend|Network|Store)Error|rank 0 found nothing to do|another rank",
+    "|Dist(Backend|Network|Store)Error|rank 0 found nothing to do|did not announce itself"
+    "|opened no attempt|another rank",
     re.IGNORECASE,
 )
 """Pattern of the errors that a rank also gets when another one has died."""
@@ -26,8 +29,6 @@ HOST_MEMORY = re.compile(r"\bMemoryError|can't allocate memory|cannot allocate m
 """Pattern of a rank's own error about the node's memory; more of that does not help where a GPU ran out of its own."""
 SRUN_ENDING = re.compile(r"error: (?P<node>\S+): tasks? (?P<ranks>[0-9,-]+): (?P<how>.+)")
 """Pattern of the line in which srun reports ranks that ended badly."""
-LAUNCH_FAILED = re.compile(r"error: Task launch for \S+ failed on node (?P<node>\S+): (?P<how>.+)")
-"""Pattern of the line in which srun reports a node on which it could start nothing."""
 SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step|Job step aborted")
 """Pattern of the line after which srun reports ranks that it ended itself."""
 TAIL_BYTES = 4096
@@ -57,6 +58,10 @@ class Cause:
 
     reason: str
     is_memory: bool = False
+    is_outside: bool = False
+    """True where a node, srun or the controller ended the attempt, and no rank."""
+    nodes: tuple[str, ...] = ()
+    """Slurm's lists of the nodes at fault; empty for none in particular."""
 
 
 def write_rank_ending(folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None) -> None:
@@ -76,16 +81,31 @@ def rank_endings(folder: Path) -> list[RankEnding]:
     return sorted(filter(None, endings), key=lambda ending: ending.time)
 
 
+def outside_cause(srun: str, is_first: bool = False) -> Cause | None:
+    """Return the cause that srun names where no rank caused the end; None for none.
+
+    is_first: True where no rank ended badly before, so that what srun may also say afterwards counts.
+    """
+    end = outside_end(srun, is_first)
+    return Cause(end[0], is_outside=True, nodes=tuple(end[1])) if end else None
+
+
 def cause_of(
-    folder: Path, world_size: int | None, srun: str = "", output: str = "", oom_kills: int = 0
+    folder: Path,
+    world_size: int | None,
+    srun: str = "",
+    output: str = "",
+    oom_kills: int = 0,
+    down: Sequence[str] = (),
 ) -> Cause | None:
     """Find out why the ranks of an attempt failed; None where only their exit code is known.
 
     srun: its messages; output: the end of what Slurm wrote into the ranks' own files; oom_kills: as the kernel counted
-    them on the node of the batch script. A rank's own error outranks those that its siblings got from its end.
+    them on the node of the batch script; down: nodes of the attempt that do not respond. A rank's own error outranks
+    those that its siblings got from its end.
     """
-    if launch := LAUNCH_FAILED.search(srun):
-        return Cause(f"srun could not start the ranks on {launch['node']}: {launch['how'].strip()}")
+    if cause := outside_cause(srun):
+        return cause
     endings = rank_endings(folder)
     failed = [ending for ending in endings if ending.outcome == Outcome.FAILED]
     own_errors = [ending for ending in failed if not OF_A_PEER.search(ending.reason)]
@@ -98,6 +118,9 @@ def cause_of(
         return Cause(f"out of memory on {ending.node} (rank {ending.rank})", is_memory=True)
     if own_errors and not (killed and killed[0].is_first):
         return Cause(own_errors[0].text, bool(HOST_MEMORY.search(own_errors[0].reason)))
+    if down:
+        verb = "does" if len(down) == 1 else "do"
+        return Cause(f"{', '.join(down)} {verb} not respond", is_outside=True, nodes=tuple(down))
     for ending in killed:
         return Cause(
             f"out of memory on {ending.node}, it seems: rank {ending.rank} was killed without a word", is_memory=True
@@ -107,7 +130,9 @@ def cause_of(
         names = ", ".join(map(str, silent))
         text = f"rank {names} ended without a word, as one does that is killed for want of memory; {failed[0].text}"
         return Cause(text, is_memory=True)
-    return Cause(failed[0].text) if failed else None
+    if failed:
+        return Cause(failed[0].text)
+    return outside_cause(srun, is_first=not endings and not any(ending.is_first for ending in _endings(srun)))
 
 
 def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/proc/self/cgroup")) -> int:

@@ -81,6 +81,10 @@ class Decided:
     exit_code: int = 0
     memory_gb: int | None = None
     outside: bool = False
+    by_slurm: bool = False
+    """True where a node, srun or the controller ended the attempt, and no rank."""
+    nodes: list[str] = field(default_factory=list)
+    """Nodes at fault."""
     started: float = 0.0
     ended: float = 0.0
 

@@ -92,6 +92,11 @@ class AttemptRecord:
         return printable(self.owner.get("node_list") or (self.beat.host if self.beat else ""))
 
     @property
+    def faulty(self) -> list[str]:
+        """Names of the nodes that ended it, by the verdict."""
+        return [printable(name, 40) for name in self.verdict.get("nodes", ())]
+
+    @property
     def is_open(self) -> bool:
         """True if no end is recorded."""
         return not self.verdict and not self.ended

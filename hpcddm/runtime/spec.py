@@ -38,6 +38,8 @@ class Spec:
     watchdog_minutes: int = 20
     requeue: str = "none"
     """Way in which a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
+    max_excluded_nodes: int = 4
+    """Number of nodes at fault that the next attempt avoids."""
     recheck_seconds: int = 300
     """Longest time in seconds between two checks of inputs from another cluster."""
     escalate: dict[str, float] = field(default_factory=dict)

@@ -2,13 +2,16 @@
 
 `scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
 changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
+Further lines on the input hold the nodes of the job's partition, see `node_faults.NODE`.
 Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that needs the
 user; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
 """
 
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,67 +24,22 @@ from hpcddm.rundir import atomic, fresh, inside, sharing, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
+from hpcddm.runtime.ending import Ending, parse_job
 from hpcddm.runtime.environment import Allocation, Ranks, current_allocation, slurm_owner
-from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, tails
+from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, outside_cause, tails
+from hpcddm.runtime.node_faults import MOST_FAULTS, steps_aside
+from hpcddm.runtime.nodes import Node, hostnames, read_nodes
 from hpcddm.runtime.outcome import NEEDS_USER, HookEvent, Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record, records
 from hpcddm.runtime.requests import raised, request_of
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
-from hpcddm.runtime.stopping import SLOT_ENDS
 
 FRUITLESS = 3
 """Number of attempts in a row without progress that stops a unit."""
-EARLY_SECONDS = 60
-"""Seconds by which Slurm may send the signal before the time limit too early."""
-SIGNAL_CODES = (138, 140, 143)
-"""Exit codes of a process that USR1, USR2 or TERM ended before it could catch them."""
 UPDATE = "update"
 WAIT = "wait"
 LAST_UNITS = (REPORT, TABLE)
 """Last unit of a run and last unit of a sweep; the report of one setting of a sweep is neither."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """End of one execution of a job: the ranks' exit code, the state of the job in Slurm, its limits."""
-
-    code: int
-    job: dict[str, str]
-    """The words of `scontrol show job`; empty when it did not answer."""
-    restart: int
-    ends: float | None
-    lead_seconds: float
-    is_withdrawn: bool = False
-    """True where the journal has a cancellation of it."""
-    cause: Cause | None = None
-    """Reason why the ranks failed, where more is known than their exit code."""
-
-    @property
-    def is_requeued(self) -> bool:
-        """True if Slurm has started the job anew by itself, as it does when a node is lost."""
-        return int(self.job.get("Restarts", 0)) > self.restart
-
-    @property
-    def is_preempted(self) -> bool:
-        """True if a job of a higher partition wants the nodes."""
-        return self.job.get("PreemptTime", "None") != "None"
-
-    @property
-    def is_cancelled(self) -> bool:
-        """True if it was cancelled; the time limit, a lost node and preemption leave other traces."""
-        ending = self.job.get("JobState") in ("COMPLETING", "CANCELLED")
-        return ending and self.job.get("Reason") == "None" and not self.is_preempted
-
-    def is_at_the_slots_end(self, last: AttemptRecord) -> bool:
-        """Tell if the attempt ended because its time was over."""
-        slot_ends = self.ends is not None and time.time() > self.ends - self.lead_seconds - EARLY_SECONDS
-        return slot_ends or last.ended.get("reason") == SLOT_ENDS or self.job.get("Reason") == "TimeLimit"
-
-    def is_from_outside(self, last: AttemptRecord) -> bool:
-        """Tell if the attempt was ended from outside; the end of the slot does not count: the next slot is as short."""
-        if self.is_at_the_slots_end(last):
-            return False
-        return last.outcome == Outcome.STOPPED or self.code in SIGNAL_CODES or self.is_preempted
 
 
 @dataclass(frozen=True)
@@ -102,7 +60,7 @@ def main() -> None:
     refused, message = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
     spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = current_allocation(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
-    ending = Ending(code, parse_job(sys.stdin.read()), granted.restart, granted.ends, spec.signal_lead_seconds)
+    ending = _ending(code, sys.stdin.read(), granted, spec)
     sharing.follow(run.root)
     inside.guard(run.root)
     owner, logs = slurm_owner(), run.logs(spec.key)
@@ -118,17 +76,17 @@ def main() -> None:
         is_own = True
     home = RunDir(map_path.parent.parent)
     name = name_in(home, run, spec.key)
+    ending = _explained(ending, tried[-1], map_path, granted) if is_own else ending
     if is_replaced:
-        verdict = Verdict(Outcome.SUPERSEDED, "Slurm has started the job anew by itself, or will")
+        verdict = _superseded(spec, tried, ending, is_own and len(tried) == len(executions))
     elif refused == WAIT:
         verdict = Verdict(Outcome.BY_HAND, message)
     elif refused:
         reason = f"Slurm refuses to {refused} it ({message}): submit again; the site key is requeue"
         verdict = Verdict(Outcome.BY_HAND, reason)
     else:
-        token = os.environ["SLURM_JOB_NAME"].rpartition("-")[2]
-        is_withdrawn = Journal(home.journal).is_cancelled(token, name)
-        ending = replace(ending, is_withdrawn=is_withdrawn, cause=_cause(tried[-1], map_path, granted))
+        is_withdrawn = Journal(home.journal).is_cancelled(os.environ["SLURM_JOB_NAME"].rpartition("-")[2], name)
+        ending = replace(ending, is_withdrawn=is_withdrawn)
         verdict = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
     if is_own:
         _record(tried[-1], ending, granted.started, verdict)
@@ -136,32 +94,77 @@ def main() -> None:
     print(verdict.decision, _event(verdict.decision, name), name, verdict.changes, reason, sep="|")
 
 
+def _ending(code: int, text: str, granted: Allocation, spec: Spec) -> Ending:
+    """Read the end of an execution from its exit code and from what Slurm tells of job and nodes."""
+    nodes = tuple(read_nodes(text))
+    return Ending(
+        code, parse_job(text), granted.restart, granted.ends, spec.signal_lead_seconds, granted.nodes, nodes=nodes
+    )
+
+
+def _explained(ending: Ending, last: AttemptRecord, map_path: Path, granted: Allocation) -> Ending:
+    """Add the cause of the end and the nodes at fault."""
+    cause = _cause(last, map_path, granted, ending.nodes)
+    faulty = [name for listed in (cause.nodes if cause else ()) for name in _names(listed)]
+    return replace(ending, cause=cause, faulty=tuple(dict.fromkeys(faulty)))
+
+
+def _names(listed: str) -> list[str]:
+    """Return the single nodes of a list of Slurm; the list itself where nobody expands it."""
+    try:
+        return hostnames(listed)
+    except (OSError, subprocess.SubprocessError):
+        return [listed]
+
+
+def _superseded(spec: Spec, tried: list[AttemptRecord], ending: Ending, is_newest: bool) -> Verdict:
+    """Leave the unit to the execution that follows; where that is still to start, let it avoid the nodes at fault."""
+    reason = "Slurm has started the job anew by itself, or will"
+    if ending.cause is None or not ending.faulty:
+        return Verdict(Outcome.SUPERSEDED, reason)
+    changes, remark = steps_aside(tried, ending, Outcome.REQUEUE, spec.max_excluded_nodes, 0) if is_newest else ([], "")
+    return Verdict(
+        Outcome.SUPERSEDED, "; ".join(filter(None, (ending.cause.reason, reason, remark))), " ".join(changes)
+    )
+
+
 def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending, stops: list[Path]) -> Verdict:
     """Return the decision with the request of the next attempt, or with advice to the user where none follows."""
     reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], request_of(ending.job)
     decision, reason = decide_requeue(spec.requeue, tried, ending, reached, stops)
     is_memory = ending.cause is not None and ending.cause.is_memory
-    if decision in (Outcome.REQUEUE, Outcome.RESUBMIT) and spec.escalate:
-        is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
-        after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
-        reason = "; ".join(filter(None, (reason, remark)))
-        if after.minutes != before.minutes:
-            # Only operators may raise the time limit of a job that exists; anybody may submit one with another limit.
-            decision = Outcome.RESUBMIT
-        return Verdict(decision, reason, after.updates(before) if decision == Outcome.REQUEUE else after.flags())
+    if decision in (Outcome.REQUEUE, Outcome.RESUBMIT):
+        requested, remarks = [], [reason]
+        if spec.escalate:
+            is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
+            after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
+            if after.minutes != before.minutes:
+                # Only operators may raise the time limit of a job that exists; anybody may submit one with another one.
+                decision = Outcome.RESUBMIT
+            requested.append(after.updates(before) if decision == Outcome.REQUEUE else after.flags())
+            remarks.append(remark)
+        changes, remark = steps_aside(
+            tried, ending, decision, spec.max_excluded_nodes, fruitless(tried, reached, ending)[1]
+        )
+        remarks.append(remark)
+        return Verdict(decision, "; ".join(filter(None, remarks)), " ".join(filter(None, (*requested, *changes))))
     advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None
     if advised:
         reason += f"; next: hpcddm retry {quoted(run.root)} {spec.key} --resource memory_gb={advised}"
     return Verdict(decision, reason, memory_gb=advised)
 
 
-def _cause(last: AttemptRecord, map_path: Path, granted: Allocation) -> Cause | None:
-    """Find out why the ranks failed, from what they, srun and the kernel left."""
+def _cause(last: AttemptRecord, map_path: Path, granted: Allocation, nodes: Sequence[Node]) -> Cause | None:
+    """Find out why the ranks failed, from what they, srun, the kernel and the controller left."""
+    srun = tails([map_path.parent / f"{granted.job}.{granted.restart}.srun"], 0.0)
+    if last.outcome == Outcome.STOPPED:
+        return outside_cause(srun)
     if last.outcome not in (None, Outcome.FAILED):
         return None
-    srun = map_path.parent / f"{granted.job}.{granted.restart}.srun"
     output = tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
-    return cause_of(last.folder, None, tails([srun], 0.0), output, oom_kills())
+    own = _names(granted.node_list)
+    down = [node.name for node in nodes if node.is_down and node.name in own]
+    return cause_of(last.folder, None, srun, output, oom_kills(), down)
 
 
 def _remark(record: AttemptRecord | None, remark: str) -> None:
@@ -187,7 +190,7 @@ def _late_record(logs: Path, owner: str, granted: Allocation) -> AttemptRecord:
 def _record(record: AttemptRecord, ending: Ending, started: float, verdict: Verdict) -> None:
     content: dict[str, Any] = {"decision": verdict.decision, "reason": verdict.reason, "exit_code": ending.code}
     content |= {"memory_gb": verdict.memory_gb} if verdict.memory_gb else {}
-    content |= {"outside": ending.is_from_outside(record), "started": started, "ended": time.time()}
+    content |= {**ending.sides(record), "nodes": list(ending.faulty), "started": started, "ended": time.time()}
     # On a full disk the decision counts, not its record.
     with suppress(OSError, UserError):
         inside.remove(record.folder / RESERVE)
@@ -217,30 +220,40 @@ def decide_requeue(
         return Outcome.STOPPED, f"{stops[0]} says so: remove it and submit again"
     if last.outcome == Outcome.WAITING:
         return Outcome.WAITING, reason
-    if fruitless(tried, reached, ending.is_from_outside(last)) >= FRUITLESS:
+    own, by_slurm = fruitless(tried, reached, ending)
+    if own >= FRUITLESS:
         return Outcome.GAVE_UP, f"{FRUITLESS} attempts without progress; the last one: {reason}"
+    if by_slurm >= MOST_FAULTS:
+        text = f"{by_slurm} attempts without progress, ended by nodes or by Slurm and not by the unit"
+        return Outcome.GAVE_UP, f"{text}; the last one: {reason}"
     if way == "none":
         return Outcome.BY_HAND, f"{reason}; this site lets no job come back: submit again"
     return (Outcome.REQUEUE if way == "scontrol" else Outcome.RESUBMIT), reason
 
 
-def fruitless(tried: list[AttemptRecord], reached: int, outside: bool) -> int:
-    """Count the attempts in a row, up to the last one, that made no progress that lasts.
+def fruitless(tried: list[AttemptRecord], reached: int, ending: Ending) -> tuple[int, int]:
+    """Count the attempts in a row, up to the last one, that made no progress that lasts: its own, and those of Slurm.
 
-    reached: images of the newest training state; outside: True where the last attempt was ended from outside, which the
-    verdicts record of the earlier ones. An attempt that was ended from outside before its first step does not count.
+    reached: images of the newest training state; ending: that of the last attempt, as the verdicts record those of the
+    earlier ones. Attempts that a node, srun or the controller ended are Slurm's. An attempt that was stopped from
+    outside before its first step counts as neither, nor does one after which Slurm started the job anew by itself.
     """
-    count = 0
+    own = by_slurm = 0
     for record in reversed(tried):
         continued_from = record.begun.get("images")
         if continued_from is not None:
             if reached > continued_from:
-                return count
+                break
             reached = continued_from
-        elif outside if record is tried[-1] else record.verdict.get("outside", True):
+        is_last = record is tried[-1]
+        sides = ending.sides(record) if is_last else record.verdict
+        if sides.get("by_slurm"):
+            by_slurm += 1
+        elif not is_last and record.decision in (None, Outcome.SUPERSEDED):
             continue
-        count += 1
-    return count
+        elif continued_from is not None or not sides.get("outside"):
+            own += 1
+    return own, by_slurm
 
 
 def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
@@ -251,12 +264,6 @@ def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
     # One that an earlier job left, perhaps of a longer training, or torn, is no progress of these.
     numbers = {record.number for record in tried}
     return max((state["images"] for state in saved if state.get("attempt") in numbers), default=0)
-
-
-def parse_job(text: str) -> dict[str, str]:
-    """Parse the key=value words of `scontrol show job -o`."""
-    pairs: Any = (word.partition("=") for word in text.split())
-    return {key: value for key, equals, value in pairs if equals}
 
 
 def _event(decision: Outcome, name: str) -> str:

@@ -154,6 +154,27 @@ def test_a_named_unit_alone_leaves_other_failures(run, queue):
     assert submitted(queue) == [OTHER, EXPERT, *FINAL]
 
 
+def test_a_cancelled_unit_that_is_left_out_is_named_with_the_command_that_brings_it_back(run, queue):
+    (run.unit(OTHER) / "manifest.json").unlink()
+    journal = Journal(run.journal)
+    (first,) = journal.submissions()
+    journal.cancelled(first.uuid, [EXPERT, OTHER])
+    said = retry(run, EXPERT)
+    assert "elsewhere" not in said and "copy" not in said
+    command = f"hpcddm retry {run.root} {OTHER}"
+    assert f"{OTHER} was cancelled; evaluate, report wait for it; next: {command}\n" in said
+    queue.alive = [EXPERT]
+    queue.submitted.clear()
+    retry(run, *command.split()[3:])
+    assert submitted(queue) == [OTHER, *FINAL]
+
+
+def test_a_unit_that_failed_and_is_left_out_was_not_cancelled(run, queue):
+    (run.unit(OTHER) / "manifest.json").unlink()
+    said = retry(run, EXPERT)
+    assert f"{OTHER} was not among what is submitted; evaluate, report wait for it" in said
+
+
 REFUSED = {
     "unknown": (["train/expert-09"], 2, "has no unit 'train/expert-09'; valid: shard/train-000"),
     "complete": ([OTHER], 1, f"{OTHER}: it is complete"),

@@ -1,6 +1,8 @@
 """The verb status: the truth in every state, readable wherever it is printed, and never a traceback."""
 
 import json
+import shlex
+import subprocess
 import time
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import table as status_table
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import INSPECT, REPORT, expert_key
+from hpcddm.pipeline.keys import INSPECT, MONOLITH, REPORT, ROUTER, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import quoted
 from hpcddm.rundir import atomic, manifest, training_states
@@ -272,8 +274,85 @@ def test_keys_for_programs_stay(run):
     assert as_json(run).keys() >= {"run", "queue", "complete", "expert_images", "seconds_left", "next", "units"}
     keys = "unit state reason next site job where attempts done total step steps loss rate seconds_left saved_images"
     more = "images_per_second data_wait tflops memory_gib learning_rate gradient_norm"
-    more += " cluster skipped saved_seconds silent_seconds user changes"
+    more += " cluster skipped saved_seconds silent_seconds user changes faulty_nodes"
     assert row(run).keys() == {*keys.split(), *more.split()}
+
+
+def test_a_node_that_ended_attempts_is_named_until_a_state_is_saved(open_run, monkeypatch):
+    token, reason = submitted(open_run, [EXPERT]), "srun could not start the ranks on h2: Job credential expired"
+    fault = verdict("requeue", reason) | {"by_slurm": True, "nodes": ["h2"]}
+    write_attempt(open_run, EXPERT, 1, token, "17_0", verdict=fault)
+    write_attempt(open_run, EXPERT, 2, token, "17_0")
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    assert f"node h2 is to blame for an attempt at {EXPERT}: {reason}" in status(open_run)
+    assert row(open_run)["faulty_nodes"] == {"h2": reason}
+    write_attempt(open_run, EXPERT, 2, token, "17_0", heartbeat=beat(48, 64, saved=40))
+    assert row(open_run)["faulty_nodes"] == {}
+
+
+def test_a_job_that_is_being_cancelled_is_stopping(open_run, monkeypatch):
+    token = submitted(open_run, [EXPERT])
+    write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat())
+    Journal(open_run.journal).cancelled(token, [EXPERT])
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    assert (row(open_run)["state"], row(open_run)["reason"]) == ("stopping", "by hpcddm cancel")
+
+
+SOUTH = [expert_key(number) for number in (2, 3)]
+
+
+@pytest.fixture
+def two_sites(tmp_path, monkeypatch):
+    """A run of two sites, each with half of the experts, as it is at one of them: its jobs, and what is complete."""
+
+    def at(site, *complete, jobs=()):
+        sites = {"experts__sites": ["north", "north", "south", "south"], "site": "north", "cluster__experts": 4}
+        run, experiment = RunDir(tmp_path / site), tiny(tmp_path, **sites)
+        store_experiment(experiment, run)
+        units = plan(experiment)
+        finish([unit for unit in units if unit.site is None or unit.key in complete], run)
+        own = [unit.key for unit in units if unit.site == site]
+        journal = Journal(run.journal)
+        journal.submitted(journal.intend("slurm", site, own), "17")
+        answer(monkeypatch, {key: Job(JobId("17_0"), "running", "h1") for key in jobs})
+        return run
+
+    return at
+
+
+HAND_OVER = "hand over {keys} to site north: tar -C {run} -cf for-north.tar {folders}"
+
+
+def test_a_site_that_trains_for_another_one_waits_and_then_hands_over(two_sites):
+    run = two_sites("south", jobs=SOUTH)
+    hand_over = HAND_OVER.format(keys=", ".join(SOUTH), run=run.root, folders=" ".join(SOUTH))
+    shown = status(run)
+    assert shown.splitlines()[-1] == f"next: under way, wait: hpcddm wait {run.root}; then {hand_over}"
+    # What the other site makes is of no use here.
+    assert "copy" not in shown and {one["next"] for one in as_json(run)["units"]} == {""}
+    run = two_sites("south", SOUTH[0], jobs=SOUTH[1:])
+    assert status(run).splitlines()[-1] == f"next: under way, wait: hpcddm wait {run.root}; then {hand_over}"
+
+
+def test_a_site_that_is_through_hands_over_by_a_command_that_packs_it(two_sites, tmp_path, monkeypatch):
+    run = two_sites("south", *SOUTH)
+    last = status(run).splitlines()[-1]
+    assert last == "next: " + HAND_OVER.format(keys=", ".join(SOUTH), run=run.root, folders=" ".join(SOUTH))
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(shlex.split(last.partition("north: ")[2]), check=True)
+    here = two_sites("north")
+    subprocess.run(["tar", "-C", here.root, "-xf", "for-north.tar"], check=True)
+    assert {row(here, key)["state"] for key in SOUTH} == {"complete"}
+
+
+def test_the_site_that_needs_the_experts_of_another_one_waits_and_then_copies_them(two_sites):
+    own = ["measuring/extractor", "measuring/classifier", MONOLITH, expert_key(0), expert_key(1), ROUTER]
+    copy = "copy {key} of site south to {run}/{key}, then submit again (and 1 more, above)"
+    run = two_sites("north", *own[:-1], jobs=own[-1:])
+    expected = copy.format(key=SOUTH[0], run=run.root)
+    assert status(run).splitlines()[-1] == f"next: under way, wait: hpcddm wait {run.root}; then {expected}"
+    run = two_sites("north", *own)
+    assert row(run, SOUTH[0])["next"] == expected.removesuffix(" (and 1 more, above)")
 
 
 def test_one_look_is_one_question_to_the_scheduler(open_run, monkeypatch):

@@ -1,6 +1,7 @@
 """Jobs that ended before Python began: how Slurm tells of them, whose fault it is, and which nodes are avoided then."""
 
 import subprocess
+import time
 
 import pytest
 
@@ -9,14 +10,18 @@ from hpcddm.launch import early_ends as module
 from hpcddm.launch import slurm
 from hpcddm.launch.base import ArraySpec, Refused
 from hpcddm.launch.client import SlurmUnavailable
-from hpcddm.launch.early_ends import EarlyEnd, early_ends, first_node, is_nodes_fault
+from hpcddm.launch.early_ends import EarlyEnd, blame_nodes, early_ends, first_node, is_nodes_fault
+from hpcddm.launch.items import Item
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.site import Site
+from tests.attempts import write_attempt
+from tests.helpers import tiny
 
 UNITS = ["train/expert-00", "train/expert-01"]
 PLAIN = {
@@ -112,6 +117,29 @@ def lose(run, *nodes, **place):
     journal = Journal(run.journal)
     for node in nodes:
         journal.lost(submit(run, **place), UNITS[0], node)
+
+
+def test_nodes_that_ended_attempts_are_avoided_by_what_is_submitted_next(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "query", lambda *command: "")
+    token, day = submit(run), 86_400
+    unit = next(unit for unit in plan(tiny(tmp_path)) if unit.key == UNITS[0])
+    item = Item(run, unit, tiny(tmp_path), UNITS[0], ())
+    for number, (node, age) in enumerate({"n1": 2 * day, "n2": 60, "n3": 60}.items(), start=1):
+        ended = {
+            "decision": "requeue",
+            "reason": "refused",
+            "by_slurm": True,
+            "nodes": [node],
+            "ended": time.time() - age,
+        }
+        write_attempt(run, UNITS[0], number, token, "81_0", verdict=ended)
+    first, second = blame_nodes([item], run, 4)
+    assert (
+        first.startswith(f"{UNITS[0]}: n2 ended attempt 2 (refused). Jobs avoid it from now on") and ": n3 " in second
+    )
+    assert excluded(run, monkeypatch)[2] == "n2,n3"
+    blame_nodes([item], run, 4)
+    assert run.journal.read_text().count('"lost"') == 2
 
 
 def test_nodes_of_another_cluster_or_site_are_not_named_to_this_one(run, monkeypatch):

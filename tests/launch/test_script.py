@@ -116,6 +116,36 @@ def test_a_job_that_is_stop_requested_in_its_setup_goes_nowhere(tmp_path):
     assert elsewhere(tmp_path) == []
 
 
+def test_a_job_never_leaves_the_last_nodes_of_its_partition(tmp_path, monkeypatch):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    for others, leaves in (("idle n1\\nmixed n2", True), ("idle n1\\ndown* n2", False), ("idle n1\\nidle n8", False)):
+        (tools / "sinfo").write_text(f"#!/bin/bash\nprintf 'idle n9\\n{others}\\n'\n")
+        (tools / "sinfo").chmod(0o755)
+        (tmp_path / "calls").unlink(missing_ok=True)
+        assert bool(elsewhere(tmp_path, "n8")) == leaves, others
+
+
+def test_a_wait_begins_after_that_of_slurm(tmp_path):
+    code = """
+        known_as=7_0 changes='ExcNodeList=n2 StartTime=now+30'
+        scontrol() {
+            case $1 in
+                show) echo "JobId=7 EligibleTime=$(date -d "now + $own seconds" +%FT%T) StartTime=Unknown" ;;
+                update) echo "$3" ;;
+            esac
+        }
+        requeue_decision() { echo refused; }
+    """
+    code += function(rendered(tmp_path), "change").replace("answer=$(", "printf '%s\\n' $(")
+    for own, expected in ((100, 130), (-50, 30)):
+        done = subprocess.run(["bash", "-c", f"own={own}\n{code}\nchange"], capture_output=True, text=True, timeout=20)
+        exclude, start = done.stdout.split()
+        assert exclude == "ExcNodeList=n2" and abs(int(start.removeprefix("StartTime=now+")) - expected) <= 5
+
+
 GATE = """
 requeue_decision() { echo requeue_decision "$@"; }
 patiently() { words='?|annex'; }

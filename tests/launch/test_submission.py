@@ -4,7 +4,15 @@ import pytest
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
-from hpcddm.launch.submission import check_experiment, check_folder, decide, reconcile_journal, store_site, stored_site
+from hpcddm.launch.submission import (
+    active_units,
+    check_experiment,
+    check_folder,
+    decide,
+    reconcile_journal,
+    store_site,
+    stored_site,
+)
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.job import JobId
@@ -102,6 +110,63 @@ def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(run, t
     submit_all(tiny(tmp_path), run, Queue(run), decide(tiny(tmp_path), run, Queue(run)))
     with pytest.raises(UserError, match="the scheduler does not answer"):
         decide(tiny(tmp_path), run, Queue(run, alive=None))
+
+
+class Leaving(Queue):
+    """A queue whose jobs are in these states, one after the other at each query, and have left it then."""
+
+    def __init__(self, run, states):
+        super().__init__(run)
+        self.answers = [*states]
+
+    def states(self, submissions):
+        answer = self.answers.pop(0) if self.answers else {}
+        if answer is None:
+            return None
+        elements = {key: one.job.element(number) for one in submissions for number, key in enumerate(one.units)}
+        return {key: Job(elements[key], state) for key, state in answer.items()}
+
+
+@pytest.fixture
+def submitted_run(run, tmp_path, monkeypatch):
+    """A run of which everything was submitted."""
+    monkeypatch.setattr("hpcddm.launch.leaving.POLL_SECONDS", 0.01)
+    run.root.mkdir()
+    submit_all(tiny(tmp_path), run, Queue(run), decide(tiny(tmp_path), run, Queue(run)))
+    return run
+
+
+@pytest.mark.parametrize("state", ["running", "pending", "completing", "cancelled"])
+def test_a_job_that_is_being_cancelled_is_waited_for_and_no_input_of_new_jobs(submitted_run, tmp_path, capsys, state):
+    journal = Journal(submitted_run.journal)
+    for submission in journal.submissions():
+        journal.cancelled(submission.uuid)
+    queue = Leaving(submitted_run, [{EXPERTS[0]: state, EXPERTS[1]: state}, {EXPERTS[1]: "completing"}])
+    decision = decide(tiny(tmp_path), submitted_run, queue)
+    assert keys(decision.to_run) == keys(plan(tiny(tmp_path))) and not decision.active and not queue.answers
+    assert capsys.readouterr().out.count("waiting for 2 jobs that are ending, at most 120 s") == 1
+    assert len(queue.gone) == (2 if state == "pending" else 0)
+
+
+def test_a_job_that_somebody_else_cancelled_is_waited_for_and_one_that_comes_back_stays(submitted_run, tmp_path):
+    queue = Leaving(submitted_run, [dict.fromkeys(EXPERTS, "completing"), {EXPERTS[1]: "pending"}])
+    assert list(active_units(submitted_run, queue)) == [EXPERTS[1]]
+
+
+def test_a_complete_unit_whose_job_is_ending_is_not_waited_for(submitted_run, tmp_path):
+    finish(plan(tiny(tmp_path)), submitted_run)
+    queue = Leaving(submitted_run, [{EXPERTS[0]: "completing"}] * 2)
+    assert decide(tiny(tmp_path), submitted_run, queue).to_run == [] and len(queue.answers) == 1
+
+
+def test_a_job_that_does_not_end_is_named(submitted_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("hpcddm.launch.leaving.LEAVING_SECONDS", 0.05)
+    queue = Leaving(submitted_run, [{EXPERTS[0]: "completing"}] * 1000)
+    queue.site = queue.site.model_copy(update={"signal_lead_seconds": 0.05})
+    with pytest.raises(UserError, match=f"of {EXPERTS[0]} is still ending after .* repeat the command"):
+        decide(tiny(tmp_path), submitted_run, queue)
+    with pytest.raises(UserError, match="the scheduler does not answer"):
+        decide(tiny(tmp_path), submitted_run, Leaving(submitted_run, [{EXPERTS[0]: "completing"}, None]))
 
 
 def test_every_site_runs_its_own_experts(run, tmp_path):

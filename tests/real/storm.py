@@ -30,6 +30,10 @@ PHASES = ("imports", "rendezvous", "step", "save")
 GENTLE = ("usr2", "term", "scancel", "preemption", "time limit")
 """After these nothing may be repeated."""
 KINDS = (*GENTLE, "sigkill", "slurmd killed", "slurmctld restarted")
+BY_NODES = ("one slurmd killed", "launch refused", "credential expired")
+"""These are the fault of a node, and nothing counts against the unit."""
+LAUNCH = "launch"
+"""Phase in which the batch script is about to call srun."""
 LONG = [
     "experts.training.images=480000",
     "experts.training.checkpoint_minutes=0.05",
@@ -87,6 +91,26 @@ def schedule(seed: int, kinds: list[str]) -> list[Disturbance]:
     return found
 
 
+def schedule_of_nodes(seed: int, count: int) -> list[Disturbance]:
+    """So many disturbances in random order, every second one by a node; a rank is killed only after some progress."""
+    dice = random.Random(seed)
+    others = [("usr2", "term", "scancel", "sigkill", "preemption")[number % 5] for number in range(count // 2)]
+    dice.shuffle(others)
+    while any(one == other == "sigkill" for one, other in zip(others, others[1:], strict=False)):
+        dice.shuffle(others)
+    kinds, rest = [""] * count, iter(others)
+    for number in dice.sample(range(count), count - len(others)):
+        kinds[number] = dice.choice(BY_NODES)
+    found = []
+    for kind in kinds:
+        if kind in BY_NODES:
+            phase = dice.choice(PHASES) if kind == BY_NODES[0] else LAUNCH
+        else:
+            kind, phase = next(rest), "step"
+        found.append(Disturbance(kind, phase, round(dice.uniform(0.0, 0.3 if phase != "step" else 3.0), 2)))
+    return found
+
+
 @dataclass
 class Storm:
     """One run on the testbed's cluster 'home', and the hand that disturbs it."""
@@ -102,6 +126,8 @@ class Storm:
     """Further ones of the experiment."""
     finished: Path | None = None
     """A run from which everything before the training is taken."""
+    has_neighbour: bool = True
+    """True where another element of the array trains beside it."""
     targets: list[psutil.Process] = field(default_factory=list)
     """The ranks that a disturbance may strike."""
     neighbours_attempts: int = 0
@@ -118,9 +144,27 @@ class Storm:
         return self.folder / "pace"
 
     @property
+    def gate(self) -> Path:
+        """The file that keeps batch scripts from calling srun, but the one whose number of restarts it holds."""
+        return self.folder / "gate"
+
+    @property
+    def waits(self) -> Path:
+        """The file in which a batch script at the gate writes its restarts and its nodes."""
+        return self.folder / "waits"
+
+    @property
     def environment(self) -> dict[str, str]:
         """What the command line is told."""
         return {"SLURM_CONF": self.conf, VARIABLE: str(REPOSITORY / "tests/real/variants")}
+
+    def settle_for_nodes(self) -> None:
+        """Leave the neighbour out, and let batch scripts wait at the gate."""
+        self.has_neighbour = False
+        at_gate = f'echo "${{SLURM_RESTART_COUNT:-0}} $SLURM_JOB_NODELIST" >{self.waits}'
+        closed = f'[ -e {self.gate} ] && [ "$(cat {self.gate})" != "${{SLURM_RESTART_COUNT:-0}}" ]'
+        wait = f"while {closed}; do {at_gate}; sleep 0.1; done"
+        self.keys += f"\nsetup: {json.dumps([wait, f'export HPCDDM_TEST_PACE={self.pace}'])}"
 
     def submit(self, run: Path, scheduler: str) -> None:
         """Submit the first expert of the tiny experiment, with a training long enough to be disturbed.
@@ -129,7 +173,7 @@ class Storm:
         """
         site = self.folder / f"{scheduler}.yaml"
         shape, more = ("{nodes: 2}", self.keys) if scheduler == "slurm" else ("{ranks_per_node: 2}", "")
-        neighbour = "storm" if scheduler == "slurm" else "nobody"
+        neighbour = "storm" if scheduler == "slurm" and self.has_neighbour else "nobody"
         site.write_text(SITE.format(name="storm", scheduler=scheduler, more=more, shape=shape))
         own = [
             *TINY,
@@ -153,15 +197,21 @@ class Storm:
             place = f"[{number}/{len(disturbances)}]"
             print(f"{place} {one.kind} at {one.hit}, attempt {one.attempt} {one.note}", flush=True)
             (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
-        self.neighbours_attempts = len(records(self.run / "logs" / NEIGHBOUR))
-        # It has shown what it was there for, and would only take time.
-        hpcddm("cancel", self.run, NEIGHBOUR, **self.environment)
+        if self.has_neighbour:
+            self.neighbours_attempts = len(records(self.run / "logs" / NEIGHBOUR))
+            # It has shown what it was there for, and would only take time.
+            hpcddm("cancel", self.run, NEIGHBOUR, **self.environment)
         self.pace.unlink(missing_ok=True)
+        self.gate.unlink(missing_ok=True)
         self.until(lambda: self.complete(KEY), 1800, "the training to end")
         self.settle()
 
     def disturb(self, one: Disturbance) -> None:
         """Wait for the phase, strike, and wait until the unit has begun anew."""
+        if one.phase == LAUNCH:
+            self.disturb_launch(one)
+            return
+        self.gate.unlink(missing_ok=True)
         aim = "step" if one.phase == "save" else one.phase
         self.until(lambda: self.complete(KEY) or self.phase() == aim, 600, aim)
         time.sleep(one.delay)
@@ -174,6 +224,44 @@ class Storm:
         strike = getattr(self, "_" + one.kind.replace(" ", "_"))
         if strike(one) is not False:
             self.until(lambda: self.complete(KEY) or self.last.number > one.attempt, 300, "the next attempt")
+
+    def disturb_launch(self, one: Disturbance) -> None:
+        """Let the next execution wait before srun, strike one of its nodes, and wait for the verdict."""
+        self.gate.touch()
+        before = records(self.run / "logs" / KEY)
+        number, restart = (before[-1].number, int(before[-1].owner["restart"])) if before else (0, -1)
+        if before and not before[-1].verdict:
+            self.until(lambda: self.last.verdict or len(self.ranks()) == 2, 300, "the ranks")
+            for rank in self.ranks()[:1]:
+                rank.send_signal(signal.SIGUSR2)
+        self.until(lambda: self.waiting()[0] > restart, 600, "a batch script at the gate")
+        node = self.slurm("scontrol", "show", "hostnames", self.waiting()[1]).split()[-1]
+        daemon = self.daemon("slurmd", "-N", node)
+        one.hit, one.note = LAUNCH, f"on {node}"
+        getattr(self, "_" + one.kind.replace(" ", "_"))(daemon)
+        # A late one, without ranks.
+        self.until(lambda: self.phase() == "over" and self.last.number > number and self.last.verdict, 300, "a verdict")
+        one.attempt = self.last.number
+        self.repair()
+        assert self.last.decision == "requeue", self.last.verdict
+
+    def waiting(self) -> tuple[int, str]:
+        """How often the job had been requeued that waited last at the gate, and its nodes."""
+        words = self.waits.read_text().split() if self.waits.exists() else []
+        return (int(words[0]), words[1]) if len(words) == 2 else (-1, "")
+
+    def _launch_refused(self, daemon: psutil.Process) -> None:
+        daemon.kill()
+        self.gate.write_text(str(self.waiting()[0]))
+
+    def _credential_expired(self, daemon: psutil.Process) -> None:
+        """Let the node hang for longer than cred_expire after srun has begun."""
+        daemon.suspend()
+        restart = self.waiting()[0]
+        self.gate.write_text(str(restart))
+        self.until(lambda: list((self.run / "jobs").glob(f"*_0.{restart}.srun")), 300, "srun")
+        time.sleep(9)
+        daemon.resume()
 
     @property
     def last(self) -> AttemptRecord:
@@ -278,7 +366,13 @@ class Storm:
 
     def _slurmd_killed(self, one: Disturbance) -> None:
         """Where the neighbour is not, on both nodes: then the old attempt's ranks go on as if nothing had happened."""
-        nodes = self.own_nodes()
+        self._lose(one, self.own_nodes())
+
+    def _one_slurmd_killed(self, one: Disturbance) -> None:
+        """That of the batch script's node, or of the other one."""
+        self._lose(one, [self.nodes()[one.attempt % 2]])
+
+    def _lose(self, one: Disturbance, nodes: list[str]) -> None:
         for node in nodes:
             self.daemon("slurmd", "-N", node).kill()
         self.until(lambda: self.last.number > one.attempt and self.last.owner, 300, "Slurm to give the nodes up")
@@ -301,7 +395,7 @@ class Storm:
 
     def own_nodes(self) -> list[str]:
         """The nodes of the newest attempt on which the neighbour is not."""
-        taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1])
+        taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1]) if self.has_neighbour else []
         return [node for node in self.nodes() if node not in taken] or self.nodes()[:1]
 
     def nodes(self, record: AttemptRecord | None = None) -> list[str]:
@@ -352,13 +446,18 @@ def main() -> int:
     parser.add_argument("--kinds", default=",".join(KINDS), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=3, help="how often each kind strikes")
     parser.add_argument("--images", type=int, default=480_000)
+    parser.add_argument("--nodes", type=int, default=0, help="so many disturbances instead, half of them by nodes")
     arguments = parser.parse_args()
     conf = f"{os.environ.get('HPCDDM_TESTBED', '/tmp/hpcddm-testbed')}/home/slurm.conf"
     arguments.folder.mkdir(parents=True, exist_ok=True)
     storm = Storm(arguments.folder, conf, arguments.seed, images=arguments.images)
+    disturbances = schedule(arguments.seed, arguments.kinds.split(",") * arguments.rounds)
+    if arguments.nodes:
+        storm.settle_for_nodes()
+        disturbances = schedule_of_nodes(arguments.seed, arguments.nodes)
     storm.submit(arguments.folder / "calm", "local")
     storm.submit(storm.run, "slurm")
-    storm.rage(schedule(arguments.seed, arguments.kinds.split(",") * arguments.rounds))
+    storm.rage(disturbances)
     Console(width=110).print(table(storm.log))
     same = weights(storm.run) == weights(arguments.folder / "calm")
     print(f"{len(storm.log)} disturbances, {storm.last.number} attempts; weights bit-identical: {same};", end=" ")

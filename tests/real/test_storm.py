@@ -9,7 +9,20 @@ import pytest
 
 from hpcddm.runtime.records import records
 from tests.late_names.mounts import LATE
-from tests.real.storm import GENTLE, KEY, KINDS, PACED, PHASES, Disturbance, Storm, schedule, weights
+from tests.real.storm import (
+    BY_NODES,
+    GENTLE,
+    KEY,
+    KINDS,
+    LAUNCH,
+    PACED,
+    PHASES,
+    Disturbance,
+    Storm,
+    schedule,
+    schedule_of_nodes,
+    weights,
+)
 
 pytestmark = pytest.mark.slurm
 LONG_ROUNDS = 3
@@ -17,6 +30,11 @@ LONG_ROUNDS = 3
 SHORT = [("slurmd killed", "step"), ("usr2", "imports"), ("sigkill", "save"), ("preemption", "step")]
 EVERY_KIND = [*SHORT[:1], ("time limit", "step"), *SHORT[1:3], ("term", "rendezvous")]
 EVERY_KIND += [("slurmctld restarted", "step"), ("scancel", "save"), *SHORT[3:]]
+
+
+# Three refused launches in a row: the unit is not to blame for one of them.
+BY_NODES_SHORT = [("launch refused", LAUNCH), ("credential expired", LAUNCH), ("launch refused", LAUNCH)]
+BY_NODES_SHORT += [("usr2", "step"), ("one slurmd killed", "imports"), ("sigkill", "step")]
 
 
 def _all(kinds):
@@ -85,6 +103,36 @@ def late_testbed(home):
 def test_a_storm_on_nodes_that_see_each_others_names_late(late_testbed):
     conf = f"{late_testbed}/home/slurm.conf"
     require_nothing_lost(storm_of(late_testbed / "shared" / "storm", conf, _all(EVERY_KIND), images=480_000))
+
+
+def storm_of_nodes(folder, home, disturbances, images, finished=None):
+    """A storm of which half is by nodes; no attempt that they ended may count against the unit."""
+    storm = Storm(folder, home, seed=0, images=images, settings=PACED, finished=finished)
+    storm.settle_for_nodes()
+    storm.pace.touch()
+    storm.submit(folder / "calm", "local")
+    if disturbances[0].phase == LAUNCH:
+        storm.gate.touch()
+    storm.submit(storm.run, "slurm")
+    storm.rage(disturbances)
+    assert weights(storm.run) == weights(folder / "calm")
+    refused = [records(storm.run / "logs" / KEY)[one.attempt - 1] for one in storm.log if one.phase == LAUNCH]
+    assert {record.verdict["by_slurm"] for record in refused} == {True}
+    assert [record.faulty for record in refused] == [[one.note.split()[1]] for one in storm.log if one.phase == LAUNCH]
+    return storm
+
+
+def test_nodes_that_refuse_launches_and_die_are_avoided_and_the_unit_does_not_give_up(home, finished, tmp_path):
+    storm = storm_of_nodes(tmp_path, home, _all(BY_NODES_SHORT), images=32_000, finished=finished)
+    tried = records(storm.run / "logs" / KEY)
+    first = storm.log[0].attempt
+    assert tried[first - 1].faulty[0] not in storm.nodes(tried[first]), "the next attempt avoids it"
+
+
+@pytest.mark.long
+def test_a_storm_of_sixty_disturbances_half_of_them_by_nodes(home, tmp_path):
+    storm = storm_of_nodes(tmp_path, home, schedule_of_nodes(0, 60), images=1_000_000)
+    assert sum(one.kind in BY_NODES for one in storm.log) == 30
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ from hpcddm.runtime.failure_cause import cause_of, oom_kills, write_rank_ending
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
 NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"
 STORE = "DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (h1, 4711)."
+NO_MEETING = "TimeoutError: meeting.json: rank 0 did not announce itself in 300 s on h1"
 OWN = "ValueError: no such class"
 KILLED = """srun: error: h2: task 1: Killed
 srun: launch/slurm: _step_signal: Terminating StepId=12.0
@@ -60,6 +61,59 @@ def test_a_node_on_which_srun_could_start_nothing_is_the_cause_and_not_the_ranks
     cause = cause_of(attempt({}), None, NOT_STARTED)
     assert cause.reason == "srun could not start the ranks on h2: Communication connection failure"
     assert not cause.is_memory
+
+
+FROM_OUTSIDE = {
+    "srun: error: Task launch for StepId=7.0 failed on node h2: Job credential expired": ["h2"],
+    "srun: error: Task launch for StepId=7.0 failed on node h2: Invalid job credential": ["h2"],
+    "srun: error: Task launch for 7.0 failed on node h2: Communication connection failure": ["h2"],
+    "srun: error: Task launch for StepId=7.0 failed on node h2: Socket timed out on send/recv operation": ["h2"],
+    "srun: error: Task launch for StepId=7.0 failed on node h2: Job prolog failed": ["h2"],
+    "srun: error: Node failure on h2": ["h2"],
+    "srun: error: Node failure on h[2-3],h7": ["h[2-3],h7"],
+    "srun: error: Step StepId=7.0 missing from node(s) h2": ["h2"],
+    "slurmstepd-h1: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 DUE TO NODE FAILURE, SEE SLURMCTLD": [],
+    "srun: error: Unable to create step for job 7: Job/step already completing or completed": [],
+    "srun: error: Unable to create step for job 7: Unable to contact slurm controller (connect failure)": [],
+    "srun: error: Unable to create step for job 7: Required node not available (down, drained or reserved)": [],
+    "srun: error: Unable to confirm allocation for job 7: Socket timed out on send/recv operation": [],
+    "srun: error: Application launch failed: Zero Bytes were transmitted or received": [],
+    "srun: error: timeout waiting for task launch, started 0 of 2 tasks": [],
+    "srun: error: Aborting, io error and missing step on node 1": [],
+    "srun: error: Cannot communicate with node 1.  Aborting job.": [],
+    "srun: Force Terminated StepId=7.0": [],
+    "srun: Force Terminated job 7": [],
+    "slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 ***": [],
+}
+
+
+@pytest.mark.parametrize("srun", FROM_OUTSIDE)
+def test_an_end_that_no_rank_caused_is_from_outside_and_names_the_node_where_srun_does(attempt, srun):
+    cause = cause_of(attempt({}), None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
+    assert cause.is_outside and list(cause.nodes) == FROM_OUTSIDE[srun] and not cause.is_memory
+
+
+OWN_FAULT = [
+    "srun: error: h1: task 0: Exited with exit code 2\nsrun: Force Terminated StepId=7.0",
+    f"{KILLED}slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 ***",
+    "srun: error: Unable to create step for job 7: More processors requested than permitted",
+    "srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification",
+    "srun: error: Task launch for StepId=7.0 failed on node h2: Slurmd could not execve job",
+    "slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 DUE TO TIME LIMIT ***",
+    "slurmstepd: error: execve(): python: No such file or directory\nsrun: error: h1: task 0: Exited with exit code 2",
+]
+
+
+@pytest.mark.parametrize("srun", OWN_FAULT)
+def test_an_end_by_the_units_own_fault_is_not_from_outside(attempt, srun):
+    cause = cause_of(attempt({}), None, srun)
+    assert cause is None or not cause.is_outside
+
+
+@pytest.mark.parametrize(("reason", "is_outside"), [(PEER, True), (NO_MEETING, True), (OWN, False)])
+def test_a_node_that_does_not_respond_is_the_cause_unless_a_rank_had_an_error_of_its_own(attempt, reason, is_outside):
+    cause = cause_of(attempt({0: reason}), None, SWAPPED, down=["h2"])
+    assert (cause.is_outside, cause.nodes) == (is_outside, ("h2",) if is_outside else ())
 
 
 @pytest.mark.parametrize("srun", [KILLED, SWAPPED], ids=["in order", "its sibling was heard first"])

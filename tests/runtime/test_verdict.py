@@ -4,15 +4,21 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, attempts, open_attempt
+from hpcddm.runtime.ending import Ending, parse_job
 from hpcddm.runtime.environment import Ranks
+from hpcddm.runtime.failure_cause import Cause
+from hpcddm.runtime.node_faults import MOST_FAULTS, wait_seconds
+from hpcddm.runtime.outcome import Outcome
+from hpcddm.runtime.records import AttemptRecord
 from hpcddm.runtime.spec import Spec
-from hpcddm.runtime.verdict import FRUITLESS, parse_job
+from hpcddm.runtime.verdict import FRUITLESS, decide_requeue, fruitless
 
 KEY, TOKEN = "train/expert-00", "0123456789ab"
 RUNNING = "JobId=7 JobState=RUNNING Reason=None Restarts={restart} PreemptTime=None"
@@ -32,9 +38,13 @@ class Unit:
         self.map.write_text(json.dumps({"specs": [f"../specs/{KEY}.json"]}))
         assert path.exists()
 
-    def attempt(self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=(), trajectory="f"):
-        """The next execution of the job and its verdict: (decision, event, reason)."""
+    def attempt(
+        self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=(), trajectory="f", srun=""
+    ):
+        """The next execution of the job and its verdict: (decision, event, reason); srun: its messages."""
         self.restart += 1
+        if srun:
+            (self.run.jobs / f"7_0.{self.restart}.srun").write_text(srun)
         if reached is not None:
             state = self.run.unit(KEY) / "state" / f"images-{reached:012d}"
             state.mkdir(parents=True)
@@ -51,6 +61,7 @@ class Unit:
     def verdict(self, code, job, slot, words=()):
         slurm = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0", "PATH": "/usr/bin:/bin"}
         slurm |= {"SLURM_JOB_NAME": f"x-{TOKEN}", "SLURM_RESTART_COUNT": str(self.restart)}
+        slurm |= {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "h1,h2"}
         slurm |= {"HPCDDM_ENDS": str(time.time() + slot), "HPCDDM_STARTED": str(time.time() - 10)}
         command = [sys.executable, "-m", "hpcddm.runtime.verdict", self.map, str(code), *words]
         text = job.format(restart=self.restart)
@@ -233,6 +244,121 @@ def test_who_is_ended_from_outside_before_its_first_step_does_not_count(unit, en
 def test_a_slot_that_is_too_short_for_a_step_counts(unit):
     slots = [unit.attempt({"outcome": "stopped", "reason": "SIGUSR2"}, code=0, slot=100) for _ in range(FRUITLESS)]
     assert slots[-1][0] == "gave up"
+
+
+def expired(node):
+    """Messages of srun about a node that refused a launch."""
+    return f"""srun: error: Task launch for StepId=7.0 failed on node {node}: Job credential expired
+srun: error: Application launch failed: Job credential expired
+srun: Job step aborted: Waiting up to 4 seconds for job step to finish.
+srun: error: h9: task 0: Killed
+"""
+
+
+def partition(**states):
+    """Words of scontrol and of sinfo about a job that avoids h7 in a partition with these nodes."""
+    node = "NodeMemory=8000 PartitionTime=1:00:00 NodeName={} NodeState={} NodeKind=(null)|gpu:4|4|8000"
+    return "\n".join([RUNNING + " ExcNodeList=h7", *(node.format(*item) for item in states.items())])
+
+
+FOUR = {"h1": "mixed", "h2": "mixed", "h3": "idle", "h4": "idle"}
+
+
+def test_a_node_that_refuses_launches_is_avoided_and_does_not_count_against_the_unit(unit):
+    unit.attempt(CRASHED, begun=0, job=partition(**FOUR))
+    unit.attempt(CRASHED, begun=0, job=partition(**FOUR))
+    assert unit.changes == ""
+    for changes in ("ExcNodeList=h7,h2", "ExcNodeList=h7,h2 StartTime=now+15"):
+        decision, _, reason = unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h2"))
+        assert decision == "requeue" and "srun could not start the ranks on h2: Job credential expired" in reason
+        assert unit.changes == changes and "the next attempt avoids h2" in reason
+        record = unit.record()
+        assert (record["outside"], record["by_slurm"], record["nodes"]) == (True, True, ["h2"])
+    # It cannot start by its own fault, which nodes do not hide.
+    decision, _, reason = unit.attempt(CRASHED, job=partition(**FOUR))
+    assert decision == "gave up" and f"{FRUITLESS} attempts without progress; the last one: RuntimeError" in reason
+
+
+def test_waits_grow():
+    waits = [wait_seconds(faults) for faults in range(1, MOST_FAULTS)]
+    assert waits == [0, 15, 30, 60, 120, 240, 480, 900, 900, 900, 900]
+
+
+AT_0, AT_64 = {"images": 0}, {"images": 64}
+BY_SLURM = {"decision": "requeue", "outside": True, "by_slurm": True}
+ITS_OWN = {"decision": "requeue", "outside": False}
+LAST = Ending(1, {}, 0, None, 0.0)
+REFUSED = replace(LAST, cause=Cause("srun could not begin", is_outside=True))
+
+
+@pytest.mark.parametrize(
+    ("tried", "ending", "counts"),
+    [
+        ([({}, BY_SLURM)] * 5, REFUSED, (0, 6)),
+        ([({}, BY_SLURM), ({}, ITS_OWN), (AT_0, ITS_OWN)], LAST, (3, 1)),
+        ([(AT_0, BY_SLURM)] * 5, LAST, (1, 5)),
+        ([(AT_0, BY_SLURM)] * 5 + [(AT_64, BY_SLURM)], REFUSED, (0, 2)),
+        ([(AT_0, {"decision": "superseded", "outside": False})] * 5, LAST, (1, 0)),
+        ([(AT_0, {}), ({}, {})], LAST, (1, 0)),
+    ],
+    ids=["refused", "its own", "died after the first step", "progress", "started anew by Slurm", "without a verdict"],
+)
+def test_attempts_are_counted_on_the_side_that_ended_them(tmp_path, tried, ending, counts):
+    records = [
+        AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None)
+        for number, (begun, verdict) in enumerate([*tried, ({}, {})], start=1)
+    ]
+    assert fruitless(records, 64 if tried[-1][0] == AT_64 else 0, ending) == counts
+
+
+def test_a_unit_that_only_nodes_end_stops_in_the_end(tmp_path):
+    verdict = AttemptRecord(1, tmp_path, {}, {}, {}, BY_SLURM, None)
+    for number, decision in ((MOST_FAULTS - 1, Outcome.REQUEUE), (MOST_FAULTS, Outcome.GAVE_UP)):
+        decided, reason = decide_requeue("scontrol", [verdict] * (number - 1) + [replace(verdict)], REFUSED, 0, [])
+        assert decided == decision, reason
+    assert f"{MOST_FAULTS} attempts without progress, ended by nodes or by Slurm and not by the unit" in reason
+
+
+def test_a_partition_never_runs_dry(unit):
+    unit.attempt(None, code=167, job=partition(h1="mixed", h2="mixed"), srun=expired("h2"))
+    assert unit.changes == ""
+    unit.attempt(None, code=167, job=partition(h1="mixed", h2="mixed", h3="down*", h4="drained"), srun=expired("h2"))
+    assert "ExcNodeList" not in unit.changes
+    unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h3"))
+    assert unit.changes.split()[0] == "ExcNodeList=h7,h3,h2"
+    unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h4"))
+    assert unit.changes.split()[0] == "ExcNodeList=h7,h4,h3"
+
+
+def test_a_site_may_forbid_to_avoid_nodes(tmp_path):
+    unit = Unit(tmp_path, max_excluded_nodes=0)
+    assert unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h2"))[0] == "requeue"
+    assert unit.changes == ""
+
+
+def test_who_submits_itself_anew_tells_sbatch_which_nodes_to_avoid(tmp_path):
+    unit = Unit(tmp_path, requeue="resubmit")
+    for _ in range(2):
+        assert unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h2"))[0] == "resubmit"
+    assert unit.changes == "--exclude=h7,h2 --begin=now+15"
+    assert unit.attempt(STOPPED, begun=0, reached=64, job=partition(**FOUR))[0] == "resubmit"
+    assert unit.changes == "--exclude=h7,h2"
+
+
+def test_who_is_killed_while_a_node_of_its_job_is_down_does_not_count(unit):
+    job = partition(h1="mixed", h2="down*", h3="idle", h4="idle")
+    _, _, reason = unit.attempt(None, code=137, job=job)
+    assert "h2 does not respond" in reason and unit.record()["by_slurm"]
+    unit.attempt(None, code=137, job=partition(h1="mixed", h2="mixed", h3="down*", h4="idle"))
+    assert not unit.record()["by_slurm"], "a node that is not of its job"
+
+
+def test_the_next_execution_that_slurm_starts_by_itself_avoids_the_node_that_died(unit):
+    job = partition(h1="mixed", h2="down*", h3="idle", h4="idle").replace("{restart}", "9")
+    lost = "srun: error: Node failure on h2\n"
+    decision, _, reason = unit.attempt(STOPPED, begun=0, code=0, job=job, srun=lost)
+    assert decision == "superseded" and "Slurm lost h2" in reason
+    assert unit.changes == "ExcNodeList=h7,h2" and unit.record()["nodes"] == ["h2"]
 
 
 def test_earlier_submissions_do_not_count(unit):

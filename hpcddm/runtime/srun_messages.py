@@ -1,0 +1,74 @@
+"""Messages of srun and slurmstepd about an end that no rank of the unit caused, with their places in Slurm's source."""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Message:
+    """Pattern of one message; its groups `nodes` and `how` fill in the reason for the user."""
+
+    pattern: re.Pattern[str]
+    reason: str
+    is_weak: bool = False
+    """True where srun prints it also after a rank has ended badly by itself."""
+
+
+def _message(pattern: str, reason: str, is_weak: bool = False) -> Message:
+    return Message(re.compile(pattern), reason, is_weak)
+
+
+MESSAGES = (
+    # src/api/step_launch.c, _launch_tasks
+    _message(
+        r"error: Task launch for .+ failed on node (?P<nodes>\S+): (?P<how>.+)",
+        "srun could not start the ranks on {nodes}: {how}",
+    ),
+    # src/api/step_launch.c and src/srun/libsrun/allocate.c, _node_fail_handler
+    _message(r"error: Node failure on (?P<nodes>[^\s,]+(?:,[^\s,]+)*)", "Slurm lost {nodes}"),
+    # src/api/step_launch.c, _step_missing_handler
+    _message(r"error: Step \S+ missing from node\(s\) (?P<nodes>\S+)", "Slurm lost the ranks on {nodes}"),
+    # src/slurmd/slurmstepd/req.c, _handle_signal_container
+    _message(r"CANCELLED AT \S+ DUE TO NODE FAILURE", "Slurm lost a node of the job"),
+    # src/srun/libsrun/launch.c, create_job_step
+    _message(r"error: Unable to create (?:job )?step(?: for job \d+)?: (?P<how>.+)", "srun could not begin: {how}"),
+    _message(r"Cancelled pending (?:job )?step", "srun could not begin: its step was cancelled"),
+    # src/srun/libsrun/allocate.c, existing_allocation
+    _message(r"error: Unable to confirm allocation for job \d+: (?P<how>.+)", "srun could not begin: {how}"),
+    # src/api/step_launch.c, slurm_step_launch_wait_start
+    _message(r"error: timeout waiting for task launch", "srun could not start all ranks in time"),
+    # src/srun/libsrun/launch.c, launch_g_step_launch
+    _message(r"error: Application launch failed: (?P<how>.+)", "srun could not start the ranks: {how}"),
+    # src/api/step_launch.c, _check_io_timeout and _step_missing_handler; src/api/step_io.c
+    _message(
+        r"error: (?:\S+: )?(?P<how>[Aa]borting, (?:io error|step missing|can not test connection).+"
+        r"|Cannot communicate with node \d+)",
+        "srun lost its ranks: {how}",
+    ),
+    # src/srun/libsrun/allocate.c, _job_complete_handler
+    _message(r"(?i:force[ -]terminated)", "Slurm ended the step from outside", is_weak=True),
+    # src/slurmd/slurmstepd/req.c, _handle_signal_container, for a signal of scancel or of the controller
+    _message(r"\*\*\* \S+ .*CANCELLED AT \S+ \*\*\*", "the step was cancelled from outside", is_weak=True),
+)
+"""In the order in which they count: the first that matches is the reason."""
+
+WRONG_REQUEST = re.compile(
+    r"could not execve|MPI plugin|processors requested|node configuration is not|Memory required|generic resource|TRES"
+    r"|specification invalid|Pathname|Incompatible versions"
+)
+"""Pattern of the errors that follow from what the unit requests, on every node: src/common/slurm_errno.c."""
+
+
+def outside_end(srun: str, is_first: bool) -> tuple[str, list[str]] | None:
+    """Return the reason for an end from outside and the lists of nodes at fault; None where srun tells of none.
+
+    srun: its messages, with those of slurmstepd; is_first: True where no rank ended badly before.
+    """
+    for message in MESSAGES:
+        matches = [match for match in message.pattern.finditer(srun) if not WRONG_REQUEST.search(match[0])]
+        if matches and (is_first or not message.is_weak):
+            groups = [match.groupdict() for match in matches]
+            nodes = list(dict.fromkeys(group["nodes"] for group in groups if "nodes" in group))
+            how = groups[0].get("how", "").strip()
+            return message.reason.format(nodes=", ".join(nodes), how=how), nodes
+    return None

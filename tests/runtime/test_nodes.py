@@ -1,0 +1,46 @@
+"""Nodes that the next attempt avoids: the newest at fault, as long as there are others like them."""
+
+from hpcddm.runtime.nodes import Node, avoided, hostnames, read_nodes
+
+PLAIN, BIG = "(null)|(null)|4|8000", "bigmem|gpu:4|64|512000"
+
+
+def nodes(kind, **states):
+    return [Node(name, state, kind) for name, state in states.items()]
+
+
+MIXED = nodes(PLAIN, p1="idle", p2="mixed", p3="allocated") + nodes(BIG, b1="mixed", b2="idle")
+
+
+def test_the_newest_nodes_at_fault_are_avoided_beside_those_of_the_site():
+    assert avoided(["s1"], ["p1", "p2"], MIXED, most=1, needed=1) == ["s1", "p2"]
+    assert avoided(["s1", "p1"], ["p1", "p2", "p1"], MIXED, most=4, needed=1) == ["s1", "p1", "p2"]
+    assert avoided(["s1"], ["p1"], MIXED, most=0, needed=1) == ["s1"]
+
+
+def test_a_job_that_needs_what_two_nodes_have_keeps_one_of_them():
+    assert avoided([], ["b1"], MIXED, most=4, needed=2) == []
+    assert avoided([], ["b1", "b2"], MIXED, most=4, needed=1) == ["b2"]
+
+
+def test_nodes_that_get_no_jobs_are_no_others():
+    for state in ("down", "idle*", "drained", "draining", "maint", "down*", "unknown"):
+        few = nodes(PLAIN, p1="idle", p2=state)
+        assert avoided([], ["p1"], few, most=4, needed=1) == [], state
+    for state in ("idle", "mixed-", "allocated", "idle~", "completing", "planned"):
+        assert avoided([], ["p1"], nodes(PLAIN, p1="idle", p2=state), most=4, needed=1) == ["p1"], state
+
+
+def test_a_node_of_which_nothing_is_listed_is_not_avoided():
+    assert avoided([], ["h9"], MIXED, most=4, needed=1) == avoided([], ["h9"], [], most=4, needed=1) == []
+
+
+def test_nodes_are_read_from_the_words_of_sinfo():
+    text = "JobId=7 JobState=RUNNING\nPartitionTime=1:00:00 NodeName=p1 NodeState=down* NodeKind=a|b|4|8\n"
+    (node,) = read_nodes(text)
+    assert node == Node("p1", "down*", "a|b|4|8") and node.is_down and not node.is_usable
+
+
+def test_a_list_without_brackets_needs_no_scontrol(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert (hostnames("h1,h3"), hostnames("(null)"), hostnames("")) == (["h1", "h3"], [], [])
