@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign_folders import (
+from tests.foreign_cases import (
     DAMAGED,
     FOR_ALL,
     KINDS,

@@ -32,6 +32,8 @@ LARGEST = 1 << 128
 """Largest whole number: a training may need 1e25 FLOPs, and arithmetic with floating-point numbers takes all."""
 LARGEST_COUNT = 1 << 63
 """Least number that is no count: numpy takes all below."""
+LARGEST_FIGURE = 1e70
+"""Largest figure from which moments are computed."""
 LAST_SECOND = 1e11
 """Seconds since the epoch in the year 5138: calendars take all times before."""
 STRICT: Any = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
@@ -193,6 +195,14 @@ def read_mapping(path: Path, shape: Any = dict[str, Any], most_bytes: int = RECO
     return _read(path, most_bytes, lambda content: parse_mapping(content, shape))
 
 
+def need_mapping(path: Path, shape: Any) -> dict[str, Any]:
+    """Read a result that must be there, as `read_mapping` does; raises `Unreadable` without it."""
+    content = read_mapping(path, shape, RESULT_BYTES)
+    if content is None:
+        raise Unreadable(path, "is missing")
+    return content
+
+
 def _read(
     path: Path,
     most_bytes: int,
@@ -321,6 +331,12 @@ def require_counts(*numbers: float) -> None:
         raise ValueError("holds a number below zero")
     if max(numbers) >= LARGEST_COUNT:
         raise ValueError("holds a number that is too large")
+
+
+def require_moderate(*numbers: float) -> None:
+    """Raise `ValueError` for a figure so large that the square of its square is infinite."""
+    if any(abs(number) > LARGEST_FIGURE for number in numbers):
+        raise ValueError("holds a figure that is too large")
 
 
 def require_inside(name: str) -> None:

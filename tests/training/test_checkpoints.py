@@ -4,17 +4,22 @@ import errno
 import json
 import os
 import threading
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
+import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 
+from hpcddm import tensors
 from hpcddm.errors import UserError
 from hpcddm.rundir import training_states
 from hpcddm.runtime.attempt import Superseded, open_attempt
 from hpcddm.runtime.entry import LASTING
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
+from hpcddm.training.meters import Progress
 
 
 class Writer:
@@ -24,7 +29,7 @@ class Writer:
         return self
 
     def write(self, folder):
-        (folder / "weights").write_bytes(b"weights")
+        save_file({"a": torch.zeros(3)}, folder / "weights")
         return [folder / "weights"]
 
 
@@ -82,8 +87,35 @@ def test_a_torn_newest_state_is_passed_over(tmp_path):
 
 def test_a_file_of_another_step_is_noticed_though_its_size_is_right(tmp_path):
     checkpoints = save(tmp_path, "mine", 10, 20)
-    (tmp_path / "images-000000000020" / "weights").write_bytes(b"WEIGHTS")
+    save_file({"a": torch.ones(3)}, tmp_path / "images-000000000020" / "weights")
     assert checkpoints.agree_on_newest()[1]["images"] == 10
+
+
+@pytest.mark.parametrize("name", [".staged-\u00b2-x", ".staged--x", ".staged-\u0663\u0663-x"])
+def test_a_folder_that_only_looks_like_a_staged_state_of_an_attempt_stays(tmp_path, name):
+    (tmp_path / name).mkdir()
+    assert save(tmp_path, "mine", 10).agree_on_newest()[1]["images"] == 10 and (tmp_path / name).is_dir()
+
+
+def test_what_is_loaded_is_the_file_that_was_hashed(tmp_path):
+    (file,), _ = save(tmp_path, "mine", 10).agree_on_newest()
+    save_file({"a": torch.ones(3)}, tmp_path / "other")
+    os.replace(tmp_path / "other", file.path)
+    with file:
+        assert tensors.read_whole(file, "a").tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("loop", [{"curve": "text"}, {"images": -1}, {"other": 1}, {"snapshots": {"x": {}}}])
+def test_a_state_whose_progress_makes_no_sense_is_passed_over(tmp_path, loop, capsys):
+    checkpoints = save(tmp_path, "mine", 10, 20)
+    state = tmp_path / "images-000000000020" / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"loop": loop}))
+    assert checkpoints.agree_on_newest()[1]["images"] == 10
+    assert "images-000000000020/state.json: holds no usable JSON (" in capsys.readouterr().out
+
+
+def test_the_types_of_a_stored_progress_are_all_there():
+    assert [field.name for field in fields(training_states.Loop)] == [field.name for field in fields(Progress)]
 
 
 def test_a_state_of_an_earlier_version_is_neither_continued_nor_passed_over(tmp_path):
