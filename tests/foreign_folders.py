@@ -14,13 +14,14 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.cli import main as command_line
+from hpcddm.runtime.entry import run_unit
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
-from tests.foreign_units import CASES, MISREAD, Case, misread, one_of_each
+from tests.foreign_units import CASES, MISREAD, Case, misread, one_of_each, reader_of
 from tests.runs import TINY
 
 MEMORY, MOST_SECONDS, MOST_JOB_SECONDS = 4 << 30, 60, 600
@@ -48,14 +49,14 @@ class Ended:
         return "not printable" if any(sign in self.text for sign in SIGNS) else None
 
 
-def in_child(arguments: list[object], output: Path, most_seconds: float) -> Ended:
-    """Run the command line in a fork with little memory, and end it with all that it started where it hangs.
+def in_child(work: Callable[[], object], output: Path, most_seconds: float) -> Ended:
+    """Do something in a fork with little memory, and end it with all that it started where it hangs.
 
     A fork begins where the imports are done, which take longer than most verbs.
     """
     started, child = time.monotonic(), os.fork()
     if child == 0:
-        _be_the_command(arguments, output)
+        _work(work, output)
     code: int | str = "hang"
     while code == "hang" and time.monotonic() - started < most_seconds:
         pid, status, used = os.wait4(child, os.WNOHANG)
@@ -70,7 +71,7 @@ def in_child(arguments: list[object], output: Path, most_seconds: float) -> Ende
     return Ended(code, output.read_text(errors="replace"), seconds, used.ru_maxrss >> 10)
 
 
-def _be_the_command(arguments: list[object], output: Path) -> None:
+def _work(work: Callable[[], object], output: Path) -> None:
     code = 70
     try:
         os.setsid()
@@ -80,7 +81,7 @@ def _be_the_command(arguments: list[object], output: Path) -> None:
         for stream in (1, 2):
             os.dup2(file, stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        command_line.main([str(argument) for argument in arguments], "hpcddm")
+        work()
         code = 0
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 1
@@ -92,19 +93,27 @@ def _be_the_command(arguments: list[object], output: Path) -> None:
         os._exit(code)
 
 
-def verbs(case: Case, beside: Beside, site: Path) -> Iterator[tuple[str, list[object], float]]:
-    """List the verbs of a case, with their arguments and the longest time."""
+def command(*arguments: object) -> Callable[[], object]:
+    """Return what a user's command does."""
+    return lambda: command_line.main([str(argument) for argument in arguments], "hpcddm")
+
+
+def verbs(case: Case, beside: Beside, site: Path) -> Iterator[tuple[str, Callable[[], object], float]]:
+    """List the verbs of a case, what each does, and its longest time; `job`: as a job makes the unit that reads it."""
     run, out = beside.run, beside.run.parent
     submit = ["submit", "quickstart", "--site", site, "--run-dir", run, *TINY, *case.arguments]
     drawn = ["--num-images", 2, "--steps", 2, "--output", out / "grid.png"]
-    yield "status", ["status", run], MOST_SECONDS
-    yield "sample", ["sample", run, "--strategy", "full", *drawn], MOST_SECONDS
-    yield "export", ["export", run, UNIT, "--output", out / "exported"], MOST_SECONDS
-    yield "submit", submit if case.is_job else [*submit, "--dry-run"], MOST_JOB_SECONDS
+    yield "status", command("status", run), MOST_SECONDS
+    yield "sample", command("sample", run, "--strategy", "full", *drawn), MOST_SECONDS
+    yield "export", command("export", run, UNIT, "--output", out / "exported"), MOST_SECONDS
+    yield "submit", command(*submit, *([] if case.job is None else ["--dry-run"])), MOST_JOB_SECONDS
     case.before_retry(beside)
-    if case.is_job:
-        yield "retry", ["retry", run], MOST_JOB_SECONDS
-    yield "clean", ["clean", run, "--yes"], MOST_SECONDS
+    yield "retry", command("retry", run), MOST_JOB_SECONDS
+    if case.job is not None:
+        key = case.job or f"evaluate/{min(path.stem for path in (run / 'specs/evaluate').iterdir())}"
+        (run / key.removesuffix("/all") / "manifest.json").unlink(missing_ok=True)
+        yield "job", lambda: run_unit(str(run / f"specs/{key}.json")), MOST_JOB_SECONDS
+    yield "clean", command("clean", run, "--yes"), MOST_SECONDS
 
 
 def examined(name: str, case: Case, template: Path, site: Path, work: Path) -> tuple[Mapping[str, Ended], list[str]]:
@@ -112,8 +121,8 @@ def examined(name: str, case: Case, template: Path, site: Path, work: Path) -> t
     beside, faults = copy_of(template, work), []
     case.make(beside)
     before, ended = tree_digest(beside.victim), dict[str, Ended]()
-    for verb, arguments, longest in verbs(case, beside, site):
-        ended[verb] = in_child(arguments, work / f"{verb}.txt", longest)
+    for verb, work_of, longest in verbs(case, beside, site):
+        ended[verb] = in_child(work_of, work / f"{verb}.txt", longest)
         if ended[verb].fault:
             faults.append(f"{verb}: {ended[verb].fault}")
         if tree_digest(beside.victim) != before:
@@ -151,15 +160,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of the names of the cases")
     asked = parser.parse_args()
     # What a verb would import, so that its fork does not.
+    import deepspeed  # noqa: F401
+
     import hpcddm.api
-    import hpcddm.commands.export  # noqa: F401
+    import hpcddm.commands.export
+    import hpcddm.stages.evaluate
+    import hpcddm.stages.report
+    import hpcddm.stages.train  # noqa: F401
 
     asked.work.mkdir(parents=True)
     os.chdir(asked.work)
     os.environ |= {"XDG_STATE_HOME": str(asked.work / "state"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
     template = copy_of(asked.run, asked.work / "template").run
     files = {
-        f"file: {plain}: {kind}": Case(misread(file, kind), is_job=False)
+        f"file: {plain}: {kind}": Case(misread(file, kind), job=reader_of(file))
         for plain, file in one_of_each(template).items()
         for kind in MISREAD
     }

@@ -18,7 +18,7 @@ from hpcddm import provenance
 from hpcddm.rundir import atomic
 from tests.foreign_cases import DAMAGED, ESCAPES, SHOWN, UNIT, Beside, edited, replaced, spoil
 
-WEIGHTS = f"{UNIT}/weights.safetensors"
+WEIGHTS, REPORT = f"{UNIT}/weights.safetensors", "report/all"
 Entry = tuple[str, str, list[int], bytes]
 """Name, type, shape and bytes of a tensor."""
 
@@ -32,8 +32,8 @@ class Case:
     """Part of what some command or job says of it; '' where it is taken, or nothing reads it."""
     arguments: tuple[str, ...] = ()
     """Further ones of submit."""
-    is_job: bool = True
-    """True where submit runs what is missing; else it says what it would run."""
+    job: str | None = ""
+    """Unit whose job reads it, by default the first range of the evaluation; None where submit itself runs it."""
     before_retry: Callable[[Beside], object] = field(default=lambda beside: None)
 
 
@@ -296,7 +296,7 @@ CASES: dict[str, Case] = {
     ),
     "renamed tensor": Case(weights(lambda own: [(f"{own[0][0]}x", *own[0][1:]), *own[1:]]), "lacks tensor"),
     "further tensor": Case(weights(lambda own: [*own, ("more", "F32", [4], bytes(16))]), "which the network lacks"),
-    "F64": Case(recast("F64", "<f8"), "is F64"),
+    "F64": Case(recast("F64", "<f8"), " is F64 "),
     "I64": Case(recast("I64", "<i8"), "is I64"),
     "BOOL": Case(recast("BOOL", "?"), "is BOOL"),
     "pickle as weights": Case(pickled, "weights.safetensors: has a"),
@@ -318,34 +318,35 @@ CASES: dict[str, Case] = {
         manifest(lambda own: own.update(inputs=dict.fromkeys(own["inputs"], "0" * 64))), "has changed since"
     ),
     "record gone": Case(manifest(lambda own: own.update(record={}))),
-    "another's FLOPs": Case(manifest(lambda own: own["facts"].update(LIES)), "records images 1 instead of"),
-    "result gone": Case(manifest(lambda own: own["facts"].clear()), "records"),
-    "start of markup": Case(manifest(lambda own: own["facts"].update(start=START)), "other initial weights"),
-    "curve of markup": Case(content("curve.json", of_length('[[0, "<script>"]]'), False), NOT_ITS_BYTES),
-    "another curve": Case(content("curve.json", of_length("[[256, 0.001]]"), False), NOT_ITS_BYTES),
-    "curve without end": Case(content("curve.json", lambda own: b"[[1, 1e308], [2, -1e308], [3, 1e-320]]")),
+    "another's FLOPs": Case(manifest(lambda own: own["facts"].update(LIES)), "records images 1 instead of", job=REPORT),
+    "result gone": Case(manifest(lambda own: own["facts"].clear()), "records images None", job=REPORT),
+    "start of markup": Case(
+        manifest(lambda own: own["facts"].update(start=START)), "other initial weights", job=REPORT
+    ),
+    "curve of markup": Case(content("curve.json", of_length('[[0, "<script>"]]'), False), NOT_ITS_BYTES, job=REPORT),
+    "another curve": Case(content("curve.json", of_length("[[256, 0.001]]"), False), NOT_ITS_BYTES, job=REPORT),
+    "curve without end": Case(content("curve.json", lambda own: b"[[1, 1e308], [2, -1e308], [3, 1e-320]]"), job=REPORT),
     "files beside": Case(strangers),
     "folder a link": Case(linked_unit, "is a link"),
     "folder a link, redone": Case(linked_unit, "is a link", ("--redo", "train")),
-    "state scaled": Case(unfinished(scaled_state)),
-    "state a link": Case(in_place_of("state"), "is a link"),
-    "lease a link": Case(in_place_of(".lease", True), "is a link"),
-    "tensorboard a link": Case(in_place_of("tensorboard"), "is a link"),
+    "state scaled": Case(unfinished(scaled_state), job=UNIT),
+    "state a link": Case(in_place_of("state"), "is a link", job=UNIT),
+    "lease a link": Case(in_place_of(".lease", True), "is a link", job=UNIT),
+    "tensorboard a link": Case(in_place_of("tensorboard"), "is a link", job=UNIT),
     "state without images": Case(
         unfinished(lambda beside, state: edited(state / "state.json", lambda own: own.pop("images"))),
         "images: Field required",
+        job=UNIT,
     ),
-    "state elsewhere": Case(unfinished(state_elsewhere), "names a file outside of its folder"),
-    "code of this digest": Case(of_code(None), "is not what it is named"),
-    "code to be linked": Case(of_code("0000partner")),
-    "hook": Case(lambda beside: None, "--trust-run", before_retry=hook),
-    "template": Case(template),
-    "partition of 2 GiB": Case(bomb, "is packed by a filter"),
-    "tar elsewhere": Case(tar_elsewhere, "names a file outside of its folder"),
-    **{f"manifest: {name}": Case(make, text, is_job=False) for name, (make, text) in DAMAGED.items()},
-    **{
-        f"record: {name}": Case(make, text.partition("{line}")[0], is_job=False) for name, (make, text) in SHOWN.items()
-    },
+    "state elsewhere": Case(unfinished(state_elsewhere), "names a file outside of its folder", job=UNIT),
+    "code of this digest": Case(of_code(None), job=None),
+    "code to be linked": Case(of_code("0000partner"), job=None),
+    "hook": Case(lambda beside: None, "--trust-run", job=None, before_retry=hook),
+    "template": Case(template, job=None),
+    "partition of 2 GiB": Case(bomb, "is packed by a filter", job="assign/train-000"),
+    "tar elsewhere": Case(tar_elsewhere, "names a file outside of its folder", job="lists/all"),
+    **{f"manifest: {name}": Case(make, text) for name, (make, text) in DAMAGED.items()},
+    **{f"record: {name}": Case(make, text.partition("{line}")[0]) for name, (make, text) in SHOWN.items()},
 }
 """All cases but those of single files."""
 
@@ -379,11 +380,11 @@ def one_of_each(run: Path) -> dict[str, str]:
 
 
 def misread(name: str, kind: str) -> Callable[[Beside], None]:
-    """Spoil one file, and leave what reads it to be made."""
+    """Spoil one file."""
+    return lambda beside: spoil(beside.run / name, kind)
 
-    def make(beside: Beside) -> None:
-        spoil(beside.run / name, kind)
-        reader = READERS.get(name.partition("/")[0], "report/all")
-        (beside.run / reader.removesuffix("/all") / "manifest.json").unlink(missing_ok=True)
 
-    return make
+def reader_of(name: str) -> str:
+    """Return a unit whose job reads a file."""
+    stage = name.partition("/")[0]
+    return UNIT if "/state/" in name or stage in ("logs", "specs") else READERS.get(stage, REPORT)

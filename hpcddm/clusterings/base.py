@@ -55,7 +55,7 @@ class Clustering(Variant[S]):
         experiment: the one whose clusters it makes, as many as that has experts, of the features that it encodes.
         """
         encoder = experiment.encode.encoder
-        dimensions = encoder.dimensions(experiment.data) if self.settings.needs_features else 0
+        dimensions = encoder.dimensions(experiment.data) if experiment.cluster.clustering.needs_features else 0
         try:
             partition = self.load(read_arrays(path))
             partition.require(experiment.cluster.experts, dimensions)

@@ -92,8 +92,9 @@ class NpzRows(Rows):
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
         with _named(str(path)):
-            plain = _opened(path)
-            archive = zipfile.ZipFile(plain)
+            with _opened(path) as plain:
+                stored = os.fstat(plain.fileno()).st_size
+                archive = zipfile.ZipFile(_descriptor(plain))
         if f"{name}.npy" not in archive.namelist():
             raise _unknown(path, name)
         with _named(self.place):
@@ -107,7 +108,7 @@ class NpzRows(Rows):
             )
         self._start = self._stream.tell()
         self._size = math.prod(self.shape[1:]) * self.dtype.itemsize
-        declared, stored = self._start + self.shape[0] * self._size, os.fstat(plain.fileno()).st_size
+        declared = self._start + self.shape[0] * self._size
         if min(self.shape) < 0 or declared != member.file_size or declared > hdf5.PACKED * stored:
             fault = f"declares {declared:,} bytes of the {member.file_size:,} that its archive of {stored:,} bytes says"
             raise UserError(f"{self.place}: {fault}; a torn or damaged file")
@@ -172,7 +173,12 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _is_hdf5(plain: BinaryIO) -> bool:
-    return bool(h5py.is_hdf5(f"/proc/self/fd/{plain.fileno()}"))
+    return bool(h5py.is_hdf5(_descriptor(plain)))
+
+
+def _descriptor(plain: BinaryIO) -> str:
+    """Return a path that leads to the file that was opened, whatever has its name by now."""
+    return f"/proc/self/fd/{plain.fileno()}"
 
 
 def _unknown(path: Path, name: str) -> UserError:
