@@ -21,7 +21,7 @@ from pathlib import Path
 from hpcddm.cli import main as command_line
 from hpcddm.runtime.entry import run_unit
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
-from tests.foreign_units import CASES, MISREAD, Case, misread, one_of_each, reader_of
+from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
 from tests.runs import TINY
 
 MEMORY, MOST_SECONDS, MOST_JOB_SECONDS = 4 << 30, 60, 600
@@ -134,6 +134,8 @@ def examined(name: str, case: Case, template: Path, site: Path, work: Path) -> t
     }
     faults += [f"{path}: traceback" for path, text in logs.items() if "Traceback" in text]
     said = [own.text for own in ended.values()] + list(logs.values())
+    if case.job == REPORT and (metrics := beside.run / "report/metrics.json").is_file():
+        said.append(metrics.read_text())
     if case.text and not any(case.text in " ".join(text.split()) for text in said):
         faults.append(f"nobody says '{case.text}'")
     return ended, faults
