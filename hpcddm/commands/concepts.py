@@ -16,6 +16,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.unit_states import State, survey
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
     from hpcddm.concepts import analysis
     from hpcddm.report.concept_facts import ConceptFacts
 
-    known = [ConceptFacts.read(_file(RunDir(root))) for root in roots]
+    files = [_file(RunDir(root)) for root in roots]
+    try:
+        known = [ConceptFacts.read(file) for file in files]
+    except Unreadable as error:
+        raise UserError(f"{error.path}: {error.reason}; submit again with --redo concepts") from None
     contents = [facts.content for facts in known]
     _check_alike(roots, contents)
     first = known[0]

@@ -83,8 +83,10 @@ def export(root: Path, unit: str, output: Path) -> None:
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading
     from hpcddm.models.checkpoints.diffusers_dit import dump
+    from hpcddm.networks.denoisers import require_network
 
-    _require_network(experiment, unit, run.unit(unit) / OWN_WEIGHTS)
+    expert = None if unit in student_keys(experiment) else expert_of(unit)
+    require_network(experiment, expert, run.unit(unit) / OWN_WEIGHTS)
     stored = reading.read(run.unit(unit))
     # A file may describe itself, so that nobody has looked into the manifest yet.
     if stored.sha256 != manifest.stated_digest(run.unit(unit), stored.path.name):
@@ -99,20 +101,6 @@ def export(root: Path, unit: str, output: Path) -> None:
     except OSError as error:
         raise UserError(f"--output {output}: cannot be written ({error.strerror or error})") from None
     echo(f"{output}: {unit} as diffusers' DiTTransformer2DModel; see {output / 'README.txt'}")
-
-
-def _require_network(experiment: Experiment, unit: str, path: Path) -> None:
-    """Raise `UserError` naming the first tensor in a file that is another than the network of a unit has."""
-    import torch
-
-    from hpcddm import tensors
-    from hpcddm.networks import denoisers
-
-    expert = None if unit in student_keys(experiment) else expert_of(unit)
-    with torch.device("meta"):
-        network = denoisers.build(experiment, experiment.expert_config(expert))
-    with tensors.opened(path) as file:
-        file.require(tensors.forms(network.state_dict()))
 
 
 def scheduler_config(settings: ObjectiveSettings) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from hpcddm.concepts.advice import Advice
 from hpcddm.concepts.presence import KINDS
-from hpcddm.concepts.scores import Score
+from hpcddm.concepts.scores import Score, require_moderate
 from hpcddm.concepts.table import Row
 from hpcddm.concepts.tail import LongTail, Misalignment
 from hpcddm.rundir import reading
@@ -88,7 +88,7 @@ class Alignment:
             _require_lines(lines, ("asked", "every"), len(self.times))
         if not all(key.isascii() and key.isdecimal() for key in self.disagreement):
             raise ValueError("disagreement: has a name that is not a number")
-        reading.require_moderate(*self.levels, *self.times, *self.disagreement.values())
+        require_moderate(*self.levels, *self.times, *self.disagreement.values())
 
 
 @dataclass(frozen=True)
@@ -143,4 +143,4 @@ def _require_lines(lines: dict[str, list[float]], names: Iterable[str], points: 
     for name in names:
         if len(lines.get(name, ())) != points:
             raise ValueError(f"'{name}' has not {points} points")
-    reading.require_moderate(*(value for line in lines.values() for value in line))
+    require_moderate(*(value for line in lines.values() for value in line))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hpcddm.concepts.choosing import bins
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
-from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative, require_moderate
 from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.pipeline.concept_scores import HOME_ARM
@@ -49,7 +49,7 @@ class Row:
             raise ValueError("experts: do not add up to the frequency")
         if (self.home is None) != (self.frequency == 0) or not 0 <= (self.home or 0) < len(self.experts):
             raise ValueError("home: is not one of the experts")
-        reading.require_moderate(*(value for own in self.scores.values() for value in own.values() if value))
+        require_moderate(*(value for own in self.scores.values() for value in own.values() if value))
 
     @property
     def at_home(self) -> int:

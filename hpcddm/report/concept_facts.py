@@ -14,10 +14,8 @@ from hpcddm.concepts.content import Content
 from hpcddm.concepts.scores import REAL_ARM
 from hpcddm.concepts.table import HOME_ARM, Row
 from hpcddm.concepts.tail import Misalignment
-from hpcddm.errors import UserError
 from hpcddm.printing import printable
 from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
 
 MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
 """Concepts that are shown at most: of the rarest and of the worst drawn ones; of those never seen; of those split."""
@@ -49,11 +47,8 @@ class ConceptFacts:
 
     @classmethod
     def read(cls, path: Path) -> "ConceptFacts":
-        """Read a run's file and make its fits again; raises `UserError` naming a file that is not usable."""
-        try:
-            content = reading.need_mapping(path, Content)
-        except Unreadable as error:
-            raise UserError(f"{path}: {error.reason}; submit again with --redo concepts") from None
+        """Read a run's file and make its fits again; raises `Unreadable` naming a file that is not usable."""
+        content = reading.need_mapping(path, Content)
         return cls(content | {"fits": analysis.fits([content])})
 
     @cached_property

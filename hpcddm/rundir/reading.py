@@ -32,8 +32,6 @@ LARGEST = 1 << 128
 """Largest whole number: a training may need 1e25 FLOPs, and arithmetic with floating-point numbers takes all."""
 LARGEST_COUNT = 1 << 63
 """Least number that is no count: numpy takes all below."""
-LARGEST_FIGURE = 1e70
-"""Largest figure from which moments are computed."""
 LAST_SECOND = 1e11
 """Seconds since the epoch in the year 5138: calendars take all times before."""
 STRICT: Any = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
@@ -181,10 +179,7 @@ def need_json(path: Path, kind: Any = dict[str, Any], follows_links: bool = Fals
 
     follows_links: True for a file that the user names.
     """
-    content = _read(path, RESULT_BYTES, lambda content: parse(content, kind), follows_links=follows_links)
-    if content is None:
-        raise Unreadable(path, "is missing")
-    return content
+    return _read(path, RESULT_BYTES, lambda content: parse(content, kind), follows_links=follows_links, needed=True)
 
 
 def read_mapping(path: Path, shape: Any = dict[str, Any], most_bytes: int = RECORD_BYTES) -> dict[str, Any] | None:
@@ -197,10 +192,8 @@ def read_mapping(path: Path, shape: Any = dict[str, Any], most_bytes: int = RECO
 
 def need_mapping(path: Path, shape: Any) -> dict[str, Any]:
     """Read a result that must be there, as `read_mapping` does; raises `Unreadable` without it."""
-    content = read_mapping(path, shape, RESULT_BYTES)
-    if content is None:
-        raise Unreadable(path, "is missing")
-    return content
+    values: dict[str, Any] = _read(path, RESULT_BYTES, lambda content: parse_mapping(content, shape), needed=True)
+    return values
 
 
 def _read(
@@ -209,10 +202,13 @@ def _read(
     parsed: Callable[[bytes], Any],
     root: Path | None = None,
     follows_links: bool = False,
+    needed: bool = False,
 ) -> Any:
     try:
         content = read_bytes(path, most_bytes, root, follows_links)
     except FileNotFoundError:
+        if needed:
+            raise Unreadable(path, "is missing") from None
         return None
     try:
         return parsed(content)
@@ -331,12 +327,6 @@ def require_counts(*numbers: float) -> None:
         raise ValueError("holds a number below zero")
     if max(numbers) >= LARGEST_COUNT:
         raise ValueError("holds a number that is too large")
-
-
-def require_moderate(*numbers: float) -> None:
-    """Raise `ValueError` for a figure so large that the square of its square is infinite."""
-    if any(abs(number) > LARGEST_FIGURE for number in numbers):
-        raise ValueError("holds a figure that is too large")
 
 
 def require_inside(name: str) -> None:

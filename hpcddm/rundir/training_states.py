@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hpcddm.rundir import fresh, inside, reading
 from hpcddm.rundir.manifest import SNAPSHOTS
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.results import require_flops
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5
@@ -47,6 +48,21 @@ class Snapshot:
         reading.require_counts(self.images)
         for name in self.files:
             reading.require_inside(name)
+
+
+@dataclass(frozen=True)
+class Started:
+    """Types of what a unit says of the weights that its training started from; None for unknown images and FLOPs."""
+
+    sha256: str
+    source: str
+    images: int | None
+    train_flops: int | None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number below zero."""
+        reading.require_counts(self.images or 0)
+        require_flops(self.train_flops or 0)
 
 
 @dataclass(frozen=True)

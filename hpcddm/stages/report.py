@@ -152,7 +152,7 @@ def _train_flops(settings: Experiment, inputs: dict[str, Manifest]) -> dict[str,
 def _bill(settings: Experiment, inputs: dict[str, Manifest], keys: list[str]) -> int:
     own = spending.spent(settings, inputs)
     starts = spending.starts(settings, inputs, keys)
-    return sum(own[key].train_flops for key in keys) + sum(start["train_flops"] or 0 for start in starts.values())
+    return sum(own[key].train_flops for key in keys) + sum(start.get("train_flops") or 0 for start in starts.values())
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stay
 
     checkpoints = save(tmp_path, "mine", 10)
     with pytest.raises(
-        UserError, match="cannot save the training state of about 7 bytes, [0-9]+ bytes are free .*quota"
+        UserError, match="cannot save the training state of about 76 bytes, [0-9]+ bytes are free .*quota"
     ):
         saved(checkpoints, Full(), 20)
     assert checkpoints.agree_on_newest()[1]["images"] == 10 and not list(tmp_path.glob(".staged-*"))
