@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -363,19 +364,19 @@ READERS = {
 
 
 def one_of_each(run: Path) -> dict[str, str]:
-    """List one file of every name in a run, by the name with all numbers as #, but what only people read."""
+    """List one file of every name in a run, by the name with all numbers as #; of one training, and of one range.
+
+    Without what only people read, and code, which cases of their own change.
+    """
     found: dict[str, str] = {}
     for path in sorted(run.rglob("*")):
         name = str(path.relative_to(run))
         top = name.partition("/")[0]
-        if (
-            path.is_file()
-            and top not in ("code", "superseded")
-            and path.suffix not in (".log", ".html", ".out", ".pkl")
-        ):
-            plain = "".join("#" if letter.isdigit() else letter for letter in name.replace("heldout", "train"))
-            if "tfevents" not in name and not name.startswith(("jobs/", ".")):
-                found.setdefault(plain.replace("##", "#").replace("##", "#"), name)
+        is_left_out = top in ("code", "superseded", "jobs") or path.suffix in (".log", ".html") or "tfevents" in name
+        is_of_another = top in ("logs", "specs", "train") and UNIT not in name
+        if path.is_file() and not is_left_out and not is_of_another:
+            plain = re.sub("[0-9]+", "#", name.replace("heldout", "train").replace("classifier", "extractor"))
+            found.setdefault(plain, name)
     return found
 
 
@@ -385,6 +386,11 @@ def misread(name: str, kind: str) -> Callable[[Beside], None]:
 
 
 def reader_of(name: str) -> str:
-    """Return a unit whose job reads a file."""
-    stage = name.partition("/")[0]
-    return UNIT if "/state/" in name or stage in ("logs", "specs") else READERS.get(stage, REPORT)
+    """Return a unit whose job reads a file, or locks it; '' for the first range of the evaluation."""
+    stage, _, inner = name.partition("/")
+    if inner.endswith(".lease"):
+        return f"{stage}/{inner.removesuffix('.lease').rstrip('/') or 'all'}"
+    if "/state/" in name or stage in ("logs", "specs"):
+        return UNIT if stage in ("logs", "specs") else "/".join(name.split("/")[:2])
+    is_of_report = stage in ("evaluate", "inspect", "lists", "measuring", "route") or inner.endswith("curve.json")
+    return REPORT if is_of_report else READERS.get(stage, "")
