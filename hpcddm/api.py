@@ -32,12 +32,12 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
+from hpcddm.next_step import step
 from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.keys import LISTS, REPORT
 from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.pipeline.report import METRICS
 from hpcddm.pipeline.snapshots import chosen
-from hpcddm.printing import quoted
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
@@ -76,7 +76,7 @@ class Run:
         """Content of the report's metrics.json; raises `UserError` where there is no report yet."""
         path = self._run.unit(REPORT) / METRICS
         if manifest.read(path.parent) is None:
-            raise UserError(f"{path.parent}: no report yet; see: hpcddm status {quoted(self._run.root)}")
+            raise UserError(str(step("hpcddm", "status", self._run.root, reason=f"{path.parent}: no report yet")))
         content: dict[str, Any] = reading.need_json(path)
         return content
 

@@ -4,10 +4,10 @@ from hpcddm.config import Experiment
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import LISTS, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import expert_keys, joined_keys
-from hpcddm.printing import quoted
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State, survey
 
@@ -45,7 +45,7 @@ def missing_experts(experiment: Experiment, run: RunDir, needed: list[str]) -> l
     is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
     for status in (states[key] for key in missing if key not in experts or not is_enough):
         reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see: hpcddm status {quoted(run.root)}")
+        raise UserError(str(step("hpcddm", "status", run.root, reason=f"{status.key} is {status.state}{reason}")))
     return missing
 
 

@@ -14,11 +14,12 @@ from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
 from hpcddm.mistakes import Origins
+from hpcddm.next_step import step
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
 from hpcddm.strict_yaml import read_yaml
@@ -49,7 +50,7 @@ def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | N
     status = states[CLUSTER]
     if status.state is not State.COMPLETE:
         reason = f" ({status.reason})" if status.reason else ""
-        raise UserError(f"{status.key} is {status.state}{reason}; see: hpcddm status {quoted(root)}")
+        raise UserError(str(step("hpcddm", "status", root, reason=f"{status.key} is {status.state}{reason}")))
     from hpcddm.data.new_samples import NewSamples
     from hpcddm.data.table_writing import table_file
 

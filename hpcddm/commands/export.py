@@ -10,13 +10,14 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA
 from hpcddm.loading import stored_experiment
+from hpcddm.next_step import step
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.train import train_keys
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
@@ -75,7 +76,7 @@ def export(root: Path, unit: str, output: Path) -> None:
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
     if manifest.read(run.unit(unit)) is None:
-        raise UserError(f"{unit} is not complete; see: hpcddm status {quoted(root)}")
+        raise UserError(str(step("hpcddm", "status", root, reason=f"{unit} is not complete")))
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading

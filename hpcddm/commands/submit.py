@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
+from hpcddm.commands.typed import Typed, step_again, submit_command
+from hpcddm.commands.typed import store as store_command
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import continuation, script_paths
@@ -27,9 +29,10 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, within_run
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
@@ -61,9 +64,8 @@ def submit(
 
     live: jobs run the checkout itself, and no snapshot of it. until: the last stage to submit, None for all.
     """
-    if and_wait and (dry_run or until is not None):
-        why = "nothing is submitted with --dry-run" if dry_run else "it waits for all stages, not for those --until one"
-        raise ConfigError(f"--wait: {why}; leave one of them out")
+    if and_wait and dry_run:
+        raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
     experiment, site = load_experiment(name, overrides), load_site(site_name)
@@ -73,7 +75,8 @@ def submit(
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run)
-    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until)
+    typed = submit_command(name, overrides, site_name, live, until)
+    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until, typed=typed)
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait
@@ -99,11 +102,13 @@ def submit_missing(
     parts: Mapping[str, str] | None = None,
     rest: Rest | None = None,
     until: str | None = None,
+    typed: Typed | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
     parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
+    typed: the command to be kept with the run, None for that of before.
     """
     launcher = launcher_of(site, run)
     if parts is not None:
@@ -129,6 +134,8 @@ def submit_missing(
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
+        if typed:
+            store_command(typed, run)
         _store(experiment, site, run, launcher, decision, redo)
         if isinstance(launcher, QueueLauncher):
             return _queue(experiment, run, launcher, decision, only, until)
@@ -231,14 +238,14 @@ def _run_here(
     absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
-        echo(f"error: {key}: {reason}; its log: hpcddm logs {quoted(run.root)} {key}", err=True)
+        echo(step("hpcddm", "logs", run.root, key, reason=f"error: {key}: {reason}"), err=True)
         call_hook(launcher.site, run, HookEvent.STOPPED, key, reason)
     if failed:
-        echo("after mending, the same command continues", err=True)
+        echo(step_again(run, "when that is mended"), err=True)
         return 1
     final = decide(experiment, run, launcher, only=only, until=until)
     if final.to_run:
-        raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
+        raise UserError(str(step_again(run, f"not complete: {', '.join(unit.key for unit in final.to_run)}")))
     if REPORT in final.complete:
         call_hook(launcher.site, run, HookEvent.COMPLETE, REPORT)
     print_nothing_to_do(final, run)
@@ -255,7 +262,7 @@ def _queue(
 ) -> int:
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
-    echo(f"next     hpcddm status {quoted(run.root)}   hpcddm logs {quoted(run.root)} STAGE/UNIT")
+    echo(step("hpcddm", "status", run.root))
     require_no_refusal(decision)
     return 0
 
