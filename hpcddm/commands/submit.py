@@ -343,8 +343,9 @@ def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher,
     from hpcddm.launch.queue import plan_arrays, render_planned
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    for array in render_planned(planned_arrays, launcher):
-        echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
+    for script, array in render_planned(planned_arrays, launcher, active):
+        waits = f"   waits for {', '.join(array.waits_for)}" if array.waits_for else ""
+        echo(f"job {array.name}-TOKEN{waits}", f"would submit {home.scripts / script}: {', '.join(array.keys)}")
     num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
     if num_remaining:
         echo(f"{num_remaining} units would remain ({limit})")

@@ -70,7 +70,7 @@ def test_a_missing_expert_is_left_out_and_named(job):
 def test_too_few_experts_are_counted_and_named(job):
     job.lose(SECOND, FOURTH)
     reason = f"it needs 3 of 4 experts, 2 are there ({SECOND} is not complete; {FOURTH} is not complete)"
-    assert f"{reason}; see: hpcddm status {job.run.root}" in job.refusal()
+    assert f"{reason}; next: hpcddm status {job.run.root}" in job.refusal()
 
 
 def test_by_default_all_experts_are_needed(tmp_path):
