@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "rooms": {"errors"},
     "plugins": {"errors", "rooms"},
     "pretrained": {"errors", "next_step"},
-    "collections": {"errors", "pretrained", "rundir"},
+    "collections": {"errors", "next_step", "pretrained", "rundir"},
     "mistakes": {"plugins", "printing", "renamed"},
     "schema": {"errors", "mistakes", "plugins", "renamed", "pretrained"},
     "strict_yaml": {"errors", "mistakes"},
