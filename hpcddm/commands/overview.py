@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcddm import exit_codes
-from hpcddm.commands.typed import repeated, retried, step_again, stored
+from hpcddm.commands.typed import repeated, step_again, stored
+from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, bare_site, launcher_of
-from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, state_of
@@ -24,7 +24,6 @@ from hpcddm.printing import printable
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 NOT_BEGUN = (State.MISSING, State.OUTDATED, State.WAITING, WorkState.CANCELLED, WorkState.ELSEWHERE)
@@ -222,7 +221,7 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     states = survey(plan(experiment), run)
     sites = {submission.site for submission in submissions}
     is_stopping = any(fresh.exists(home.stop) for home in journal_dirs(run))
-    rows, vanished = [], []
+    rows, vanished, steps = [], [], UnitSteps(run, sites)
     for key, status in states.items():
         unit_submissions = [submission for submission in submissions if key in submission.units]
         is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
@@ -231,7 +230,7 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
         observed = UnitObservation(
             status, activity(run, key), unit_submissions, job, is_silent, is_stopping, is_foreign
         )
-        rows.append(_row(observed, experiment, run))
+        rows.append(_row(observed, experiment, steps))
         vanished += [key] if has_vanished(observed) else []
     ends = early_ends(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
@@ -247,7 +246,7 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     return replace(overview, rows=overview.without_premature_steps())
 
 
-def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> UnitRow:
+def _row(observed: UnitObservation, experiment: Experiment, steps: UnitSteps) -> UnitRow:
     key, work = observed.status.key, observed.work
     state, reason = state_of(observed)
     if work.last and work.last.faults and state != State.COMPLETE:
@@ -264,7 +263,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         unit=key,
         state=state,
         reason=reason,
-        next=_next_of(observed, state, run),
+        next=steps.of(observed, state),
         site=observed.status.unit.site,
         job=observed.job.id if observed.job else last.job if last else None,
         cluster=observed.newest.cluster if observed.newest else None,
@@ -299,39 +298,6 @@ def _where(observed: UnitObservation, state: str) -> str:
         return observed.job.detail
     last = observed.work.last
     return last.nodes if last else ""
-
-
-def _next_of(observed: UnitObservation, state: str, run: RunDir) -> NextStep:
-    """Return the next command for one unit, if there is one."""
-    key = observed.status.key
-    if state == WorkState.HELD and observed.job:
-        return step("scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number)
-    if state == WorkState.ELSEWHERE:
-        return step_again(run, f"copy {key} of site {observed.status.unit.site} to {run.unit(key)}")
-    if state == WorkState.UNKNOWN and observed.is_silent:
-        return step("hpcddm", "status", run.root, reason="when the scheduler answers")
-    memory_gb = _advised_memory(observed)
-    more = (key, "--resource", f"memory_gb={memory_gb}") if memory_gb else ()
-    retry = retried(run, observed.newest.site if observed.newest else None, more)
-    stop = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
-    remove: tuple[tuple[object, ...], ...] = (("rm", stop),) if stop else ()
-    if state in (WorkState.FAILED, WorkState.GAVE_UP, WorkState.UNKNOWN):
-        mended = NextStep((*remove, *retry), "when that is mended")
-        return step("hpcddm", "logs", run.root, key, then=mended)
-    if state in (WorkState.CANCELLED, WorkState.STOPPED):
-        return NextStep((*remove, *retry))
-    if state in (State.MISSING, State.OUTDATED, State.DAMAGED):
-        return NextStep((*remove, *repeated(run)))
-    return NextStep()
-
-
-def _advised_memory(observed: UnitObservation) -> int | None:
-    """Return the memory in GB that the last verdict advises, if a site could ask for it."""
-    memory_gb = observed.work.last.verdict.get("memory_gb") if observed.work.last else None
-    try:
-        return None if memory_gb is None else Resources(memory_gb=memory_gb).memory_gb
-    except ValueError:
-        return None
 
 
 def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:

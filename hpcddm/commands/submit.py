@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
-from hpcddm.commands.typed import Typed, step_again, submit_command
-from hpcddm.commands.typed import store as store_command
+from hpcddm.commands.typed import Typed, keep_command, step_again, store_command, submit_command
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import continuation, script_paths
@@ -117,6 +116,8 @@ def submit_missing(
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only, until=until)
     if not decision.to_run:
+        if not dry_run:
+            keep_command(typed, run)
         print_nothing_to_do(decision, run)
         return 0
     _check(experiment, site, run, launcher, decision, dry_run)
@@ -134,9 +135,8 @@ def submit_missing(
         experiment = within_run(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
-        if typed:
-            store_command(typed, run)
         _store(experiment, site, run, launcher, decision, redo)
+        store_command(typed, run)
         if isinstance(launcher, QueueLauncher):
             return _queue(experiment, run, launcher, decision, only, until)
         return _run_here(experiment, run, launcher, decision, only, until)
@@ -346,6 +346,5 @@ def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher,
     for script, array in render_planned(planned_arrays, launcher, active):
         waits = f"   waits for {', '.join(array.waits_for)}" if array.waits_for else ""
         echo(f"job {array.name}-TOKEN{waits}", f"would submit {home.scripts / script}: {', '.join(array.keys)}")
-    num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
-    if num_remaining:
+    if num_remaining := len(items) - sum(len(planned.items) for planned in planned_arrays):
         echo(f"{num_remaining} units would remain ({limit})")

@@ -17,8 +17,7 @@ from hpcddm.commands.submit import (
 )
 from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
 from hpcddm.commands.trusting import stored_start
-from hpcddm.commands.typed import step_again, sweep_command
-from hpcddm.commands.typed import store as store_command
+from hpcddm.commands.typed import step_again, store_command, sweep_command
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import storage
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of

@@ -5,11 +5,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hpcddm.errors import UserError
 from hpcddm.launch import vouching
 from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep
 from hpcddm.pipeline.plan import STAGE_NAMES
-from hpcddm.rundir import atomic, reading
+from hpcddm.rundir import atomic, inside, reading, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
@@ -42,10 +43,22 @@ def _options(site: str, is_live: bool) -> list[str]:
     return [*(["--site", site] if site != "auto" else []), *(["--live"] if is_live else [])]
 
 
-def store(typed: Typed, home: RunDir) -> None:
-    """Keep a command with the run or the sweep that it submits; the user vouches for it."""
+def store_command(typed: Typed | None, home: RunDir) -> None:
+    """Keep a command with the run or the sweep that it submits; the user vouches for it. None changes nothing."""
+    if typed is None:
+        return
     atomic.write_json(home.command, asdict(typed), durable=False)
     vouching.remember(asdict(typed))
+
+
+def keep_command(typed: Typed | None, run: RunDir) -> None:
+    """Keep a command that found nothing to submit, where there is a run that this user may write."""
+    if not run.experiment.exists():
+        return
+    sharing.follow(run.root)
+    inside.guard(run.root)
+    with suppress(OSError, UserError):
+        store_command(typed, run)
 
 
 def stored(home: RunDir) -> Typed | None:
@@ -94,18 +107,12 @@ def _site(home: RunDir) -> tuple[str, ...]:
     return ("--site", names[-1]) if names else ()
 
 
-def retried(run: RunDir, site: str | None = None, words: Collection[str] = ()) -> tuple[tuple[object, ...], ...]:
-    """Return the commands that submit again what failed or was cancelled; a sweep is submitted as a whole.
-
-    Args:
-        run: The run, or a setting of a sweep.
-        site: The site from which it was submitted; needed where there are several.
-        words: Further words of `hpcddm retry`.
-    """
+def retried(run: RunDir) -> tuple[tuple[object, ...], ...]:
+    """Return the commands that submit again what was cancelled; a sweep is submitted as a whole."""
     if is_sweep(home_of(run)):
         return repeated(run)
-    several = len({submission.site for submission in Journal(run.journal).submissions()}) > 1
-    return (("hpcddm", "retry", run.root, *words, *(("--site", site) if site and several else ())),)
+    site = _site(run) if len({submission.site for submission in Journal(run.journal).submissions()}) > 1 else ()
+    return (("hpcddm", "retry", run.root, *site),)
 
 
 def step_again(run: RunDir, reason: str = "") -> NextStep:

@@ -47,7 +47,7 @@ def made(run, *stages_not):
 def keep(run, words=("submit", "tiny.yaml"), folder=None, until=None):
     """Keep a command with a run, as a submission from a folder does."""
     one = typed.Typed(list(words), str(folder or run.root.parent), until)
-    typed.store(one, run)
+    typed.store_command(one, run)
     return one
 
 
@@ -206,41 +206,28 @@ def pasted(line, folder):
     )
 
 
-def test_a_real_run_goes_on_by_what_its_verbs_print(tmp_path):
+def test_a_real_run_goes_on_by_what_its_verbs_print(tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "READ_SECONDS", 0.05)
     place, away = tmp_path / ODD, tmp_path / "away"
     place.mkdir()
     away.mkdir()
     write_source(place / "images")
     write_experiment(place)
-    run = RunDir(place / "my run")
-    first = [
-        "hpcddm",
-        "submit",
-        "tiny.yaml",
-        "seed=3",
-        "--site",
-        "embedded",
-        "--run-dir",
-        "my run",
-        "--until",
-        "catalog",
-    ]
-    done = pasted(f"cd {quoted(place)} && {' '.join(map(quoted, first))} --wait", away)
+    run, words = RunDir(place / "my run"), ["submit", "tiny.yaml", "seed=3", "--site", "embedded"]
+    first = ["hpcddm", *words, "--run-dir", "my run", "--until", "catalog", "--wait"]
+    done = pasted(f"cd {quoted(place)} && {' '.join(map(quoted, first))}", away)
     assert done.returncode == 0, done.stderr
-    (whole,) = require_advice(done.stdout, 1)
-    assert (
-        pasted(f"hpcddm wait {quoted(run.root)} && hpcddm status {quoted(run.root)} --exit-code", away).returncode == 0
-    )
+    assert commands_of(require_advice(done.stdout, 1)[0]) == [["hpcddm", *words, "--run-dir", "my run"]]
     # The rest, with the same settings: nothing is stale, and what was made stays.
+    whole = seen(run, 0)[1]["next"]
+    assert commands_of(whole) == [["cd", str(place)], ["hpcddm", *words, "--run-dir", str(run.root)]]
     rest = pasted(f"{whole} --dry-run", away)
     assert rest.returncode == 0 and "catalog/all" not in rest.stdout and "report/all" in rest.stdout, rest.stderr
-    # Data of a shard is lost: what status says brings it back, and ends at the same stage.
-    (run.unit("shard/train-000") / "manifest.json").unlink()
-    shown = pasted(f"hpcddm status {quoted(run.root)} --exit-code", away)
-    assert shown.returncode == 3
-    again = pasted(require_advice(shown.stdout)[-1], away)
+    # What was made is lost: the next command brings it back, and ends at the same stage.
+    (run.unit("catalog/all") / "manifest.json").unlink()
+    again = pasted(seen(run, 3)[1]["next"], away)
     assert again.returncode == 0 and "not asked for" in again.stdout, again.stderr
-    assert pasted(f"hpcddm wait {quoted(run.root)}", away).returncode == 0
+    seen(run, 0)
 
 
 def test_a_sweep_is_repeated_as_a_sweep(run, monkeypatch):
