@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hpcddm.printing import quoted
 
+LABEL = "next: "
 PROGRAMS = ("hpcddm", "cd", "rm", "touch", "scontrol", "pip", "npm")
 """Programs that advice may name."""
 
@@ -40,12 +41,19 @@ class NextStep:
         return " && ".join(command(*words) for words in self.commands)
 
     def __str__(self) -> str:
-        """Return the reason, and what comes after 'next: ' up to the end can be pasted."""
-        return "; ".join(filter(None, (self.reason, f"next: {self.line}" if self.commands else "")))
+        """Return the reason and the step: what comes after 'next: ' up to the end can be pasted."""
+        if not self.commands:
+            return self.reason
+        return "; ".join(filter(None, (without_step(self.reason), f"{LABEL}{self.line}")))
 
     def lines(self) -> list[str]:
         """List this step and the ones that follow, one on each line."""
         return [str(self), *(self.then.lines() if self.then else [])]
+
+
+def without_step(text: str) -> str:
+    """Return a text, such as a reason that a job recorded, without the step at its end: a later one takes its place."""
+    return text.partition(f"; {LABEL}")[0]
 
 
 def step(*words: object, reason: str = "", then: NextStep | None = None) -> NextStep:

@@ -146,4 +146,6 @@ def test_words_stay_words_and_the_command_is_the_end_of_the_line(tmp_path):
     assert require_advice(f"{first}\n{second}", 2) == [both.line, both.then.line]
     assert commands_of(both.line) == [["cd", odd], ["hpcddm", "status", odd]]
     assert first.startswith("why not; next: cd ") and second.startswith("later; next: hpcddm wait ")
+    recorded = str(step("hpcddm", "status", "run", reason="x cannot start"))
+    assert str(step("hpcddm", "retry", "run", reason=recorded)) == "x cannot start; next: hpcddm retry run"
     assert str(NextStep(reason="all is well")) == "all is well" and NextStep().line == ""

@@ -15,7 +15,7 @@ from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, state_of
 from hpcddm.loading import stored_experiment
-from hpcddm.next_step import NextStep, step
+from hpcddm.next_step import NextStep, step, without_step
 from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.pipeline.plan import batch_of, needed_by, plan
@@ -250,7 +250,7 @@ def _row(observed: UnitObservation, experiment: Experiment, steps: UnitSteps) ->
     key, work = observed.status.key, observed.work
     state, reason = state_of(observed)
     if work.last and work.last.faults and state != State.COMPLETE:
-        reason = "; ".join(filter(None, (reason, *work.last.faults)))
+        reason = "; ".join(filter(None, (without_step(reason), *work.last.faults)))
     beat, last, now = work.beat, work.last, time.time()
     is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
     running_beat = beat if is_running else None

@@ -81,9 +81,8 @@ def _elsewhere(collection: Collection, packages: list[Package], sets: tuple[str,
     """Say how packages come from a machine that has npm and a network."""
     option = ("--sets", ",".join(sets)) if sets else ()
     fetch = command("hpcddm", "prefetch", collection.name, *option, "--from", "downloads")
-    return (
-        f"where there is a network, in an empty folder 'downloads': {_npm_command(packages)}; then beside it: {fetch}"
-    )
+    pack = _npm_command(packages)
+    return f"where there is a network, in an empty folder 'downloads': {pack}; then here, beside that folder: {fetch}"
 
 
 def _npm_command(packages: list[Package]) -> str:

@@ -19,7 +19,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import WorkState
-from hpcddm.next_step import command
+from hpcddm.next_step import command, without_step
 from hpcddm.pipeline.keys import INSPECT, REPORT
 from hpcddm.rundir import sharing
 from hpcddm.rundir.journal import Journal
@@ -261,8 +261,9 @@ def remarks(rows: list[UnitRow]) -> list[Text]:
             units_of.setdefault((row.state, row.reason, following), []).append(row.unit)
     lines = []
     for (state, reason, following), units in units_of.items():
+        reason = without_step(reason) if following else reason
         state_text = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
-        hint = f"; {following}" if following and not reason.endswith(following) else ""
+        hint = f"; {following}" if following else ""
         line = f"{_listed(units)}: {state_text}{hint}"
         lines.append(plain_text(line, style=STYLES.get(state, "")))
     return lines + _changes(rows)

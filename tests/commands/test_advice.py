@@ -75,9 +75,12 @@ SITUATIONS = {
     "too little memory": (None, {"verdict": {"decision": "gave up", "reason": "x", "memory_gb": 9}}, 3),
     "by hand": (None, {"verdict": {"decision": "by hand", "reason": "x"}}, 3),
     "told to stop": (None, {"verdict": {"decision": "stopped", "reason": "x"}}, 3),
+    "cannot start": (None, {"verdict": {"decision": "waiting", "reason": "x; next: hpcddm status old"}}, 3),
     "cancelled": (None, {"verdict": {"decision": "cancelled", "reason": "x"}}, 3),
     "lost": (None, {}, 3),
 }
+AT_ONCE = ("by hand", "told to stop", "cannot start", "cancelled", "nothing submitted")
+"""Situations in which there is nothing to be read before."""
 VERDICT = {"exit_code": 1, "started": 0.0, "ended": 1.0}
 
 
@@ -98,15 +101,14 @@ def test_whatever_becomes_of_a_unit_all_that_is_advised_can_be_pasted(run, monke
     answer(monkeypatch, {EXPERT: job} if job else {})
     shown, values, _ = seen(run, code)
     commands = commands_of(values["next"])
-    assert (commands[0] == ["rm", str(run.stop)]) == (
-        stop and name in ("by hand", "told to stop", "cancelled", "nothing submitted")
-    )
+    assert (commands[0] == ["rm", str(run.stop)]) == (stop and name in AT_ONCE)
     retries = [
         words for line in shown.splitlines() for words in commands_of(line.partition("next: ")[2]) if "retry" in words
     ]
     assert all(("--site" in words) == (sites == 2) for words in retries)
     if name == "too little memory":
         assert retries and all(words[3:6] == [EXPERT, "--resource", "memory_gb=9"] for words in retries)
+    assert "status old" not in shown
     if code == 5:
         assert "submit" not in shown and "retry" not in shown, "jobs that wait or run do it"
 

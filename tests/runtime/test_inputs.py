@@ -81,7 +81,7 @@ def test_by_default_all_experts_are_needed(tmp_path):
 
 def test_what_is_needed_cannot_be_missing(job):
     job.lose("route/router")
-    assert "route/router is not complete; see" in job.refusal()
+    assert "route/router is not complete; next: hpcddm status" in job.refusal()
 
 
 def test_an_expert_that_does_not_fit_is_as_good_as_missing(job):
