@@ -106,7 +106,8 @@ def status(run: Path, watch: bool, as_json: bool, exit_code: bool) -> None:
 def wait(run: Path, timeout: float | None) -> None:
     """Wait until RUN is complete, or needs the user.
 
-    RUN may also be the folder of a sweep. The user is needed when nothing more goes on by itself.
+    RUN may also be the folder of a sweep. One that was submitted with --until is complete when that stage is. The user
+    is needed when nothing more goes on by itself.
 
     \b
     Exit codes: 0 complete; 3 not complete, and the user has to act; with --timeout also 5 (jobs still wait or run)

@@ -11,10 +11,10 @@ LEAVES = 75
 INTERRUPTED = 130
 
 MEANINGS = {
-    DONE: "done; of `wait` and `status --exit-code`: everything is complete",
+    DONE: "done; of `wait` and `status --exit-code`: everything that was asked for is complete",
     FAILED: "something outside the program is wrong, or a unit failed; the message names it and the next step",
     USAGE: "an option, an experiment or a site is wrong; nothing was submitted or changed",
-    NEEDS_ACTION: "`wait`, `status --exit-code`: not complete, and nothing goes on by itself; `hpcddm status` says why",
+    NEEDS_ACTION: "`wait`, `status --exit-code`: not complete, and nothing goes on by itself; `status` says why",
     SILENT: "the scheduler does not answer, so nobody can say what runs; nothing was submitted; try again later",
     UNDER_WAY: "`status --exit-code`, and `wait` at its --timeout: not complete, and jobs wait or run",
     WATCHDOG: "in a job: a rank made no step for `watchdog_minutes`",

@@ -31,7 +31,7 @@ LATENTS = "latents"
 """Entry in the description of a network's data: digest of the latents that a run's own autoencoder made."""
 PLACES = {"condition": "data.condition", "encoder": "data.condition.encoder.name"}
 """Dotted keys of a network's condition, by their names in the descriptions of files."""
-CONVERT = "make a start of it: hpcddm convert"
+CONVERT = "make a start of it with 'hpcddm convert'"
 REFIT = "only the number of experts may be another: router.model must be that of the other router"
 
 

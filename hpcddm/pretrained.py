@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.next_step import command
 
 VARIABLE = "HPCDDM_CACHE"
 """Variable with the folder of the cache, which must be the same where weights are fetched and where jobs run."""
@@ -87,5 +88,5 @@ def find(file: PretrainedFile) -> Path:
     path = kept_file(file)
     wrong = defect(file, path)
     if wrong:
-        raise UserError(f"{path}: {wrong}; on a node with network run: hpcddm prefetch")
+        raise UserError(f"{path}: {wrong}; on a node with network run: {command('hpcddm', 'prefetch')}")
     return path

@@ -21,7 +21,10 @@ from hpcddm.package_data import AROUND, share_file
 from hpcddm.rundir import reading
 
 PACKAGE = Path(__file__).parent.name
-TEMPLATES = tuple(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh"))
+TEMPLATES = (
+    *(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh")),
+    "slurm/functions.sh",
+)
 """Templates, beside the package, that a job is made from."""
 LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors", "submitit")
 """Packages beside torch that affect a unit's results, or its start."""

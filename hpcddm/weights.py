@@ -190,6 +190,6 @@ def require_content(own: SettingsWithWeights, computed: str) -> None:
 
 def _remedy(own: SettingsWithWeights) -> str:
     if own.weights.hub is not None:
-        return "on a node with network run: hpcddm prefetch EXPERIMENT"
+        return "on a node with network 'hpcddm prefetch' fetches it, with the name of the experiment"
     names = [*own.layout.needed, *own.layout.either[:1], own.layout.weights[0]]
     return f"copy {' and '.join(names)} there, or name another folder in `weights`"

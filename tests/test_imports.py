@@ -28,17 +28,18 @@ FOUNDATION = {
     "weights",
     "rundir",
 }
-FOUNDATION |= {"runtime"}
+FOUNDATION |= {"runtime", "next_step"}
 NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights", "tensors"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "printing": set(),
     "errors": {"exit_codes", "printing"},
+    "next_step": {"printing"},
     "renamed": set(),
     "rooms": {"errors", "rundir"},
     "plugins": {"errors", "rooms"},
-    "pretrained": {"errors"},
-    "fetched": {"errors", "pretrained", "rundir"},
+    "pretrained": {"errors", "next_step"},
+    "fetched": {"errors", "next_step", "pretrained", "rundir"},
     "mistakes": {"plugins", "printing", "renamed"},
     "schema": {"errors", "mistakes", "plugins", "renamed", "pretrained"},
     "strict_yaml": {"errors", "mistakes"},
@@ -58,6 +59,7 @@ MAY_IMPORT = {
     "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
     "runtime": {
         "printing",
+        "next_step",
         "rooms",
         "paths",
         "errors",

@@ -131,7 +131,7 @@ def test_weights_of_the_hub_lie_in_the_cache_and_are_fetched_by_prefetch(monkeyp
     of_hub = Weights(hub="somebody/pipeline/vae", revision="1a2b")
     assert of_hub.place == tmp_path / "hub" / "somebody--pipeline--vae@1a2b"
     assert (of_hub.repository, of_hub.subfolder) == ("somebody/pipeline", "vae")
-    with pytest.raises(UserError, match="no such folder; on a node with network run: hpcddm prefetch"):
+    with pytest.raises(UserError, match="no such folder; on a node with network 'hpcddm prefetch' fetches it"):
         weights.files(Own.model_construct(name="mine", weights=of_hub, precision="fp32"))
 
 

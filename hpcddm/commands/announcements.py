@@ -2,10 +2,12 @@
 
 from collections.abc import Container
 
+from hpcddm.commands.typed import repeated
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import Decision
+from hpcddm.next_step import NextStep
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
 from hpcddm.pipeline.keys import CATALOG, INSPECT, REPORT
@@ -94,7 +96,8 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
     if decision.active:
         echo(f"{len(decision.active)} units are in the queue or running; nothing new to submit")
     elif decision.not_requested:
-        echo(f"what was asked for is complete; {len(decision.not_requested)} units were not asked for")
+        reason = f"what was asked for is complete; {len(decision.not_requested)} units were not asked for"
+        echo(NextStep(repeated(run, is_whole=True), reason))
     elif decision.elsewhere:
         echo("everything that belongs to this site is complete")
         _print_other_sites(decision, run)

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hpcddm.commands.naming import units_named
+from hpcddm.commands.typed import retried
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.loading import is_sweep, stored_experiment
+from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
@@ -39,7 +41,8 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     journal = Journal(run.journal)
     queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
     if not queued:
-        echo(f"this run works without a queue: Ctrl-C where it was started, or: touch {RunDir(root).stop}")
+        reason = "this run works without a queue: Ctrl-C where it was started ends it, and so does a file"
+        echo(step("touch", RunDir(root).stop, reason=reason))
         return
     sharing.follow(run.root)
     inside.guard(run.root)
@@ -70,8 +73,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
     if waiting:
         echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
-    again = "the same hpcddm sweep" if is_sweep(run) else f"hpcddm retry {quoted(root)}"
-    echo(f"next: {again}   submits anew what was cancelled")
+    echo(NextStep(retried(RunDir(root)), "what was cancelled can be submitted again"))
 
 
 def _cancel(

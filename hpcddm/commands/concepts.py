@@ -10,10 +10,11 @@ from rich.table import Table
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
+from hpcddm.next_step import command
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, TABLE
 from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
@@ -55,7 +56,7 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
         _print_concepts(first)
         _print_advice(first, roots[0])
     else:
-        echo(f"each run alone: {', '.join(f'hpcddm concepts {quoted(root)}' for root in roots)}")
+        echo("each run alone:", *(f"  {command('hpcddm', 'concepts', root)}" for root in roots))
     if json_file:
         atomic.write_json(json_file, _as_json(roots, contents, first))
         echo(f"written: {json_file}")
@@ -177,8 +178,8 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
         table = run.output(CONCEPTS, PROPOSAL_FILE)
         setting = f"{{name: file, table: {{file: {table.resolve()}}}, column: cluster}}"
         # The run's experiment says where all of it lies, relative to its folder.
-        target, clustering = quoted(f"{root}-moved"), quoted(f"cluster.clustering={setting}")
-        echo(f"  hpcddm submit {quoted(run.experiment)} --run-dir {target} {clustering}")
+        target, clustering = f"{root}-moved", f"cluster.clustering={setting}"
+        echo(f"  {command('hpcddm', 'submit', run.experiment, '--run-dir', target, clustering)}")
     else:
         echo("no proposal: no badly drawn concept lies in several experts")
     echo(f"page {run.output(CONCEPTS, PAGE)}")

@@ -10,6 +10,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
 from hpcddm.loading import stored_experiment
+from hpcddm.next_step import step
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
@@ -17,7 +18,7 @@ from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, expert_of
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import train_keys
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
@@ -84,10 +85,12 @@ def export(root: Path, unit: str, output: Path) -> None:
         raise UserError(f"{unit}: {linked}")
     states = survey(plan(experiment), run)
     if not is_current(states, run, unit):
-        raise UserError(f"{unit} is not complete ({described(states[unit], run)}); see: hpcddm status {quoted(root)}")
+        reason = f"{unit} is not complete ({described(states[unit], run)})"
+        raise UserError(str(step("hpcddm", "status", root, reason=reason)))
     listed = manifest.read(run.unit(unit))
     if listed is not None and (broken := manifest.damage(run.unit(unit), listed)):
-        raise UserError(f"{unit}: {broken}; fetch it again, or see: hpcddm status {quoted(root)}")
+        reason = f"{unit}: {broken}; fetch it again"
+        raise UserError(str(step("hpcddm", "status", root, reason=reason)))
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading

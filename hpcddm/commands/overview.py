@@ -2,32 +2,35 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from hpcddm import exit_codes
+from hpcddm.commands.typed import repeated, step_again, stored
+from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, bare_site, launcher_of
-from hpcddm.launch.client import on
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs, progress_of, state_of
-from hpcddm.loading import is_sweep, stored_experiment
+from hpcddm.loading import stored_experiment
+from hpcddm.next_step import NextStep, step, without_step
 from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
-from hpcddm.pipeline.plan import PlannedUnit, batch_of, plan
+from hpcddm.pipeline.plan import PlannedUnit, batch_of, needed_by, plan
 from hpcddm.pipeline.trainings import expert_training
-from hpcddm.printing import printable, quoted
+from hpcddm.printing import printable
 from hpcddm.rundir import fresh
-from hpcddm.rundir.journal import Journal, Submission
+from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 MOST_CAUSES = 3
 """Number of units that are named as the reason for which others cannot start."""
+NOT_BEGUN = (State.MISSING, State.OUTDATED, State.WAITING, WorkState.CANCELLED, WorkState.ELSEWHERE)
+"""States of units that count for nothing where they come after the last stage that was asked for."""
 UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
 
 
@@ -41,8 +44,8 @@ class UnitRow:
     """One word of `unit_states.State` or of `launch.watching.WorkState`; rarely Slurm's own, such as 'suspended'."""
     reason: str
     """Reason for the state, for the user."""
-    next: str
-    """Next command, or thing to do; empty when nothing is to be done about this unit."""
+    next: NextStep
+    """Next command; none when nothing is to be done about this unit."""
     site: str | None
     """The site that the experiment gives it to."""
     job: str | None
@@ -130,6 +133,12 @@ class Overview:
     """True where a job in the queue submits what had no room in it."""
     for_others: dict[str, list[str]] = field(default_factory=dict)
     """Units of this site that units of other sites read: name of the other site -> keys."""
+    until: str | None = None
+    """Last stage that was asked for; None for all."""
+    requested: frozenset[str] = frozenset()
+    """Units that were asked for, where `until` is a stage."""
+    stale: tuple[str, ...] = ()
+    """Stages that submit refuses to leave as they are."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -140,45 +149,79 @@ class Overview:
     @property
     def exit_code(self) -> int:
         """Exit code of `wait` and `status --exit-code`: complete, silent, under way, or not going on by itself."""
-        states = {row.state for row in self.rows}
-        if states == {State.COMPLETE}:
+        if {row.state for row in self.rows if not self._is_left_out(row)} == {State.COMPLETE}:
             return exit_codes.DONE
         if self.is_silent:
             return exit_codes.SILENT
+        return exit_codes.UNDER_WAY if self._is_alive else exit_codes.NEEDS_ACTION
+
+    @property
+    def _is_alive(self) -> bool:
+        """True where something goes on by itself."""
+        states = {row.state for row in self.rows}
         # A state that is none of ours is Slurm's own word for a job that it still has.
-        is_alive = self.is_continued or bool(states & UNDER_WAY) or not states <= {*State, *WorkState}
-        return exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
+        return self.is_continued or bool(states & UNDER_WAY) or not states <= {*State, *WorkState}
+
+    def _is_left_out(self, row: UnitRow) -> bool:
+        """Tell if a unit comes after the last stage that was asked for, and nothing has become of it."""
+        return self.until is not None and row.unit not in self.requested and row.state in NOT_BEGUN
 
     def count(self, state: str) -> int:
         """Count the units in a state."""
         return sum(row.state == state for row in self.rows)
 
-    def next_step(self) -> str:
-        """Return the next command, or thing to do, for the run as a whole."""
-        root, states = self.run.root, {row.state for row in self.rows}
-        if self.refusal:
-            return self.refusal
-        if states == {State.COMPLETE}:
-            return f"complete; look at {root}/report/index.html"
-        # What this site can mend comes before what another one has to bring.
-        hints = _hints(row for row in self.rows if row.state != WorkState.ELSEWHERE)
-        if hints:
-            return hints
-        exchange = "; then ".join(filter(None, (self._handover(), _hints(self.rows))))
-        if states & UNDER_WAY:
-            look = f"under way; look at: hpcddm logs {quoted(root)} STAGE/UNIT --follow"
-            return f"under way, wait: hpcddm wait {quoted(root)}; then {exchange}" if exchange else look
-        return exchange or "submit again to run what is missing"
+    @property
+    def is_stopped_at_stage(self) -> bool:
+        """True where all that was asked for is complete, and later stages were not asked for."""
+        return self.exit_code == exit_codes.DONE and any(row.state != State.COMPLETE for row in self.rows)
 
-    def _handover(self) -> str:
-        """Return the command that packs what other sites read; '' for nothing."""
+    def next_step(self) -> NextStep:
+        """Return the next command for the run as a whole."""
+        if self.refusal:
+            return NextStep(repeated(self.run, self.stale), self.refusal)
+        if self.is_stopped_at_stage:
+            reason = f"complete up to {self.until}, the last stage that was asked for"
+            return NextStep(repeated(self.run, is_whole=True), reason)
+        if self.exit_code == exit_codes.DONE:
+            return NextStep(reason=f"complete: {self.run.root}/report/index.html")
+        # What this site can mend comes before what another one has to bring.
+        rows = [row for row in self.rows if not self._is_left_out(row)]
+        here = [row.next for row in rows if row.next.commands and row.state != WorkState.ELSEWHERE]
+        if here:
+            return here[0]
+        elsewhere = [row.next for row in rows if row.next.commands]
+        exchange = [*self._handover(), *elsewhere[:1]]
+        if not exchange:
+            return self._watching()
+        following: NextStep | None = None
+        for one in reversed([*([self._watching()] if self._is_alive else []), *exchange]):
+            following = replace(one, then=following)
+        return following or self._watching()
+
+    def _handover(self) -> list[NextStep]:
+        """Return the command that packs what other sites read; none for nothing."""
         keys = list(dict.fromkeys(key for units in self.for_others.values() for key in units))
         folders = [str(self.run.unit(key).relative_to(self.run.root)) for key in keys]
-        to = " and ".join(self.for_others)
-        pack = (
-            f"tar -C {quoted(self.run.root)} -cf for-{'-'.join(self.for_others)}.tar {' '.join(map(quoted, folders))}"
-        )
-        return f"hand over {', '.join(keys)} to site {to}: {pack}" if keys else ""
+        archive = f"for-{'-'.join(self.for_others)}.tar"
+        reason = f"hand over {', '.join(keys)} to site {' and '.join(self.for_others)}"
+        return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)] if keys else []
+
+    def _watching(self) -> NextStep:
+        """Return the command that shows what goes on."""
+        running = [row.unit for row in self.rows if row.state in (WorkState.RUNNING, WorkState.STOPPING)]
+        if running and not self.for_others:
+            return step("hpcddm", "logs", self.run.root, running[0], "--follow", reason="under way")
+        if self._is_alive:
+            return step("hpcddm", "wait", self.run.root, reason="under way")
+        return step_again(self.run)
+
+    def without_premature_steps(self) -> list[UnitRow]:
+        """Return the rows without steps for what has not begun, while jobs go on that do it or that come before it."""
+        idle = (State.MISSING, State.OUTDATED)
+        return [
+            replace(row, next=NextStep()) if self._is_left_out(row) or (self._is_alive and row.state in idle) else row
+            for row in self.rows
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of `--json`; later versions may add keys and never change one."""
@@ -190,16 +233,9 @@ class Overview:
             "expert_images": done,
             "expert_images_total": total,
             "seconds_left": self.seconds_left,
-            "next": self.next_step(),
-            "units": [_finite(asdict(row)) for row in self.rows],
+            "next": self.next_step().line,
+            "units": [_finite(asdict(row) | {"next": row.next.line}) for row in self.rows],
         }
-
-
-def _hints(rows: Iterable[UnitRow]) -> str:
-    """Return the first command, or thing to do, of these units, and how many more there are; '' for none."""
-    hints = list(dict.fromkeys(row.next for row in rows if row.next))
-    more = f" (and {len(hints) - 1} more, above)" if len(hints) > 1 else ""
-    return f"{hints[0]}{more}" if hints else ""
 
 
 def scan_run(run: RunDir, queue: Queue) -> Overview:
@@ -209,7 +245,7 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
     states = survey(plan(experiment), run)
     sites = {submission.site for submission in submissions}
     is_stopping = any(fresh.exists(home.stop) for home in journal_dirs(run))
-    rows, vanished, waiting = [], [], set()
+    rows, vanished, waiting, steps = [], [], set(), UnitSteps(run, sites)
     for key, status in states.items():
         unit_submissions = [submission for submission in submissions if key in submission.units]
         is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
@@ -218,21 +254,33 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
         observed = UnitObservation(
             status, activity(run, key), unit_submissions, job, is_silent, is_stopping, is_foreign
         )
-        rows.append(_row(observed, experiment, run))
+        rows.append(_row(observed, experiment, run, steps))
         vanished += [key] if has_vanished(observed) else []
         waiting |= {key} if rows[-1].state == WorkState.STOPPED and lacked_inputs(observed) else set()
     ends = early_ends(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
     rows = _with_causes(rows, states, waiting)
-    rows = _without_hints_while_driven(rows, submissions)
     own, foreign = _sides(states, sites)
     needed = {key for unit in own for key in unit.inputs}
-    rows = [row if row.state != WorkState.ELSEWHERE or row.unit in needed else replace(row, next="") for row in rows]
-    refusal = _refusal(states, {None} | sites)
-    is_continued = CONTINUATION in (queue.jobs or {})
-    images = _expert_images(rows, experiment)
-    for_others = _read_by_others(states, sites, foreign)
-    return Overview(run, rows, queue.jobs is None, refusal, images, is_continued, for_others)
+    rows = [
+        row if row.state != WorkState.ELSEWHERE or row.unit in needed else replace(row, next=NextStep()) for row in rows
+    ]
+    refusal, stale = _refusal(states, {None} | sites)
+    typed = stored(run)
+    until = typed.until if typed else None
+    overview = Overview(
+        run,
+        rows,
+        is_silent=queue.jobs is None,
+        refusal=refusal,
+        expert_images=_expert_images(rows, experiment),
+        is_continued=CONTINUATION in (queue.jobs or {}),
+        for_others=_read_by_others(states, sites, foreign),
+        until=until,
+        requested=frozenset(needed_by(until, (status.unit for status in states.values())) if until else ()),
+        stale=stale,
+    )
+    return replace(overview, rows=overview.without_premature_steps())
 
 
 def _sides(states: dict[str, UnitStatus], sites: set[str]) -> tuple[list[PlannedUnit], list[PlannedUnit]]:
@@ -251,11 +299,11 @@ def _read_by_others(states: dict[str, UnitStatus], sites: set[str], foreign: lis
     return {site: keys for site, keys in read.items() if keys}
 
 
-def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> UnitRow:
+def _row(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
     key, work = observed.status.key, observed.work
     state, reason = state_of(observed)
     if work.last and work.last.faults and state != State.COMPLETE:
-        reason = "; ".join(filter(None, (reason, *work.last.faults)))
+        reason = "; ".join(filter(None, (without_step(reason), *work.last.faults)))
     last, now = work.last, time.time()
     progress = progress_of(observed, run)
     beat, done, total, saved = progress.beat, progress.done, progress.total, progress.saved
@@ -270,7 +318,7 @@ def _row(observed: UnitObservation, experiment: Experiment, run: RunDir) -> Unit
         unit=key,
         state=state,
         reason=reason,
-        next=_advice(observed, state, run),
+        next=steps.of(observed, state),
         site=observed.status.unit.site,
         job=observed.job.id if observed.job else last.job if last else None,
         cluster=observed.newest.cluster if observed.newest else None,
@@ -308,51 +356,6 @@ def _where(observed: UnitObservation, state: str) -> str:
     return last.nodes if last else ""
 
 
-def _advice(observed: UnitObservation, state: str, run: RunDir) -> str:
-    """Return the next command, or thing to do, for one unit; '' for none."""
-    key, root = observed.status.key, run.root
-    read = f"hpcddm logs {quoted(root)} {key}"
-    in_sweep = is_sweep(RunDir(root.resolve().parent))
-    submit = "the same hpcddm sweep again" if in_sweep else "submit again"
-    stop = next((home.stop for home in journal_dirs(run) if fresh.exists(home.stop)), None)
-    again = f"rm {quoted(stop)}, then {submit}" if stop else submit
-    memory_gb = _advised_memory(observed)
-    more = f" {key} --resource memory_gb={memory_gb}" if memory_gb else ""
-    retry = submit if in_sweep else f"hpcddm retry {quoted(root)}{more}"
-    site = observed.status.unit.site
-    advice: dict[str, str] = {
-        WorkState.HELD: " ".join(["scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number])
-        if observed.job
-        else "",
-        WorkState.FAILED: f"{read}   then: {retry}",
-        WorkState.GAVE_UP: f"{read}   then: {retry}",
-        WorkState.UNKNOWN: "look again when the scheduler answers" if observed.is_silent else f"{read}   then {submit}",
-        WorkState.ELSEWHERE: f"copy {key} of site {site} to {run.unit(key)}, then {submit}",
-    }
-    needs_submit = (WorkState.CANCELLED, WorkState.STOPPED, State.MISSING, State.OUTDATED, State.DAMAGED)
-    if more and state == WorkState.STOPPED and not in_sweep:
-        return retry
-    return again if state in needs_submit else advice.get(state, "")
-
-
-def _advised_memory(observed: UnitObservation) -> int | None:
-    """Return the memory in GB that the last verdict advises, if a site could ask for it."""
-    memory_gb = observed.work.last.verdict.get("memory_gb") if observed.work.last else None
-    try:
-        return None if memory_gb is None else Resources(memory_gb=memory_gb).memory_gb
-    except ValueError:
-        return None
-
-
-def _without_hints_while_driven(rows: list[UnitRow], submissions: list[Submission]) -> list[UnitRow]:
-    """Remove the advice for units that have not begun while `submit` runs units on this machine: it starts them."""
-    local = {key for submission in submissions if submission.scheduler == "local" for key in submission.units}
-    if not any(row.unit in local and row.state in (WorkState.RUNNING, WorkState.STARTING) for row in rows):
-        return rows
-    idle = (State.MISSING, State.OUTDATED)
-    return [replace(row, next="") if row.state in idle else row for row in rows]
-
-
 def _with_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:
     """Give units that lacked an input the reason that all of them have: the units that ended otherwise before them.
 
@@ -382,12 +385,15 @@ def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, in
     return done, sum(goals.values())
 
 
-def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> str | None:
+def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the error that submit will raise about changed settings, None for none, and the stages that it names."""
+    own = [status for status in states.values() if status.unit.site in sites]
     try:
-        check_stale([status for status in states.values() if status.unit.site in sites], set())
+        check_stale(own, set())
     except ConfigError as error:
-        return f"submit will refuse: {error}"
-    return None
+        stale = dict.fromkeys(status.unit.stage for status in own if status.state is State.STALE)
+        return f"submit will refuse: {error}", tuple(stale)
+    return None, ()
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The verb prefetch for collections of images: packages of npm, fetched and proven, or unpacked from a folder."""
 
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -9,6 +8,7 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.fetched import archives, attribution
 from hpcddm.fetched.packages import Collection, Package
+from hpcddm.next_step import command
 from hpcddm.printing import echo
 
 NPM_SECONDS = 1800
@@ -66,9 +66,9 @@ def _npm_pack(collection: Collection, packages: list[Package], staged: Path, set
     npm = shutil.which("npm")
     if npm is None:
         raise UserError(f"npm is not installed; {_elsewhere(collection, packages, sets)}")
-    command = [npm, "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
+    words = [npm, "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
     try:
-        done = subprocess.run(command, cwd=staged, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
+        done = subprocess.run(words, cwd=staged, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise UserError(f"npm took longer than {NPM_SECONDS} s; {_elsewhere(collection, packages, sets)}") from None
     if done.returncode:
@@ -79,12 +79,11 @@ def _npm_pack(collection: Collection, packages: list[Package], staged: Path, set
 
 def _elsewhere(collection: Collection, packages: list[Package], sets: tuple[str, ...]) -> str:
     """Say how packages come from a machine that has npm and a network."""
-    option = f" --sets {','.join(sets)}" if sets else ""
-    return (
-        f"where there is a network, in an empty FOLDER: {_npm_command(packages)}; then here: hpcddm prefetch"
-        f" {collection.name}{option} --from FOLDER"
-    )
+    option = ("--sets", ",".join(sets)) if sets else ()
+    fetch = command("hpcddm", "prefetch", collection.name, *option, "--from", "downloads")
+    pack = _npm_command(packages)
+    return f"where there is a network, in an empty folder 'downloads': {pack}; then here, beside that folder: {fetch}"
 
 
 def _npm_command(packages: list[Package]) -> str:
-    return shlex.join(["npm", "pack", *(package.requirement for package in packages)])
+    return command("npm", "pack", *(package.requirement for package in packages))

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpcddm import weights
 from hpcddm.errors import UserError
+from hpcddm.next_step import installing
 from hpcddm.printing import echo
 from hpcddm.weights import SettingsWithWeights
 
@@ -75,8 +76,8 @@ def _hub_package(own: SettingsWithWeights, folder: Path) -> Any:
         import huggingface_hub
     except ImportError:
         raise UserError(
-            f"{own.weights.hub}: needs the package huggingface_hub; install it with: pip install huggingface_hub; or"
-            f" {_by_hand(own, folder)}"
+            f"{own.weights.hub}: needs the package huggingface_hub; install it with: {installing('huggingface_hub')};"
+            f" or {_by_hand(own, folder)}"
         ) from None
     return huggingface_hub
 

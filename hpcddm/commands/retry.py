@@ -12,9 +12,10 @@ from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment, with_content
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import validate
@@ -56,7 +57,8 @@ def retry(
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:
         require_no_refusal(decision)
-        echo(f"nothing to retry: what was submitted is complete, or in the queue; see hpcddm status {quoted(root)}")
+        reason = "nothing to retry: what was submitted is complete, or in the queue"
+        echo(step("hpcddm", "status", root, reason=reason))
         return 0
     site = _changed(site, resources, failed)
     echo(f"again: {', '.join(failed)}")

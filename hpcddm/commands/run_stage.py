@@ -12,8 +12,8 @@ from hpcddm.launch.local import Local
 from hpcddm.launch.preflight import check_snapshots, check_state
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.loading import stored_experiment
+from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
-from hpcddm.printing import quoted
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Resources, Site
@@ -50,7 +50,7 @@ def run_stage(root: Path, key: str, ranks: int) -> int:
         return 0
     last = activity(run, key)
     reason = f": {last.reason}" if last.reason else ""
-    raise UserError(f"{key} {last.outcome or 'died'}{reason}; its log: hpcddm logs {quoted(root)} {key}")
+    raise UserError(str(step("hpcddm", "logs", root, key, reason=f"{key} {last.outcome or 'died'}{reason}")))
 
 
 def _check_ranks(experiment: Experiment, key: str, ranks: int) -> None:

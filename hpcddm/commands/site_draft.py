@@ -9,6 +9,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.gpu_use import all_stages
 from hpcddm.launch.slurm_cluster import UNLIMITED
 from hpcddm.launch.slurm_cluster import minutes as in_minutes
+from hpcddm.next_step import command
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
 
@@ -78,7 +79,7 @@ class Draft:
         version = self._config.get("SLURM_VERSION", "of unknown version")
         self._lines = [
             f"# Drafted by 'hpcddm site-init' from what cluster {self.cluster} (Slurm {version}) says about itself.",
-            f"# Check every line, then try it: hpcddm selftest --site {name}",
+            f"# Check every line, then try it: {command('hpcddm', 'selftest', '--site', name)}",
             "# Partitions:",
             *(f"#   {self._describe(partition)}" for partition in self._partitions),
         ]

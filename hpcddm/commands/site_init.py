@@ -9,6 +9,7 @@ from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
 from hpcddm.loading import load_site
+from hpcddm.next_step import command
 from hpcddm.rundir import atomic
 from hpcddm.schema import validate
 from hpcddm.site import Site
@@ -33,7 +34,7 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
     atomic.write_text(path, draft.text(name))
     load_site(str(path))
     place = name if output is None else path
-    print(f"drafted {path}; read it, correct it, then try it:\n  hpcddm selftest --site {place}")
+    print(f"drafted {path}; read it, correct it, then try it:\n  {command('hpcddm', 'selftest', '--site', place)}")
 
 
 def _query_all(partition: str | None) -> Answers:

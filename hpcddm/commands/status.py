@@ -19,8 +19,8 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import WorkState
+from hpcddm.next_step import command, without_step
 from hpcddm.pipeline.keys import INSPECT, REPORT
-from hpcddm.printing import quoted
 from hpcddm.rundir import sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -79,7 +79,7 @@ def last_lines(overview: Overview) -> list[str]:
     """Say what was left out of the data, name the page about the clusters if there is none about all; next command."""
     complete = {row.unit for row in overview.rows if row.state == State.COMPLETE}
     page = [clusters_line(overview.run)] if INSPECT in complete and REPORT not in complete else []
-    return [*lines_of_data(overview.run, complete), *page, f"next: {overview.next_step()}"]
+    return [*lines_of_data(overview.run, complete), *page, *overview.next_step().lines()]
 
 
 def _watch(run: RunDir, console: Console) -> None:
@@ -90,7 +90,7 @@ def _watch(run: RunDir, console: Console) -> None:
             while True:
                 overview = scan_run(run, queue)
                 live.update(_screen(overview, console), refresh=True)
-                if overview.count(State.COMPLETE) == len(overview.rows):
+                if overview.exit_code == exit_codes.DONE:
                     return
                 time.sleep(_jittered(REFRESH_SECONDS))
                 if time.time() - queue.queried_at > patience:
@@ -120,7 +120,8 @@ def _screen(overview: Overview, console: Console) -> RenderableType:
     if len(fitting) < len(remark_lines):
         note.append(
             plain_text(
-                f"{len(remark_lines) - len(fitting)} remarks are not shown: hpcddm status {quoted(overview.run.root)}",
+                f"{len(remark_lines) - len(fitting)} remarks are not shown: "
+                f"{command('hpcddm', 'status', overview.run.root)}",
                 style="dim",
             )
         )
@@ -137,6 +138,7 @@ def summary(overview: Overview) -> str:
     parts = [f"run {overview.run.root}: {overview.count(State.COMPLETE)} of {len(overview.rows)} units complete"]
     states = dict.fromkeys(row.state for row in overview.rows if row.state not in (State.COMPLETE, State.MISSING))
     parts += [f"{overview.count(state)} {state}" for state in states]
+    parts += [f"all up to {overview.until}, the last stage that was asked for"] * overview.is_stopped_at_stage
     return ", ".join(parts)
 
 
@@ -254,12 +256,14 @@ def remarks(rows: list[UnitRow]) -> list[Text]:
     """List reasons and next commands of units; units with the same ones share a line."""
     units_of: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
-        if row.reason or (row.next and row.state != State.MISSING):
-            units_of.setdefault((row.state, row.reason, row.next), []).append(row.unit)
+        following = str(row.next)
+        if row.reason or (following and row.state != State.MISSING):
+            units_of.setdefault((row.state, row.reason, following), []).append(row.unit)
     lines = []
     for (state, reason, following), units in units_of.items():
+        reason = without_step(reason) if following else reason
         state_text = reason if reason.startswith(state) else f"{state}, {reason}" if reason else state
-        hint = f"   -> {following}" if following and not reason.endswith(following) else ""
+        hint = f"; {following}" if following else ""
         line = f"{_listed(units)}: {state_text}{hint}"
         lines.append(plain_text(line, style=STYLES.get(state, "")))
     return lines + _faulty_nodes(rows) + _changes(rows)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
+from hpcddm.commands.typed import Typed, keep_command, step_again, store_command, submit_command
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import continuation, script_paths
@@ -27,9 +28,10 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_site, with_content, within_run
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.renamed import STAGES, hint
 from hpcddm.run_defaults import Defaults, load_for_run
 from hpcddm.rundir import inside, sharing
@@ -61,9 +63,8 @@ def submit(
 
     live: jobs run the checkout itself, and no snapshot of it. until: the last stage to submit, None for all.
     """
-    if and_wait and (dry_run or until is not None):
-        why = "nothing is submitted with --dry-run" if dry_run else "it waits for all stages, not for those --until one"
-        raise ConfigError(f"--wait: {why}; leave one of them out")
+    if and_wait and dry_run:
+        raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
@@ -74,7 +75,18 @@ def submit(
         raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
     experiment = with_content(experiment, run, redo=redo)
     defaults.print()
-    code = submit_missing(experiment, site, run, redo=redo, dry_run=dry_run, live=live, until=until, defaults=defaults)
+    typed = submit_command(name, overrides, site_name, live, until)
+    code = submit_missing(
+        experiment,
+        site,
+        run,
+        redo=redo,
+        dry_run=dry_run,
+        live=live,
+        until=until,
+        defaults=defaults,
+        typed=typed,
+    )
     if code or not and_wait:
         return code
     from hpcddm.commands.wait import wait
@@ -101,12 +113,14 @@ def submit_missing(
     rest: Rest | None = None,
     until: str | None = None,
     defaults: Defaults | None = None,
+    typed: Typed | None = None,
 ) -> int:
     """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
 
     parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
     defaults: what was filled in now, None where the experiment is the stored one.
+    typed: the command to be kept with the run, None for that of before.
     """
     launcher = launcher_of(site, run)
     if parts is not None:
@@ -115,6 +129,8 @@ def submit_missing(
         launcher.code = Checkout()
     decision = decide(experiment, run, launcher, redo, only, until=until)
     if not decision.to_run:
+        if not dry_run:
+            keep_command(typed, run)
         print_nothing_to_do(decision, run)
         return 0
     _check(experiment, site, run, launcher, decision, dry_run)
@@ -135,6 +151,7 @@ def submit_missing(
         _store(experiment, site, run, launcher, decision, redo)
         if defaults is not None:
             defaults.store(run)
+        store_command(typed, run)
         if isinstance(launcher, QueueLauncher):
             return _queue(experiment, run, launcher, decision, only, until)
         return _run_here(experiment, run, launcher, decision, only, until)
@@ -237,14 +254,14 @@ def _run_here(
     absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
     failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
-        echo(f"error: {key}: {reason}; its log: hpcddm logs {quoted(run.root)} {key}", err=True)
+        echo(step("hpcddm", "logs", run.root, key, reason=f"error: {key}: {reason}"), err=True)
         call_hook(launcher.site, run, HookEvent.STOPPED, key, reason)
     if failed:
-        echo("after mending, the same command continues", err=True)
+        echo(step_again(run, "when that is mended"), err=True)
         return 1
     final = decide(experiment, run, launcher, only=only, until=until)
     if final.to_run:
-        raise UserError(f"not complete: {', '.join(unit.key for unit in final.to_run)}; the same command continues")
+        raise UserError(str(step_again(run, f"not complete: {', '.join(unit.key for unit in final.to_run)}")))
     if REPORT in final.complete:
         call_hook(launcher.site, run, HookEvent.COMPLETE, REPORT)
     print_nothing_to_do(final, run)
@@ -261,7 +278,7 @@ def _queue(
 ) -> int:
     submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
-    echo(f"next     hpcddm status {quoted(run.root)}   hpcddm logs {quoted(run.root)} STAGE/UNIT")
+    echo(step("hpcddm", "status", run.root))
     require_no_refusal(decision)
     return 0
 
@@ -326,8 +343,8 @@ def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher,
     from hpcddm.launch.queue import plan_arrays, render_planned
 
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    for array in render_planned(planned_arrays, launcher):
-        echo(f"would submit {home.scripts / array.script}: {', '.join(array.keys)}")
-    num_remaining = len(items) - sum(len(planned.items) for planned in planned_arrays)
-    if num_remaining:
+    for script, array in render_planned(planned_arrays, launcher, active):
+        waits = f"   waits for {', '.join(array.waits_for)}" if array.waits_for else ""
+        echo(f"job {array.name}-TOKEN{waits}", f"would submit {home.scripts / script}: {', '.join(array.keys)}")
+    if num_remaining := len(items) - sum(len(planned.items) for planned in planned_arrays):
         echo(f"{num_remaining} units would remain ({limit})")

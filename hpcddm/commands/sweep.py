@@ -17,6 +17,7 @@ from hpcddm.commands.submit import (
 )
 from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
 from hpcddm.commands.trusting import stored_start
+from hpcddm.commands.typed import step_again, store_command, sweep_command
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import storage
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
@@ -37,10 +38,11 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.launch.template import store_parts
 from hpcddm.loading import load_site, within_run
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CATALOG, TABLE
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -107,6 +109,8 @@ def sweep(
             return _dry_run(scan, home, launcher)
         if not scan.items:
             return _show(scan, home)
+        if rest is None:
+            store_command(sweep_command(name, site_name, live, only), home)
         _store(scan, home, launcher)
         _announce(scan, home, launcher.site)
         announce_code(launcher)
@@ -191,7 +195,7 @@ def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLaun
     active = {name: job for name, job in scan.active.items() if name not in names}
     submit_arrays(items, home, launcher, active, rest.units if rest else None, definition)
     echo(f"scripts  {home.scripts}/", f"table    {home.root / CSV}, {home.root / PLOT}   by the last job")
-    echo(f"next     the same command   hpcddm status {quoted(scan.sweep_runs[0].run.root)}")
+    echo(step("hpcddm", "wait", home.root))
     return 0
 
 
@@ -226,11 +230,11 @@ def _run_here(
     failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
     for name, reason in failed.items():
         label, _, key = name.partition("/")
-        echo(f"error: {name}: {reason}; its log: hpcddm logs {quoted(home.root / label)} {key}", err=True)
+        echo(step("hpcddm", "logs", home.root / label, key, reason=f"error: {name}: {reason}"), err=True)
         call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
     after = scan_sweep(definition, scan.sweep_runs, home, launcher, asked=asked)
     if after.items:
-        echo("after mending, the same command continues", err=True)
+        echo(step_again(home, "when that is mended"), err=True)
     else:
         call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
     _show(after, home)

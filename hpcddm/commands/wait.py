@@ -12,8 +12,10 @@ import click
 from hpcddm import exit_codes
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
+from hpcddm.commands.typed import step_again
 from hpcddm.loading import is_sweep
-from hpcddm.printing import MOST_OF_A_LINE, echo, printable, quoted
+from hpcddm.next_step import NextStep, step
+from hpcddm.printing import MOST_OF_A_LINE, echo, printable
 from hpcddm.rundir.layout import RunDir
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.table import states_by_files
@@ -30,7 +32,7 @@ class Finding:
 
     code: int
     line: str
-    next: str
+    next: NextStep
 
 
 def wait(root: Path, timeout: float | None) -> int:
@@ -44,10 +46,11 @@ def wait(root: Path, timeout: float | None) -> int:
     try:
         finding = _wait(run, observe, ends)
     except KeyboardInterrupt:
-        echo("", f"no longer waiting; jobs in a queue go on: hpcddm wait {quoted(root)}", err=True)
+        echo("", step("hpcddm", "wait", root, reason="no longer waiting; jobs in a queue go on"), err=True)
         return exit_codes.INTERRUPTED
     if finding.code != exit_codes.DONE:
-        echo(f"{_reason(finding.code)}; next: {finding.next}", err=True)
+        first, *others = finding.next.lines()
+        echo(f"{_reason(finding.code)}; {first}", *others, err=True)
     return finding.code
 
 
@@ -92,14 +95,17 @@ def _observe_sweep(home: RunDir, queue: Queue) -> Finding:
     running = sum(job.state == "running" for job in (queue.jobs or {}).values())
     line += f", {len(queue.jobs)} units in the queue, {running} of them running" if queue.jobs else ""
     if not missing:
-        return Finding(exit_codes.DONE, line, "")
+        return Finding(exit_codes.DONE, line, NextStep())
     if queue.jobs is None:
-        return Finding(exit_codes.SILENT, line, "the same command when the scheduler answers")
+        return Finding(exit_codes.SILENT, line, step("hpcddm", "wait", home.root, reason="when the scheduler answers"))
     # Of a sweep on this machine the units' own files tell.
     is_alive = queue.jobs or any(word.endswith(" running") for word in missing.values())
     code = exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
+    if is_alive:
+        return Finding(code, line, step("hpcddm", "wait", home.root))
     label, text = next(iter(missing.items()))
-    return Finding(code, line, f"hpcddm status {quoted(home.root / label)} ({text}), then the same hpcddm sweep")
+    following = step_again(home, "when that is mended")
+    return Finding(code, line, step("hpcddm", "status", home.root / label, reason=f"{label}: {text}", then=following))
 
 
 def _show(line: str, shown: str) -> str:

@@ -9,6 +9,7 @@ from hpcddm.concepts.plurals import is_plural
 from hpcddm.concepts.wordnet import WordNet
 from hpcddm.concepts.words import segments
 from hpcddm.errors import UserError
+from hpcddm.next_step import installing
 
 MODEL = "morphmodel_en.pgz"
 """HanTa's own model of English."""
@@ -89,5 +90,5 @@ def _may_be_noun(word: str) -> bool:
 def require_hanta() -> None:
     """Raise `UserError` where HanTa is not installed."""
     if find_spec("HanTa") is None:
-        needed = "nouns of captions need the package HanTa; install it with: pip install 'hpcddm[concepts]'"
+        needed = f"nouns of captions need the package HanTa; install it with: {installing('hpcddm[concepts]')}"
         raise UserError(f"concepts.vocabulary: {needed}, or name a file with the concepts")

@@ -13,6 +13,7 @@ from hpcddm.concepts.presence import KINDS
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative, require_moderate
 from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.next_step import installing
 from hpcddm.pipeline.concept_scores import HOME_ARM
 from hpcddm.rundir import atomic, reading
 
@@ -143,7 +144,7 @@ def write(plain: Path, parquet: Path, table: Sequence[Row]) -> list[Path]:
     try:
         import polars
     except ImportError:
-        print("no parquet: polars is not installed; pip install polars, and submit with --redo concepts", flush=True)
+        print(f"no parquet: polars is not installed; install it with: {installing('polars')}", flush=True)
         return [plain]
     complete = {column: [row.get(column) for row in flat] for column in columns}
     with atomic.replacing(parquet) as staged:

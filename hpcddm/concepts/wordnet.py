@@ -8,7 +8,9 @@ from pathlib import Path
 
 from hpcddm.errors import UserError, require
 from hpcddm.fetched.wordnet import FOLDER, WORDNET
+from hpcddm.next_step import command
 
+FETCH = command("hpcddm", "prefetch", WORDNET.name)
 SYSTEM = Path("/usr/share/wordnet")
 """Place of Debian's package wordnet-base, which has the same offsets."""
 FILES = ("index.noun", "data.noun", "noun.exc")
@@ -118,8 +120,8 @@ def installed() -> WordNet:
         if all((folder / name).is_file() for name in FILES):
             break
     else:
-        raise UserError(f"{own}: no WordNet there; on a node with network run: hpcddm prefetch {WORDNET.name}")
+        raise UserError(f"{own}: no WordNet there; on a node with network run: {FETCH}")
     with open(folder / "index.noun", errors="replace") as file:
         licence = "".join(islice(file, LICENCE_LINES))
-    require(VERSION in licence, f"{folder}: not {VERSION}; run: hpcddm prefetch {WORDNET.name}")
+    require(VERSION in licence, f"{folder}: not {VERSION}; run: {FETCH}")
     return WordNet(folder)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hpcddm.data.cells import KINDS, Kind
 from hpcddm.data.csv_rows import check_columns
 from hpcddm.errors import UserError
+from hpcddm.next_step import installing
 
 if TYPE_CHECKING:
     from polars import LazyFrame
@@ -60,6 +61,6 @@ def polars_for(path: Path) -> ModuleType:
     try:
         import polars
     except ImportError:
-        needed = "a parquet table needs the package polars; install it with: pip install 'hpcddm[collections]'"
+        needed = f"a parquet table needs the package polars; install it with: {installing('hpcddm[collections]')}"
         raise UserError(f"{path}: {needed}") from None
     return polars

@@ -16,13 +16,14 @@ from safetensors import SafetensorError
 from hpcddm import weights
 from hpcddm.devices import DTYPES
 from hpcddm.errors import UserError
+from hpcddm.next_step import installing
 from hpcddm.weights import SettingsWithWeights
 
 INSTALL = {
-    "transformers": "transformers",
-    "diffusers": "diffusers",
-    "open_clip": "open_clip_torch torchvision",
-    "timm": "timm torchvision",
+    "transformers": ("transformers",),
+    "diffusers": ("diffusers",),
+    "open_clip": ("open_clip_torch", "torchvision"),
+    "timm": ("timm", "torchvision"),
 }
 """What pip calls the packages; those of the second kind need torchvision, of the release that goes with torch."""
 QUIETED = ("transformers", "diffusers")
@@ -45,7 +46,7 @@ def package(name: str, own: SettingsWithWeights) -> ModuleType:
         module = importlib.import_module(name)
     except ImportError as error:
         raise UserError(
-            f"encoder {own.name}: needs the package {name} ({error}); install it with: pip install {INSTALL[name]}"
+            f"encoder {own.name}: needs the package {name} ({error}); install it with: {installing(*INSTALL[name])}"
         ) from None
     if name in QUIETED:
         # A log would hold their progress bars and advice once per unit.

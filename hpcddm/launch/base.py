@@ -53,6 +53,8 @@ class ArraySpec:
     """Number of elements that may run at the same time."""
     begin_seconds: int = 0
     """Seconds to wait before the first check of inputs from another cluster: no dependency crosses clusters."""
+    waits_for: tuple[str, ...] = ()
+    """The jobs of `after`, for people: scripts of the same submission, and jobs that were in the queue before."""
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def array_spec(
     after: Sequence[JobId] = (),
     throttle: int | None = None,
     begin_seconds: int = 0,
+    waits_for: Sequence[str] = (),
 ) -> ArraySpec:
     """Describe an array; all its elements may run at the same time unless `throttle` limits their number."""
     first = items[0]
@@ -97,6 +98,7 @@ def array_spec(
         list(after),
         throttle or len(items),
         begin_seconds,
+        tuple(waits_for),
     )
 
 

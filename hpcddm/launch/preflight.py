@@ -8,6 +8,7 @@ from hpcddm import pretrained, weights
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
+from hpcddm.next_step import command
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.snapshots import impossible, missing, own_images
@@ -67,7 +68,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
             if wrong:
                 raise UserError(
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
-                    " on a node with network run: hpcddm prefetch"
+                    f" on a node with network run: {command('hpcddm', 'prefetch')}"
                 )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
+from hpcddm.launch.base import ArraySpec, Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
@@ -39,6 +39,16 @@ class Submitted:
     after: list[JobId]
     begin_seconds: int = 0
     """Seconds to wait before the first check of inputs from another cluster."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """An array that another one may wait for."""
+
+    job: JobId
+    """Its job; that of a dry run has the cluster only."""
+    label: str
+    """Name of its script, or of the job where that was in the queue before."""
 
 
 @dataclass(frozen=True)
@@ -130,54 +140,76 @@ def submit_planned(
 
     Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
     """
-    job_of = {name: job.id.array for name, job in active.items()}
-    jobs: list[list[JobId]] = []
+    array_of = _in_queue(active)
+    submitted: list[list[Before]] = []
     more = 0
     for planned in planned_arrays:
-        needed = [job_of[name] for item in planned.items for name in item.needs if name in job_of]
-        more_jobs = [] if planned.blocking_array is None else jobs[planned.blocking_array]
-        blocking_jobs = list(dict.fromkeys(needed + more_jobs))
-        jobs.append([])
-        for piece in _pieces(replace(planned, number=planned.number + more), blocking_jobs, home, launcher):
-            jobs[-1].append(piece.job)
-            job_of |= dict.fromkeys(piece.keys, piece.job)
+        blocking = _blocking(planned, array_of, submitted)
+        submitted.append([])
+        for piece in _pieces(replace(planned, number=planned.number + more), blocking, home, launcher):
+            submitted[-1].append(Before(piece.job, piece.script))
+            array_of |= dict.fromkeys(piece.keys, submitted[-1][-1])
             yield piece
-        more += len(jobs[-1]) - 1
+        more += len(submitted[-1]) - 1
+
+
+def _in_queue(active: Mapping[str, Job]) -> dict[str, Before]:
+    """Return the arrays that are in the queue already, by the names of their units."""
+    return {name: Before(job.id.array, f"job {job.id.array}") for name, job in active.items()}
+
+
+def _blocking(
+    planned: PlannedArray, array_of: Mapping[str, Before], earlier: Sequence[Sequence[Before]]
+) -> list[Before]:
+    """List the arrays that must have ended before one: those of its inputs, and the one whose place it takes."""
+    needed = [array_of[name] for item in planned.items for name in item.needs if name in array_of]
+    return list(dict.fromkeys([*needed, *([] if planned.blocking_array is None else earlier[planned.blocking_array])]))
+
+
+def _spec(planned: PlannedArray, blocking: Sequence[Before], site: Site) -> ArraySpec:
+    # No dependency crosses clusters: for jobs of another one it looks by itself, when those of its own have ended.
+    after = [before for before in blocking if before.job.cluster == cluster_of(planned.items[0], site)]
+    begin = seconds_to_next_check(0, site.recheck_seconds) if blocking and not after else 0
+    jobs, labels = [before.job for before in after], [before.label for before in after]
+    return array_spec(planned.items, site, jobs, planned.throttle, begin, labels)
 
 
 def _pieces(
-    planned: PlannedArray, blocking_jobs: list[JobId], home: RunDir, launcher: QueueLauncher
+    planned: PlannedArray, blocking: Sequence[Before], home: RunDir, launcher: QueueLauncher
 ) -> Iterator[Submitted]:
     """Submit an array whole, or, where the queue has no room for so many, by halves that share its throttle.
 
     Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
     """
-    # No dependency crosses clusters: for jobs of another one it looks by itself, when those of its own have ended.
-    after = [job for job in blocking_jobs if job.cluster == cluster_of(planned.items[0], launcher.site)]
-    begin = seconds_to_next_check(0, launcher.site.recheck_seconds) if blocking_jobs and not after else 0
-    spec = array_spec(planned.items, launcher.site, after, planned.throttle, begin)
+    spec = _spec(planned, blocking, launcher.site)
     try:
         job = submit_array(planned.items, home, launcher, spec, planned.script)
     except QueueFull:
         if len(planned.items) == 1:
             raise
     else:
-        yield Submitted(job, spec.keys, planned.script, after, begin)
+        yield Submitted(job, spec.keys, planned.script, spec.after, spec.begin_seconds)
         return
-    jobs: list[list[JobId]] = []
+    halves: list[list[Before]] = []
     for half in chunks(len(planned.items), -(-len(planned.items) // 2), planned.throttle):
-        before = [] if half.blocking_chunk is None else jobs[half.blocking_chunk]
-        number = planned.number + sum(map(len, jobs))
+        before = [] if half.blocking_chunk is None else halves[half.blocking_chunk]
+        number = planned.number + sum(map(len, halves))
         piece = PlannedArray(planned.items[half.start : half.stop], number, half.throttle, None)
-        jobs.append([])
-        for submitted in _pieces(piece, [*blocking_jobs, *before], home, launcher):
-            jobs[-1].append(submitted.job)
+        halves.append([])
+        for submitted in _pieces(piece, [*blocking, *before], home, launcher):
+            halves[-1].append(Before(submitted.job, submitted.script))
             yield submitted
 
 
-def render_planned(planned_arrays: Sequence[PlannedArray], launcher: QueueLauncher) -> Iterator[Submitted]:
-    """Write the scripts that `submit_planned` would submit, byte for byte, and submit nothing."""
+def render_planned(
+    planned_arrays: Sequence[PlannedArray], launcher: QueueLauncher, active: Mapping[str, Job]
+) -> Iterator[tuple[str, ArraySpec]]:
+    """Write the scripts that `submit_planned` would submit, byte for byte; yield each one's name, and its array."""
+    array_of = _in_queue(active)
+    earlier: list[list[Before]] = []
     for planned in planned_arrays:
-        spec = array_spec(planned.items, launcher.site, (), planned.throttle)
+        spec = _spec(planned, _blocking(planned, array_of, earlier), launcher.site)
+        earlier.append([Before(JobId.of("", spec.resources.cluster), planned.script)])
+        array_of |= dict.fromkeys(spec.keys, earlier[-1][0])
         launcher.render(spec, planned.script)
-        yield Submitted(JobId(), spec.keys, planned.script, [])
+        yield planned.script, spec

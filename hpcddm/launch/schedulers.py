@@ -1,11 +1,11 @@
 """Runs under several schedulers: a unit that one of them may still have is not started by another."""
 
-import shlex
 import time
 from collections.abc import Collection
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher, bare_site, launcher_of
+from hpcddm.next_step import command
 from hpcddm.rundir import manifest
 from hpcddm.rundir.journal import Submission, current
 from hpcddm.rundir.layout import RunDir
@@ -34,7 +34,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
         return
     scheduler, site = submissions[-1].scheduler, submissions[-1].site
     jobs = launcher_of(bare_site(submissions[-1]), home).states(submissions)
-    cancel = f"hpcddm cancel {shlex.quote(str(home.root))}"
+    cancel = command("hpcddm", "cancel", home.root)
     if jobs is not None:
         alive = {name: job for name, job in jobs.items() if name in names}
         if alive:

@@ -116,7 +116,7 @@ def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) ->
         elif now > deadline or "Held" in place:
             echo(
                 f"note: nobody could try yet whether cluster {messenger.cluster} sees {run.root} ({place});"
-                f" with more patience: hpcddm selftest --site SITE --folder {run.root.parent}"
+                " 'hpcddm selftest' of this site looks with more patience"
             )
             return
         if gone_since is not None and now - gone_since > SEEN_SECONDS:

@@ -20,15 +20,16 @@ from hpcddm.launch.items import write_map
 from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
 from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
-from hpcddm.launch.template import render
+from hpcddm.launch.template import functions, render
 from hpcddm.package_data import share_folder
 from hpcddm.pretrained import cache_folder
-from hpcddm.rundir import atomic, inside, vouching
+from hpcddm.rundir import atomic, inside, reading, vouching
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import complaint
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.runtime.verdict import FRUITLESS
 from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/job.sbatch.j2"
@@ -112,7 +113,21 @@ class Slurm(QueueLauncher):
         """
         path = self.run.scripts / script
         atomic.write_text(path, self._text(array), durable=False)
+        self._write_functions()
         return path
+
+    def _write_functions(self) -> None:
+        """Write the file of functions beside the scripts, unless it is there: a job may be reading it."""
+        text, digest = functions(self.template_parts)
+        path = self._functions_file(digest)
+        with suppress(FileNotFoundError, Unreadable):
+            if reading.read_bytes(path, reading.RECORD_BYTES) == text.encode():
+                return
+        atomic.write_text(path, text, durable=False)
+
+    def _functions_file(self, digest: str) -> Path:
+        # Jobs of an earlier submission with other functions keep theirs.
+        return self.run.scripts.resolve() / f"functions-{digest}.sh"
 
     def _takes_no_arrays(self, cluster: str | None) -> bool:
         try:
@@ -123,6 +138,7 @@ class Slurm(QueueLauncher):
     def _text(self, array: ArraySpec) -> str:
         parts = self.template_parts
         place = share_folder() / TEMPLATE
+        functions_digest = functions(parts)[1]
         return render(
             parts.get(TEMPLATE) or place.read_text(),
             TEMPLATE if TEMPLATE in parts else str(place),
@@ -134,6 +150,9 @@ class Slurm(QueueLauncher):
             run=self.run.root.resolve(),
             jobs=str(self.run.jobs.resolve()),
             code=self.code.folder,
+            functions=self._functions_file(functions_digest),
+            functions_digest=functions_digest,
+            fruitless=FRUITLESS,
             submitted=vouching.digests(self.site.model_dump(mode="json"), parts),
             digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,

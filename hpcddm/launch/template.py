@@ -1,5 +1,6 @@
 """Batch scripts from the readable templates in slurm/."""
 
+import hashlib
 import re
 import shlex
 import sys
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 JOB_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
-PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2")
-"""Template of the batch script, and what it includes."""
+FUNCTIONS = "slurm/functions.sh"
+PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2", FUNCTIONS)
+"""Template of the batch script, what it includes, and the file of functions that it sources."""
 
 
 def own_parts() -> dict[str, str]:
@@ -36,6 +38,12 @@ def own_parts() -> dict[str, str]:
     Raises `Unreadable` for what is not a file of text.
     """
     return {part: _text(path, follows_links=True) for part in PARTS if (path := own_file(part))}
+
+
+def functions(parts: Mapping[str, str]) -> tuple[str, str]:
+    """Return the text of the functions that scripts source, the user's own or the package's, and its digest."""
+    text = parts.get(FUNCTIONS) or (share_folder() / FUNCTIONS).read_text()
+    return text, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def stored_part(run: RunDir, part: str) -> Path:

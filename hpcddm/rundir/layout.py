@@ -52,6 +52,11 @@ class RunDir:
         return self.root / "journal.jsonl"
 
     @property
+    def command(self) -> Path:
+        """The command with which it was last submitted, as the user typed it."""
+        return self.root / "command.json"
+
+    @property
     def scripts(self) -> Path:
         """Folder of every batch script as it was submitted."""
         return self.root / "scripts"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.printing import quoted
+from hpcddm.next_step import step
 from hpcddm.rundir import manifest as manifests
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
@@ -73,7 +73,7 @@ def gather(spec: Spec, run: RunDir) -> Inputs:
 
 
 def _refusal(spec: Spec, reason: str, run: RunDir) -> NotReady:
-    return NotReady(f"{spec.key} cannot start: {reason}; see: hpcddm status {quoted(run.root)}")
+    return NotReady(str(step("hpcddm", "status", run.root, reason=f"{spec.key} cannot start: {reason}")))
 
 
 def _needed(spec: Spec, run: RunDir, key: str) -> Manifest:

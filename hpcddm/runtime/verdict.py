@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import REPORT, TABLE
-from hpcddm.printing import MOST_OF_A_LINE, printable, quoted
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import atomic, fresh, inside, sharing, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -150,7 +151,7 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
         return Verdict(decision, "; ".join(filter(None, remarks)), " ".join(filter(None, (*requested, *changes))))
     advised = before.advised_memory_gb() if is_memory and decision in NEEDS_USER else None
     if advised:
-        reason += f"; next: hpcddm retry {quoted(run.root)} {spec.key} --resource memory_gb={advised}"
+        reason = str(step("hpcddm", "retry", run.root, spec.key, "--resource", f"memory_gb={advised}", reason=reason))
     return Verdict(decision, reason, memory_gb=advised)
 
 

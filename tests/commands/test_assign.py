@@ -191,7 +191,7 @@ def test_the_runs_clusters_must_be_complete_and_of_its_settings(bench, folder, t
         done = hpcddm("assign", bench.run.root, folder / "tiny.yaml", "--output", tmp_path / "clusters.csv")
     finally:
         path.write_text(content)
-    assert done.exit_code == 1 and "cluster/all is missing; see: hpcddm status" in done.output
+    assert done.exit_code == 1 and "cluster/all is missing; next: hpcddm status" in done.output
 
 
 def test_an_experiment_of_collections_is_a_source(bench, wanted, folder, tmp_path):

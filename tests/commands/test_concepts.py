@@ -143,7 +143,7 @@ def test_what_is_not_there_is_said_with_the_next_command(runs, tmp_path):
     (run.unit(CONCEPTS) / "concepts.json").write_text("{")
     assert "concepts.json: holds no usable JSON (" in said(run.root, code=1)
     (run.unit(CONCEPTS) / "manifest.json").unlink()
-    assert f"concepts/all is missing; see: hpcddm status {run.root}" in said(run.root, code=1)
+    assert f"concepts/all is missing; next: hpcddm status {run.root}" in said(run.root, code=1)
     assert "no run here" in said(tmp_path, code=2)
 
 

@@ -140,7 +140,7 @@ def test_without_a_network_the_error_prints_both_commands(npm, monkeypatch, has_
     assert done.exit_code == 1 and done.output.count("\n") == 1
     assert ("npm could not fetch them (npm error code ENOTFOUND)" if has_npm else "npm is not installed") in done.output
     assert "npm pack @iconify-json/noto@1.2.9 emojibase-data@17.0.0; then here" in done.output
-    assert "hpcddm prefetch emoji --sets noto --from FOLDER" in done.output
+    assert "hpcddm prefetch emoji --sets noto --from downloads" in done.output
 
 
 def test_an_archive_that_is_missing_is_named_with_its_command(downloads):

@@ -236,7 +236,7 @@ def test_a_strategy_needs_exactly_what_it_reads(run, strategy, needed):
         away = path.rename(path.with_suffix(".away"))
         if key in needed:
             message = refused(run, "--strategy", strategy, "--class", 1, code=1)
-            assert message.startswith(f"error: {key} is damaged ({path} is missing); see: hpcddm status {run.root}")
+            assert message.startswith(f"error: {key} is damaged ({path} is missing); next: hpcddm status {run.root}")
         else:
             assert drawn(run, "--strategy", strategy, "--class", 1).mode == "LA"
             (run.root / "new" / "grid.png").unlink()

@@ -182,7 +182,7 @@ def test_a_cancelled_job_is_cancelled_and_one_that_was_never_confirmed_is_unknow
     assert (row(open_run)["state"], "never confirmed" in row(open_run)["reason"]) == ("unknown", True)
     token = submitted(open_run, [EXPERT], "17")
     Journal(open_run.journal).cancelled(token)
-    assert (row(open_run)["state"], row(open_run)["next"]) == ("cancelled", "submit again")
+    assert (row(open_run)["state"], row(open_run)["next"]) == ("cancelled", f"hpcddm retry {quoted(open_run.root)}")
 
 
 def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
@@ -193,7 +193,7 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
     assert row(open_run)["state"] == "stopping"
     (folder / "verdict.json").write_text(json.dumps(verdict("stopped")))
     answer(monkeypatch, {})
-    assert row(open_run)["next"] == f"rm {quoted(open_run.stop)}, then submit again"
+    assert row(open_run)["next"] == f"rm {quoted(open_run.stop)} && hpcddm retry {quoted(open_run.root)}"
 
 
 @pytest.mark.parametrize(
@@ -201,10 +201,10 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
     [
         (Job(JobId("17_0"), "pending", "JobHeldUser"), None, "scontrol release 17_0"),
         (Job(JobId("17_0"), "pending", "Priority"), None, ""),
-        (None, {"verdict": verdict("failed")}, "hpcddm logs {run} {unit}   then: hpcddm retry {run}"),
-        (None, {"verdict": verdict("gave up")}, "hpcddm logs {run} {unit}   then: hpcddm retry {run}"),
-        (None, {"verdict": verdict("by hand")}, "submit again"),
-        (None, None, "hpcddm logs {run} {unit}   then submit again"),
+        (None, {"verdict": verdict("failed")}, "hpcddm logs {run} {unit}"),
+        (None, {"verdict": verdict("gave up")}, "hpcddm logs {run} {unit}"),
+        (None, {"verdict": verdict("by hand")}, "hpcddm retry {run}"),
+        (None, None, "hpcddm logs {run} {unit}"),
     ],
 )
 def test_what_to_type_next(open_run, monkeypatch, job, files, following):
@@ -214,8 +214,10 @@ def test_what_to_type_next(open_run, monkeypatch, job, files, following):
         write_attempt(open_run, EXPERT, 1, token, "17_0", **as_of_now(files))
     expected = following.format(run=quoted(open_run.root), unit=EXPERT)
     assert row(open_run)["next"] == expected
-    last = status(open_run).splitlines()[-1]
-    assert last.startswith(f"next: {expected}" if expected else "next: under way")
+    lines = status(open_run).splitlines()
+    assert (f"next: {expected}" if expected else f"under way; next: hpcddm wait {quoted(open_run.root)}") in lines
+    is_to_be_mended = "logs" in expected
+    assert (lines[-1] == f"when that is mended; next: hpcddm retry {quoted(open_run.root)}") == is_to_be_mended
 
 
 def test_everything_that_a_running_training_says_is_shown(open_run, monkeypatch):
@@ -385,7 +387,7 @@ def test_a_reason_and_a_command_are_never_cut(open_run, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     reason = "a reason of about eighty letters stands on one line, for somebody may search for it"
     write_attempt(open_run, EXPERT, 1, ended={"outcome": "failed", "reason": reason})
-    assert f"{EXPERT}: failed, {reason}   -> hpcddm logs {quoted(open_run.root)} {EXPERT}" in status(open_run)
+    assert f"{EXPERT}: failed, {reason}; next: hpcddm logs {quoted(open_run.root)} {EXPERT}" in status(open_run)
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
@@ -407,8 +409,10 @@ def test_a_stale_unit_gives_the_words_of_submit(run):
     before = manifest.read(run.unit(EXPERT))
     manifest.publish(run.unit(EXPERT), replace(before, settings=before.settings | {"seed": 7}))
     last = status(run).splitlines()[-1]
-    assert last.startswith("next: submit will refuse: settings changed") and "seed: 7 -> 0" in last
-    assert last.endswith("--redo train")
+    assert last.startswith("submit will refuse: settings changed") and "seed: 7 -> 0" in last
+    root = quoted(run.root)
+    again = f"next: hpcddm submit {quoted(run.experiment)} --run-dir {root} --redo train"
+    assert last.endswith(f"; {again}")
 
 
 def test_a_process_of_this_machine_that_died_before_it_said_a_word(open_run):
@@ -416,7 +420,7 @@ def test_a_process_of_this_machine_that_died_before_it_said_a_word(open_run):
     assert row(open_run)["state"] == "starting"
     submitted(open_run, [EXPERT], "4712", "local", age=60)
     assert row(open_run)["reason"] == "its job 4712 left the queue before Python began"
-    assert f"next: hpcddm logs {quoted(open_run.root)} {EXPERT}" in status(open_run).splitlines()[-1]
+    assert f"next: hpcddm logs {quoted(open_run.root)} {EXPERT}" in status(open_run).splitlines()
 
 
 def test_foreign_things_in_the_bookkeeping_are_passed_over(run):

@@ -97,7 +97,7 @@ def test_ctrl_c_leaves_the_jobs_alone(run, monkeypatch):
     monkeypatch.setattr("hpcddm.launch.slurm.Slurm.cancel", lambda self, *jobs: cancelled.append(jobs))
     monkeypatch.setattr(waiting.time, "sleep", lambda seconds: (_ for _ in ()).throw(KeyboardInterrupt))
     done = hpcddm("wait", run.root)
-    assert done.exit_code == 130 and "jobs in a queue go on: hpcddm wait" in done.stderr and cancelled == []
+    assert done.exit_code == 130 and "jobs in a queue go on; next: hpcddm wait" in done.stderr and cancelled == []
 
 
 def test_where_there_is_no_run_there_is_nothing_to_wait_for(tmp_path):

@@ -58,12 +58,12 @@ def read_until(terminal, word):
 
 def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(run):
     process, terminal = watch(run)
-    read_until(terminal, b"next: submit again")
+    read_until(terminal, b"next: hpcddm submit")
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     finish(plan(tiny(run.root.parent)), run)
     process, terminal = watch(run)
-    assert b"complete; look at" in read_until(terminal, b"index.html") and process.wait(20) == 0
+    assert b"complete: " in read_until(terminal, b"index.html") and process.wait(20) == 0
 
 
 @pytest.mark.parametrize("height, complete, remark", [(60, True, True), (14, False, True), (11, False, False)])

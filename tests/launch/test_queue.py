@@ -207,11 +207,27 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
     launcher.limits = lambda wanted, cluster: Limits(max_array=1)
     Journal(run.journal).intend("slurm", "north", ["x"])
     planned_arrays, _ = plan_arrays(all_of(experiment, run), run, launcher)
-    rendered = list(render_planned(planned_arrays, launcher))
-    names = sorted(path.name for path in run.scripts.iterdir())
-    assert names == sorted(one.script for one in rendered) and names[0].startswith("0002-")
+    rendered = list(render_planned(planned_arrays, launcher, {}))
+    names = sorted(path.name for path in run.scripts.glob("*.sbatch"))
+    assert names == sorted(script for script, _ in rendered) and names[0].startswith("0002-")
     assert len(set(names)) == len(plan(experiment))
     assert "#SBATCH --array=0-0%1\n" in (run.scripts / names[0]).read_text()
+
+
+def test_a_dry_run_names_the_scripts_and_jobs_for_which_an_array_waits_as_a_submission_does(run, tmp_path):
+    launcher, queue = create(Site(name="north", scheduler="slurm", **BOTH), run), Queue(run, **BOTH)
+    items = [item for item in all_of(tiny(tmp_path), run) if item.unit.stage in ("train", "report")]
+    active = {"evaluate/monolith": Job(JobId("55_1@north"), "running"), "router/all": Job(JobId("7@south"), "running")}
+    planned_arrays, _ = plan_arrays(items, run, queue)
+    dry = {key: array for _, array in render_planned(planned_arrays, launcher, active) for key in array.keys}
+    list(submit_planned(planned_arrays, run, queue, active))
+    real = {key: array for array in queue.submitted for key in array.keys}
+    assert {key: array.waits_for for key, array in real.items()} == {key: one.waits_for for key, one in dry.items()}
+    scripts = {script: array for script, array in render_planned(planned_arrays, launcher, active)}
+    north = [script for script, array in scripts.items() if {"train/expert-00"} & set(array.keys)]
+    assert set(north) < set(real["report/all"].waits_for), "an array of the other cluster is not waited for"
+    text = (run.scripts / next(script for script in scripts if "report" in script)).read_text()
+    assert f"# Waits for  {', '.join(real['report/all'].waits_for)}, by --dependency=afterany\n" in text
 
 
 BOTH = {"cluster": "north", "stages": {"train/expert-01": {"cluster": "south"}}}

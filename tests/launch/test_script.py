@@ -1,4 +1,4 @@
-"""The functions of the batch script, cut out of it and run by a shell whose clock goes as fast as it sleeps."""
+"""The batch script and its functions, run by bash: whole, or cut out, with a clock that goes as fast as it sleeps."""
 
 import os
 import re
@@ -9,7 +9,10 @@ import pytest
 from hpcddm.launch import slurm
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
+from tests.helpers import REPOSITORY
 from tests.launch.test_slurm import rendered
+
+FUNCTIONS = REPOSITORY / "slurm/functions.sh"
 
 CLOCK = """
 slept=0
@@ -164,20 +167,18 @@ element=7_0
     ],
 )
 def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start(tmp_path, first, start, words):
-    script = function(rendered(tmp_path), "wait_for_others")
+    script = function(FUNCTIONS.read_text(), "wait_for_others")
     code = GATE + f"first='{first}' later='{start}' map=m job=7_0\n{script}wait_for_others; echo trains"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20)
     assert (done.stdout, done.returncode) == (words, 1)
 
 
 def checked(folder):
-    """Run the part of a script that hashes its code; return what it said and its exit code."""
-    site = {"name": "here", "scheduler": "slurm"}
-    launcher = slurm.create(Site(**site), RunDir(folder))
-    script = rendered(folder)
-    start = script.index("code_digest() {")
-    part = script[start : script.index("\nfi\n", start) + 4]
-    done = subprocess.run(["bash", "-c", f"{part}echo runs"], capture_output=True, text=True, timeout=20, check=False)
+    """Hash the code as a script does; return the launcher, what was printed, and the exit code."""
+    launcher = slurm.create(Site(name="here", scheduler="slurm"), RunDir(folder))
+    (values,) = [line for line in rendered(folder).splitlines() if line.startswith("run=")]
+    code = f"{FUNCTIONS.read_text()}{values}\ncheck_code\necho runs"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20, check=False)
     return launcher, done.stdout, done.returncode
 
 
@@ -202,3 +203,136 @@ def test_the_whole_script_is_bash(tmp_path):
     for site in ({}, {"requeue": "resubmit"}, {"hook": "mail 'x'"}, {"escalate": {"minutes": 2}}):
         done = subprocess.run(["bash", "-n"], input=rendered(tmp_path, **site), capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_functions_are_bash_and_most_of_what_a_job_does_is_there(tmp_path):
+    script = rendered(tmp_path)
+    (file,) = (tmp_path / "scripts").glob("functions-*.sh")
+    done = subprocess.run(["bash", "-n", file], capture_output=True, text=True)
+    assert (done.returncode, done.stderr, file.read_text()) == (0, "", FUNCTIONS.read_text())
+    assert len(script.splitlines()) < 120 < len(file.read_text().splitlines())
+
+
+COMMANDS = {
+    # Python is asked what a unit waits for, and for the verdict; submitit's module is what the ranks run.
+    "python": 'case "$*" in *verdict*) cat >/dev/null; echo "$VERDICT" ;; *gate*) ;; *) echo "$*" >>"$CALLS" ;; esac',
+    "srun": """
+        while [ $# -gt 0 ]; do
+            case $1 in --output=*) ;; -*) ;; *) break ;; esac
+            shift
+        done
+        echo "srun: words" >&2
+        "$@"
+        exit $SRUN_CODE
+    """,
+    "scontrol": """
+        echo "scontrol $*" >>"$CALLS"
+        [ "$1 $2" = "show hostnames" ] && tr , '\\n' <<<"$3"
+        [ "$1 $2" = "show job" ] && echo "JobState=RUNNING Reason=None PreemptTime=None ExcNodeList=n1"
+        exit 0
+    """,
+    "squeue": "exit 0",
+    "sbatch": 'echo "sbatch $* ${SLURM_JOB_ID:-clean}" >>"$CALLS"; echo 99',
+}
+
+
+class Job:
+    """A job as Slurm runs it: a copy of the script in a spool, with commands of Slurm that note their calls."""
+
+    def __init__(self, folder, **site):
+        self.folder = folder / "a run"
+        self.folder.mkdir(exist_ok=True)
+        self.commands, self.spool, self.calls = folder / "bin", folder / "spool", folder / "calls"
+        self.commands.mkdir(exist_ok=True)
+        for name, text in COMMANDS.items():
+            (self.commands / name).write_text(f"#!/bin/bash\n{text}\n")
+            (self.commands / name).chmod(0o755)
+        code = slurm.create(Site(name="here", scheduler="slurm"), RunDir(self.folder)).code
+        code.make()
+        text = rendered(self.folder, python=str(self.commands / "python"), **site)
+        (self.folder / "jobs").mkdir(exist_ok=True)
+        self.spool.mkdir(exist_ok=True)
+        (self.spool / "slurm_script").write_text(text)
+        (self.functions,) = (self.folder / "scripts").glob("functions-*.sh")
+
+    def run(self, verdict="complete||unit||", code=0, restarts=0):
+        """Run it; return the exit code, what was printed, and the calls."""
+        self.calls.write_text("")
+        values = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_NAME": "tiny-train-abc"}
+        values |= {"SLURM_JOB_ID": "8", "SLURM_RESTART_COUNT": str(restarts), "SLURMD_NODENAME": "n9"}
+        values |= {"VERDICT": verdict, "SRUN_CODE": str(code), "CALLS": str(self.calls)}
+        values |= {"PATH": f"{self.commands}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
+        command = ["bash", self.spool / "slurm_script"]
+        done = subprocess.run(command, env=values, capture_output=True, text=True, timeout=60, cwd=self.spool)
+        return done.returncode, done.stdout + done.stderr, self.calls.read_text().splitlines()
+
+
+def test_a_copy_of_the_script_runs_its_ranks_and_cleans_up(tmp_path):
+    job = Job(tmp_path)
+    code, said, calls = job.run()
+    assert code == 0 and "exit code 0; complete" in said and "srun: words" in said
+    assert [call for call in calls if "submitit" in call] == [f"-P -u -m submitit.core._submit {job.folder}/jobs/"]
+    assert list((job.folder / "jobs").iterdir()) == []
+
+
+def test_what_is_to_come_back_comes_back_in_each_way(tmp_path):
+    job = Job(tmp_path, hook='echo "$HPCDDM_EVENT of $HPCDDM_UNIT: $HPCDDM_REASON"')
+    code, said, calls = job.run("requeue||unit|NumNodes=2|slot ends", 143)
+    assert code == 0 and calls[-2:] == ["scontrol requeue 7_0", "scontrol update JobId=7_0 NumNodes=2"]
+    assert "exit code 143; requeue: slot ends" in said and " of unit" not in said
+    code, said, calls = job.run("resubmit||unit|--mem=9G|too little", 1, restarts=1)
+    (sbatch,) = [call for call in calls if call.startswith("sbatch")]
+    flags = "--parsable --array=0 --job-name=tiny-train-abc --dependency=afterany:7_0 --mem=9G"
+    assert code == 0 and sbatch == f"sbatch {flags} {job.spool}/slurm_script clean"
+    code, said, calls = job.run("failed|stopped|unit||broken", 1)
+    assert code == 1 and "stopped of unit: broken" in said and not any("requeue" in call for call in calls)
+
+
+def test_a_job_without_a_decision_goes_to_another_node_where_the_site_lets_it(tmp_path):
+    for way, calls in (
+        ("scontrol", ["scontrol requeue 7_0", "scontrol update JobId=7_0 ExcNodeList=n1,n9"]),
+        ("none", []),
+    ):
+        code, _, all_calls = Job(tmp_path, requeue=way).run("", 1)
+        assert code == 1 and [call for call in all_calls if " requeue " in call or " update " in call] == calls
+
+
+@pytest.mark.parametrize("words", ["echo owned", ""])
+def test_functions_that_others_changed_are_not_executed(tmp_path, words):
+    job = Job(tmp_path)
+    job.functions.write_text(f"{job.functions.read_text()}{words}\n\n")
+    code, said, calls = job.run()
+    assert code == 1 and calls == [] and "owned" not in said
+    assert f"error: {job.functions} was changed since the job was submitted; nothing is run" in said
+    # The next submission writes it again, and a link that is in its place is replaced.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("echo owned\n")
+    job.functions.unlink()
+    job.functions.symlink_to(elsewhere)
+    assert Job(tmp_path).run()[0] == 0 and elsewhere.read_text() == "echo owned\n" and not job.functions.is_symlink()
+
+
+def test_a_job_without_its_functions_names_the_file(tmp_path):
+    job = Job(tmp_path)
+    job.functions.unlink()
+    code, said, calls = job.run()
+    assert code == 1 and calls == [] and f"error: {job.functions} cannot be read: was the run moved" in said
+
+
+def test_a_moved_run_is_looked_for_on_other_nodes(tmp_path):
+    job = Job(tmp_path)
+    job.folder.rename(tmp_path / "moved")
+    code, said, calls = job.run()
+    assert code == 1 and f"{job.folder}: No such file" in said and "scontrol requeue 7_0" in calls
+    assert "n9 cannot see the run" in said
+
+
+def test_functions_of_an_earlier_submission_stay_for_its_jobs(tmp_path, monkeypatch):
+    job = Job(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm/functions.sh").write_text("run_unit() { echo my own functions; }\n")
+    own = rendered(job.folder, python=str(job.commands / "python"))
+    assert job.run()[0] == 0 and job.functions.exists()
+    (job.spool / "slurm_script").write_text(own)
+    assert job.run()[:2] == (0, "my own functions\n")

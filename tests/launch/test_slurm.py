@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,21 @@ def test_every_directive_stands_before_the_first_command(tmp_path):
     assert "module load python" in [lines[number] for number in commands]
 
 
+@pytest.mark.parametrize(
+    "way, words",
+    [
+        ("scontrol", "by 'scontrol requeue' in this script, or by Slurm; never again after 3 attempts in a row"),
+        ("resubmit", "by 'sbatch' in this script; never again after 3 attempts in a row"),
+        ("none", "not by this script"),
+    ],
+)
+def test_name_dependencies_and_limit_of_requeueing_come_first(tmp_path, way, words):
+    lines = rendered(tmp_path, requeue=way, max_excluded_nodes=7).splitlines()
+    assert lines[1] == "#SBATCH --job-name=tiny-train" and "--job-name=tiny-train-TOKEN" in lines[2]
+    assert lines[3] == "# Waits for  nothing" and words in lines[4]
+    assert ("7 times at most" in lines[5]) == (way == "scontrol")
+
+
 def test_elements_are_listed_in_the_script(tmp_path):
     script = rendered(tmp_path)
     assert "#   element 0: train/expert-00\n#   element 1: train/expert-01\n" in script
@@ -107,9 +123,12 @@ def test_a_path_with_odd_characters_stays_one_word(tmp_path, name):
     assert shlex.split(command)[:2] == ["cd", str(folder)]
     (jobs,) = [line for line in script.splitlines() if line.startswith("element=")]
     assert f"jobs={folder}/jobs" in shlex.split(jobs)
-    srun = shlex.split(script[script.index('    "${ranks[@]}" --output') :].partition(" &\n")[0].replace("\\\n", " "))
-    assert "--output=$jobs/${job}_%t.out" in srun
-    assert srun[srun.index("-u") :][:4] == ["-u", "-m", "submitit.core._submit", "$home"]
+    (functions,) = [line for line in script.splitlines() if line.startswith("functions=")]
+    (word,) = shlex.split(functions)
+    assert Path(word.removeprefix("functions=")).parent == folder / "scripts"
+    (folders,) = [line for line in script.splitlines() if line.startswith("run=")]
+    words = shlex.split(folders)
+    assert f"run={folder}" in words and words[1].startswith(f"code_folder={folder}/code/")
 
 
 def test_a_dry_run_in_the_same_run_gives_the_same_bytes(tmp_path):

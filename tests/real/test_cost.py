@@ -109,7 +109,7 @@ def test_status_and_logs_say_what_happened(stormy, home):
     rows = json.loads(hpcddm("status", run.root, "--json", SLURM_CONF=home).stdout)["units"]
     (row,) = [row for row in rows if row["unit"] == EXPERT]
     assert (row["state"], row["attempts"], row["job"]) == ("stopped", 4, job)
-    assert row["next"] == f"rm {run.root}/STOP, then submit again" and row["saved_images"] > 0
+    assert row["next"] == f"rm {run.root}/STOP && hpcddm retry {run.root}" and row["saved_images"] > 0
     said = hpcddm("logs", run.root, EXPERT, "--all", SLURM_CONF=home).stdout
     heads = [line for line in said.splitlines() if line.startswith("===")]
     words = ("no word about its end", "requeue (SIGUSR2)", "requeue (SIGTERM)", "stopped")

@@ -107,7 +107,7 @@ def test_stopped_by_the_file_and_cancelled_before_it_began_and_never_done_in_sil
     slurm(partner, "scancel", waiting)
     run.stop.touch()
     first = wait_for(lambda: (row := rows(run, partner)[FIRST])["state"] == "stopped" and row, 60)
-    assert first["next"] == f"rm {run.root}/STOP, then submit again"
+    assert first["next"] == f"rm {run.root}/STOP && hpcddm retry {run.root}"
     # For half a minute after its submission it might still be on its way.
     second = wait_for(lambda: (row := rows(run, partner)[SECOND])["state"] == "unknown" and row, 60)
     assert waiting in second["reason"]

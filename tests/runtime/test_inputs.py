@@ -70,7 +70,7 @@ def test_a_missing_expert_is_left_out_and_named(job):
 def test_too_few_experts_are_counted_and_named(job):
     job.lose(SECOND, FOURTH)
     reason = f"it needs 3 of 4 experts, 2 are there ({SECOND} is not complete; {FOURTH} is not complete)"
-    assert f"{reason}; see: hpcddm status {job.run.root}" in job.refusal()
+    assert f"{reason}; next: hpcddm status {job.run.root}" in job.refusal()
 
 
 def test_by_default_all_experts_are_needed(tmp_path):
@@ -81,7 +81,7 @@ def test_by_default_all_experts_are_needed(tmp_path):
 
 def test_what_is_needed_cannot_be_missing(job):
     job.lose("route/router")
-    assert "route/router is not complete; see" in job.refusal()
+    assert "route/router is not complete; next: hpcddm status" in job.refusal()
 
 
 def test_an_expert_that_does_not_fit_is_as_good_as_missing(job):

@@ -24,6 +24,7 @@ from hpcddm.data.sources.icon_sets import Icon, IconSet
 from hpcddm.data.sources.settings import HELDOUT_SHARE, HeldoutIcons, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
+from hpcddm.next_step import installing
 from hpcddm.pipeline.passed_over import Item
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting, Positive
@@ -189,7 +190,7 @@ def _check_package() -> None:
         import resvg_py  # noqa: F401
     except ImportError:
         raise UserError(
-            "data.source iconify: needs the package resvg-py; install it with: pip install 'hpcddm[collections]'"
+            "data.source iconify: needs the package resvg-py; install it with: " + installing("hpcddm[collections]")
         ) from None
 
 

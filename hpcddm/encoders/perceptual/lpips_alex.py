@@ -15,6 +15,7 @@ from hpcddm.devices import current_device
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.encoders.perceptual.settings import PerceptualSettings
 from hpcddm.errors import UserError
+from hpcddm.next_step import command
 from hpcddm.pretrained import PretrainedFile
 
 SMALLEST = 64
@@ -96,7 +97,7 @@ class _ArraysOnly(pickle.Unpickler):
             ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
         }
         if (module, name) not in known:
-            raise UserError(f"weights of lpips_alex: {module}.{name} is no array; run: hpcddm prefetch")
+            raise UserError(f"weights of lpips_alex: {module}.{name} is no array; run: {command('hpcddm', 'prefetch')}")
         return known[module, name]
 
 

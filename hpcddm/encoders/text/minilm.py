@@ -12,6 +12,7 @@ from hpcddm import pretrained
 from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
+from hpcddm.next_step import installing
 from hpcddm.pretrained import PretrainedFile
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
@@ -129,7 +130,7 @@ class Sentences(TextEncoder[Settings]):
             from tokenizers import Tokenizer
         except ImportError:
             raise UserError(
-                "encoder minilm: needs the package tokenizers; install it with: pip install tokenizers"
+                f"encoder minilm: needs the package tokenizers; install it with: {installing('tokenizers')}"
             ) from None
         self.tokenizer = Tokenizer.from_file(str(pretrained.find(Settings.pretrained[1])))
         self.tokenizer.no_truncation()

@@ -23,7 +23,7 @@ class Settings(SolverSettings):
         """Raise ValueError: an evaluation compares ensembles, and those live on the linear path."""
         raise ValueError(
             f"{self.name} walks in one model's own coordinates and has no strategies; take euler, heun or midpoint,"
-            " and draw from one model alone by: hpcddm sample RUN --solver ddim --strategy expert-0"
+            " and draw from one model alone: 'hpcddm sample' takes --solver ddim --strategy expert-0"
         )
 
 

@@ -1,0 +1,120 @@
+"""The command with which a run or a sweep was last submitted, kept there, so that others can advise to repeat it."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hpcddm.errors import UserError
+from hpcddm.loading import is_sweep
+from hpcddm.next_step import NextStep
+from hpcddm.pipeline.plan import STAGE_NAMES
+from hpcddm.rundir import atomic, inside, reading, sharing, vouching
+from hpcddm.rundir.journal import Journal
+from hpcddm.rundir.layout import RunDir
+from hpcddm.rundir.reading import Unreadable
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A command as a user typed it."""
+
+    words: list[str]
+    """Its words after 'hpcddm', without the folder of the run and without --until."""
+    folder: str
+    """Folder in which it was typed: names of files are relative to it."""
+    until: str | None = None
+    """Last stage that was to be made; None for all."""
+
+
+def submit_command(name: str, overrides: Collection[str], site: str, is_live: bool, until: str | None) -> Typed:
+    """Describe a call of `hpcddm submit`."""
+    return Typed(["submit", name, *overrides, *_options(site, is_live)], str(Path.cwd()), until)
+
+
+def sweep_command(name: str, site: str, is_live: bool, only: Collection[str]) -> Typed:
+    """Describe a call of `hpcddm sweep`."""
+    chosen = [word for text in only for word in ("--only", text)]
+    return Typed(["sweep", name, *chosen, *_options(site, is_live)], str(Path.cwd()))
+
+
+def _options(site: str, is_live: bool) -> list[str]:
+    return [*(["--site", site] if site != "auto" else []), *(["--live"] if is_live else [])]
+
+
+def store_command(typed: Typed | None, home: RunDir) -> None:
+    """Keep a command with the run or the sweep that it submits; the user vouches for it. None changes nothing."""
+    if typed is None:
+        return
+    atomic.write_json(home.command, asdict(typed), durable=False)
+    vouching.remember(home.root, asdict(typed))
+
+
+def keep_command(typed: Typed | None, run: RunDir) -> None:
+    """Keep a command that found nothing to submit, where there is a run that this user may write."""
+    if not run.experiment.exists():
+        return
+    sharing.follow(run.root)
+    inside.guard(run.root)
+    with suppress(OSError, UserError):
+        store_command(typed, run)
+
+
+def stored(home: RunDir) -> Typed | None:
+    """Read the command that is kept there; None where there is none, or none that can be."""
+    with suppress(Unreadable):
+        typed: Typed | None = reading.read_json(home.command, Typed, reading.RECORD_BYTES)
+        if typed is not None and typed.until in (None, *STAGE_NAMES):
+            return typed
+    return None
+
+
+def home_of(run: RunDir) -> RunDir:
+    """Return the folder that is submitted: that of the sweep for one of its settings, else the run itself."""
+    home = RunDir(run.root.resolve().parent)
+    return home if is_sweep(home) else run
+
+
+def repeated(run: RunDir, redo: Collection[str] = (), is_whole: bool = False) -> tuple[tuple[object, ...], ...]:
+    """Return the commands that submit a run, or the sweep to which it belongs, once more; none where nobody knows.
+
+    Args:
+        run: The run, a setting of a sweep, or the sweep itself.
+        redo: Stages that are made again.
+        is_whole: True for all stages, also where fewer were submitted last.
+    """
+    home = home_of(run)
+    typed = stored(home)
+    more = [word for stage in redo for word in ("--redo", stage)]
+    if typed is None or not vouching.is_known(home.root, asdict(typed)):
+        # What others typed may name files of theirs; the experiment is stored with the run, and the site is one's own.
+        return () if is_sweep(home) else (("hpcddm", "submit", home.experiment, *_place(home), *_site(home), *more),)
+    more += ["--until", typed.until] if typed.until and not is_whole else []
+    words = ("hpcddm", *typed.words)
+    if Path.cwd() == Path(typed.folder):
+        return ((*words, *_place(home), *more),)
+    return (("cd", typed.folder), (*words, *_place(RunDir(home.root.resolve())), *more))
+
+
+def _place(home: RunDir) -> tuple[object, ...]:
+    return ("--run-dir", home.root)
+
+
+def _site(home: RunDir) -> tuple[str, ...]:
+    """Name the site from which a run was last submitted."""
+    names = [submission.site for submission in Journal(home.journal).submissions()]
+    return ("--site", names[-1]) if names else ()
+
+
+def retried(run: RunDir) -> tuple[tuple[object, ...], ...]:
+    """Return the commands that submit again what was cancelled; a sweep is submitted as a whole."""
+    if is_sweep(home_of(run)):
+        return repeated(run)
+    site = _site(run) if len({submission.site for submission in Journal(run.journal).submissions()}) > 1 else ()
+    return (("hpcddm", "retry", run.root, *site),)
+
+
+def step_again(run: RunDir, reason: str = "") -> NextStep:
+    """Return the step that submits a run or its sweep once more, for a reason."""
+    commands = repeated(run)
+    return NextStep(commands, reason or ("" if commands else "submit the sweep again with the command that began it"))

@@ -1,0 +1,151 @@
+# Functions that every batch script of a run shares: what a job does once Python can start. They use the variables that
+# the script has set; that is slurm/job.sbatch.j2. A copy of this file below your working directory comes first.
+
+# Files in the run may have been replaced since; the script is Slurm's copy, and knows the digest of what was submitted.
+code_digest() {
+    cd "$code_folder" || return
+    find . ! -type f ! -type d -print
+    find . -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum -- | sed 's/  / /' | sha256sum | cut -c-16
+}
+check_code() {
+    [ -z "$digest" ] || [ "$(code_digest)" = "$digest" ] && return
+    echo "error: $code_folder: files there were changed, added or removed since the job was submitted; nothing is run:" \
+        "remove this folder, then submit again"
+    exit 1
+}
+
+# Puts this element back into the queue, and changes what it asks for while it waits there. It is never held: should this
+# script come to nothing in between, the job comes back as it was.
+requeue() {
+    if is_cancelled; then echo cancelled; else scontrol requeue "$known_as"; fi
+}
+change() {
+    local change answer begin
+    for change in $changes; do
+        # Slurm lets a requeued job wait until its old credential has expired; a wait of ours begins after that.
+        if [[ $change = StartTime=now+* ]]; then
+            begin=$(scontrol show job -o "$known_as" | grep -oP 'EligibleTime=\K\d\S+')
+            begin=$(($(date -d "${begin:-now}" +%s) - $(date +%s)))
+            change=StartTime=now+$((${change#*+} + (begin > 0 ? begin : 0)))
+        fi
+        answer=$(scontrol update JobId="$known_as" "$change" 2>&1) || requeue_decision $code update "$answer"
+    done
+}
+
+# What sbatch refuses to give may have been too much.
+as_before() {
+    [ -n "$changes" ] && changes="" && requeue_decision $code update "$words"
+}
+
+# Submits this element once more, to start as the flag of sbatch in $1 says; a call whose answer got lost is not repeated.
+# What Slurm told this job must not leak into the next one.
+again() {
+    local others element_flag=(--array="$SLURM_ARRAY_TASK_ID")
+    is_cancelled && echo cancelled && return
+    others=$(squeue -a -h -r --name="$SLURM_JOB_NAME" -o %F_%K) || return
+    # A job without an array is the element 0 of itself.
+    [ -z "$plain" ] || { others=${others//N\/A/0} element_flag=(); }
+    grep -v "^${element}$" <<<"$others" | grep "_${SLURM_ARRAY_TASK_ID}$" && return
+    env $(compgen -e | grep -E "^($scheduler_prefixes)" | grep -v '^SLURM_CONF$' | sed 's/^/--unset=/') \
+        sbatch --parsable "${element_flag[@]}" --job-name="$SLURM_JOB_NAME" "$1" $changes "$0"
+}
+
+# Asks what is to be done after the ranks have ended, and tells the user's hook where it has to know.
+requeue_decision() {
+    local verdict
+    verdict=$(
+        trap '' TERM USR1 USR2
+        {
+            scontrol show job -o "$known_as" 2>/dev/null
+            sinfo -h -N -p "$SLURM_JOB_PARTITION" \
+                -o 'NodeMemory=%m PartitionTime=%l NodeName=%N NodeState=%T NodeKind=%f|%G|%c|%m' 2>/dev/null | sort -V
+        } | "${python[@]}" -m hpcddm.runtime.verdict "$map" "$@"
+    )
+    [ "$2" = update ] && return
+    IFS='|' read -r decision event unit changes reason < <(printf '%s\n' "$verdict")
+    echo "$(date +%FT%T) $job: exit code $1; ${decision:-no verdict}${reason:+: $reason}"
+    if [ -n "$hook" ] && [ -n "$event" ]; then
+        HPCDDM_EVENT=$event HPCDDM_UNIT=$unit HPCDDM_REASON=$reason HPCDDM_RUN=$run bash -c "$hook"
+    fi
+}
+
+# What this unit reads may be in the making under job ids that its dependency does not know, or on another cluster, which
+# no dependency reaches: then it waits behind them, or looks again later.
+wait_for_others() {
+    local cluster names queues= start
+    while IFS='|' read -r cluster names; do
+        # A job that came back although its unit was cancelled makes nothing.
+        if [ "$cluster|$names" = '!|cancelled' ]; then requeue_decision 143; exit 1; fi
+        if [ "${cluster:-$HPCDDM_CLUSTER}" = "$HPCDDM_CLUSTER" ]; then
+            patiently squeue -a -h -r --name="$names" -o '%F_%K|%j' || return
+        else
+            words=$(timeout 60 squeue -M "$cluster" -a -h -r --name="$names" -o '%F_%K|%j' 2>/dev/null) ||
+                words="?|$cluster"
+        fi
+        queues+=$words$'\n'
+    done < <("${python[@]}" -m hpcddm.runtime.gate "$map")
+    [ -n "$queues" ] && start=$("${python[@]}" -m hpcddm.runtime.gate "$map" start <<<"$queues")
+    [ -n "$start" ] || return
+    if [[ $start = !* ]]; then requeue_decision 1 wait "${start#!}"; exit 1; fi
+    echo "$(date +%FT%T) $job: waits ($start)"
+    patiently again "$start" && exit 0
+    requeue_decision 1 "resubmit ($start)" "$words"
+    exit 1
+}
+
+# Starts the ranks and waits for their end; $code is srun's exit code then, 143 where the job was told to leave before.
+run_ranks() {
+    local srun
+    # submitit looks for what to run under the job's id, which sbatch gave after that was written.
+    home=$jobs/$HPCDDM_CLUSTER
+    mkdir -p "$home"
+    ln -sfn "$jobs/$token.pkl" "$home/${element}_submitted.pkl"
+    code=143 srun_words=$jobs/$job.${SLURM_RESTART_COUNT:-0}.srun
+    rm -f "$srun_words"
+    if [ ! -e "$HPCDDM_STOP_FILE" ]; then
+        "${ranks[@]}" --output="$jobs/${job}_%t.out" "${python[@]}" -u -m submitit.core._submit "$home" 2>"$srun_words" &
+        srun=$!
+        # A signal ends 'wait' before srun has ended.
+        while :; do
+            wait $srun
+            kill -0 $srun 2>/dev/null || break
+        done
+        wait $srun
+        code=$?
+        cat "$srun_words" >&2
+    fi
+    trap : TERM USR1 USR2
+    rm -f "$HPCDDM_STOP_FILE"
+}
+
+# Does what was decided: ends the script, or puts the element back into the queue.
+follow_decision() {
+    local after_this="--dependency=afterany:$known_as"
+    case $decision in
+        complete) rm -f "$home/${element}"_*.pkl; exit 0 ;;
+        superseded)
+            # The next attempt avoids the nodes that ended this one.
+            [[ $(scontrol show job -o "$known_as" 2>/dev/null) = *JobState=PENDING* ]] && change
+            exit 0
+            ;;
+        # Somebody may have submitted it anew since this job began.
+        waiting) wait_for_others; exit 1 ;;
+        requeue) patiently requeue && { [ "$words" = cancelled ] || change; } ;;
+        resubmit) patiently again "$after_this" || { as_before && patiently again "$after_this"; } ;;
+        # No decision could be made: it may be this node's fault.
+        '') [ "$comes_back_by" = scontrol ] && go_elsewhere; exit 1 ;;
+        *) exit 1 ;;
+    esac && [ "$words" != cancelled ] && exit 0
+    if [ "$words" = cancelled ]; then requeue_decision $code; else requeue_decision $code "$decision" "$words"; fi
+    exit 1
+}
+
+# All that a job does once Python can start on its node.
+run_unit() {
+    check_code
+    wait_for_others
+    run_ranks
+    requeue_decision $code
+    rm -f "$srun_words"
+    follow_decision
+}
