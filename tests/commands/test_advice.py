@@ -225,10 +225,11 @@ def test_a_real_run_goes_on_by_what_its_verbs_print(tmp_path, monkeypatch):
     assert commands_of(whole) == [["cd", str(place)], ["hpcddm", *words, "--run-dir", str(run.root)]]
     rest = pasted(f"{whole} --dry-run", away)
     assert rest.returncode == 0 and "catalog/all" not in rest.stdout and "report/all" in rest.stdout, rest.stderr
-    # What was made is lost: the next command brings it back, and ends at the same stage.
+    # What was made is lost: the command that follows the log brings it back, and ends at the same stage.
     (run.unit("catalog/all") / "manifest.json").unlink()
-    again = pasted(seen(run, 3)[1]["next"], away)
-    assert again.returncode == 0 and "not asked for" in again.stdout, again.stderr
+    shown = seen(run, 3)[0]
+    again = pasted(require_advice(shown)[-1], away)
+    assert again.returncode == 0 and "not asked for" in again.stdout, again.stdout + again.stderr + again.args[2]
     seen(run, 0)
 
 
