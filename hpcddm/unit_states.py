@@ -8,9 +8,10 @@ from typing import Any
 
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import PlannedUnit, plan
-from hpcddm.printing import MOST_OF_A_LINE, printable, quoted
+from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import manifest
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.journal import Journal
@@ -69,7 +70,8 @@ def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
 def require_complete(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -> None:
     """Raise `UserError` for the first of these units that is not complete, as where it was made of what has changed."""
     for status in (states[key] for key in keys if states[key].state is not State.COMPLETE):
-        raise UserError(f"{status.key} is {described(status, run)}; see: hpcddm status {quoted(run.root)}")
+        reason = f"{status.key} is {described(status, run)}"
+        raise UserError(str(step("hpcddm", "status", run.root, reason=reason)))
 
 
 def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:

@@ -2,18 +2,18 @@
 
 from collections.abc import Container
 
-from hpcddm.commands.typed import repeated
+from hpcddm.commands.typed import repeated, step_again
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import Decision
-from hpcddm.next_step import NextStep
+from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
 from hpcddm.pipeline.keys import CATALOG, INSPECT, REPORT
 from hpcddm.pipeline.report import PAGE
 from hpcddm.pipeline.shard import BROKEN
-from hpcddm.printing import echo, quoted
+from hpcddm.printing import echo
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.site import Site
@@ -62,7 +62,8 @@ def _print_blocked(decision: Decision, run: RunDir) -> None:
     stages = {root: list(dict.fromkeys(key.split("/")[0] for key in keys)) for root, keys in waiting.items()}
     for root in (root for root in waiting if root in decision.elsewhere):
         place = run.unit(root).parent
-        echo(f"waiting for elsewhere: {', '.join(stages[root])}; copy {root} ... into {place}/ and submit again")
+        reason = f"waiting for elsewhere: {', '.join(stages[root])}; copy {root} ... into {place}/"
+        echo(step_again(run, reason))
     left = [root for root in waiting if root not in decision.elsewhere and root not in decision.refused]
     if not left:
         return
@@ -72,11 +73,11 @@ def _print_blocked(decision: Decision, run: RunDir) -> None:
     cancelled = [key for key in missing if key in newest and key in newest[key].cancelled]
     names, verb = cancelled or missing, "cancelled" if cancelled else "not among what is submitted"
     behind = list(dict.fromkeys(stage for root in left for stage in stages[root]))
-    echo(
+    reason = (
         f"{', '.join(names)} {'were' if len(names) > 1 else 'was'} {verb}; {', '.join(behind)}"
-        f" {'wait' if len(behind) > 1 else 'waits'} for {'them' if len(names) > 1 else 'it'};"
-        f" next: hpcddm retry {quoted(run.root)} {' '.join(names)}"
+        f" {'wait' if len(behind) > 1 else 'waits'} for {'them' if len(names) > 1 else 'it'}"
     )
+    echo(step("hpcddm", "retry", run.root, *names, reason=reason))
 
 
 def _is_read(key: str, decision: Decision) -> bool:

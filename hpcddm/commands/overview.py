@@ -189,8 +189,7 @@ class Overview:
         here = [row.next for row in rows if row.next.commands and row.state != WorkState.ELSEWHERE]
         if here:
             return here[0]
-        elsewhere = [row.next for row in rows if row.next.commands]
-        exchange = [*self._handover(), *elsewhere[:1]]
+        exchange = [*self._handover(), *self._fetching([row for row in rows if row.next.commands])]
         if not exchange:
             return self._watching()
         following: NextStep | None = None
@@ -205,6 +204,14 @@ class Overview:
         archive = f"for-{'-'.join(self.for_others)}.tar"
         reason = f"hand over {', '.join(keys)} to site {' and '.join(self.for_others)}"
         return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)] if keys else []
+
+    def _fetching(self, rows: list[UnitRow]) -> list[NextStep]:
+        """Return the step after units of other sites were copied here; none for no such units."""
+        sites: dict[str | None, list[str]] = {}
+        for row in rows:
+            sites.setdefault(row.site, []).append(row.unit)
+        copies = [f"{', '.join(keys)} of site {site}" for site, keys in sites.items()]
+        return [replace(rows[0].next, reason=f"copy {' and '.join(copies)} into {self.run.root}")] if rows else []
 
     def _watching(self) -> NextStep:
         """Return the command that shows what goes on."""

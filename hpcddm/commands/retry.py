@@ -7,6 +7,7 @@ from hpcddm.commands.announcements import require_no_refusal
 from hpcddm.commands.naming import units_named
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusting import stored_start
+from hpcddm.commands.typed import stored
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
@@ -14,7 +15,7 @@ from hpcddm.launch.submission import Decision, active_units, decide
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment, with_content
 from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CATALOG
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.plan import needed_by, plan
 from hpcddm.printing import echo
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -62,7 +63,12 @@ def retry(
         return 0
     site = _changed(site, resources, failed)
     echo(f"again: {', '.join(failed)}")
-    return submit_missing(experiment, site, run, only=failed, live=live, parts=parts)
+    # What waits behind them goes along, up to the last stage that was asked for.
+    typed = stored(run)
+    until = typed.until if typed else None
+    if until and not needed_by(until, plan(experiment)).issuperset(failed):
+        until = None
+    return submit_missing(experiment, site, run, only=failed, live=live, parts=parts, until=until)
 
 
 def continue_run(run: RunDir, rest: Rest, live: bool, trust_run: bool) -> int:

@@ -10,12 +10,12 @@ import pytest
 
 from hpcddm.commands import typed
 from hpcddm.commands import wait as waiting
-from hpcddm.launch import vouching
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from hpcddm.pipeline.plan import needed_by, plan
 from hpcddm.printing import quoted
+from hpcddm.rundir import vouching
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -225,10 +225,11 @@ def test_a_real_run_goes_on_by_what_its_verbs_print(tmp_path, monkeypatch):
     assert commands_of(whole) == [["cd", str(place)], ["hpcddm", *words, "--run-dir", str(run.root)]]
     rest = pasted(f"{whole} --dry-run", away)
     assert rest.returncode == 0 and "catalog/all" not in rest.stdout and "report/all" in rest.stdout, rest.stderr
-    # What was made is lost: the next command brings it back, and ends at the same stage.
+    # What was made is lost: the command that follows the log brings it back, and ends at the same stage.
     (run.unit("catalog/all") / "manifest.json").unlink()
-    again = pasted(seen(run, 3)[1]["next"], away)
-    assert again.returncode == 0 and "not asked for" in again.stdout, again.stderr
+    shown = seen(run, 3)[0]
+    again = pasted(require_advice(shown)[-1], away)
+    assert again.returncode == 0 and "not asked for" in again.stdout, again.stdout + again.stderr + again.args[2]
     seen(run, 0)
 
 
@@ -237,7 +238,7 @@ def test_a_sweep_is_repeated_as_a_sweep(run, monkeypatch):
     (home.root / "sweep.json").write_text("{}")
     made(run, "report")
     one = keep(home, ["sweep", "guidance", "--only", "guidance=1.5", "--site", "north"], "/")
-    assert vouching.is_known(asdict(one))
+    assert vouching.is_known(home.root, asdict(one))
     for step in (typed.repeated(run), typed.retried(run), typed.retried(home)):
         assert step == (("cd", "/"), ("hpcddm", *one.words, "--run-dir", home.root))
     home.command.unlink()

@@ -322,26 +322,26 @@ def two_sites(tmp_path, monkeypatch):
     return at
 
 
-HAND_OVER = "hand over {keys} to site north: tar -C {run} -cf for-north.tar {folders}"
+HAND_OVER = "hand over {keys} to site north; next: tar -C {run} -cf for-north.tar {folders}"
 
 
 def test_a_site_that_trains_for_another_one_waits_and_then_hands_over(two_sites):
     run = two_sites("south", jobs=SOUTH)
     hand_over = HAND_OVER.format(keys=", ".join(SOUTH), run=run.root, folders=" ".join(SOUTH))
     shown = status(run)
-    assert shown.splitlines()[-1] == f"next: under way, wait: hpcddm wait {run.root}; then {hand_over}"
+    assert shown.splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", hand_over]
     # What the other site makes is of no use here.
     assert "copy" not in shown and {one["next"] for one in as_json(run)["units"]} == {""}
     run = two_sites("south", SOUTH[0], jobs=SOUTH[1:])
-    assert status(run).splitlines()[-1] == f"next: under way, wait: hpcddm wait {run.root}; then {hand_over}"
+    assert status(run).splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", hand_over]
 
 
 def test_a_site_that_is_through_hands_over_by_a_command_that_packs_it(two_sites, tmp_path, monkeypatch):
     run = two_sites("south", *SOUTH)
     last = status(run).splitlines()[-1]
-    assert last == "next: " + HAND_OVER.format(keys=", ".join(SOUTH), run=run.root, folders=" ".join(SOUTH))
+    assert last == HAND_OVER.format(keys=", ".join(SOUTH), run=run.root, folders=" ".join(SOUTH))
     monkeypatch.chdir(tmp_path)
-    subprocess.run(shlex.split(last.partition("north: ")[2]), check=True)
+    subprocess.run(shlex.split(last.partition("next: ")[2]), check=True)
     here = two_sites("north")
     subprocess.run(["tar", "-C", here.root, "-xf", "for-north.tar"], check=True)
     assert {row(here, key)["state"] for key in SOUTH} == {"complete"}
@@ -349,12 +349,12 @@ def test_a_site_that_is_through_hands_over_by_a_command_that_packs_it(two_sites,
 
 def test_the_site_that_needs_the_experts_of_another_one_waits_and_then_copies_them(two_sites):
     own = ["measuring/extractor", "measuring/classifier", MONOLITH, expert_key(0), expert_key(1), ROUTER]
-    copy = "copy {key} of site south to {run}/{key}, then submit again (and 1 more, above)"
     run = two_sites("north", *own[:-1], jobs=own[-1:])
-    expected = copy.format(key=SOUTH[0], run=run.root)
-    assert status(run).splitlines()[-1] == f"next: under way, wait: hpcddm wait {run.root}; then {expected}"
+    again = f"hpcddm submit {run.experiment} --run-dir {run.root} --site north"
+    copy = f"copy {', '.join(SOUTH)} of site south into {run.root}; next: {again}"
+    assert status(run).splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", copy]
     run = two_sites("north", *own)
-    assert row(run, SOUTH[0])["next"] == expected.removesuffix(" (and 1 more, above)")
+    assert row(run, SOUTH[0])["next"] == again
 
 
 def test_one_look_is_one_question_to_the_scheduler(open_run, monkeypatch):

@@ -142,7 +142,7 @@ def test_a_wait_begins_after_that_of_slurm(tmp_path):
         }
         requeue_decision() { echo refused; }
     """
-    code += function(rendered(tmp_path), "change").replace("answer=$(", "printf '%s\\n' $(")
+    code += function(FUNCTIONS.read_text(), "change").replace("answer=$(", "printf '%s\\n' $(")
     for own, expected in ((100, 130), (-50, 30)):
         done = subprocess.run(["bash", "-c", f"own={own}\n{code}\nchange"], capture_output=True, text=True, timeout=20)
         exclude, start = done.stdout.split()
