@@ -197,7 +197,8 @@ def _fill_router(values: Values, num_experts: int, data: DataSettings | None) ->
     name = "router_dit" if num_experts > 1 else "uniform_router"
     model = _fill_model(router, RouterModelSettings, name, sizes.router, data)
     if plugins.picked(RouterModelSettings, model).trained:
-        images = _number(values["experts"].get("training", {}).get("images"), EXPERT_IMAGES * num_experts)
+        training = _inside(_inside(dict(values), "experts"), "training")
+        images = _number(training.get("images"), EXPERT_IMAGES * num_experts)
         _fill_training(router, _whole(-(-images // ROUTER_SHARE)), SMALL_BATCH, SMALL_RATE)
 
 
@@ -285,4 +286,5 @@ def _whole(images: int) -> int:
 
 
 def _divisors(number: int) -> list[int]:
-    return [size for size in range(1, number + 1) if number % size == 0]
+    small = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
+    return sorted({*small, *(number // size for size in small)})

@@ -7,6 +7,7 @@ import yaml
 from PIL import Image
 
 from hpcddm import defaults
+from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment
 from hpcddm.run_defaults import load_for_run
 from hpcddm.rundir.layout import RunDir
@@ -148,3 +149,24 @@ def test_missing_data_is_the_only_thing_that_is_missing(tmp_path):
     first, second = done.stderr.splitlines()
     assert first.endswith("e.yaml: data: this key is needed")
     assert second.endswith("did you mean 'experts'?")
+
+
+WRONG = (
+    "data:",
+    "data: photos",
+    "experts:",
+    "experts: {model: dit}",
+    "experts: {training: [1]}",
+    "cluster: {experts: x}",
+)
+WRONG += ("router: {model: {name: [1]}}", "measuring: 3", "evaluate: {images: -1}", "cluster: {clustering: kmeans}")
+
+
+@pytest.mark.parametrize("section", WRONG)
+def test_what_is_wrong_is_named_in_one_line_and_not_filled_over(photos, section):
+    data = "" if section.startswith("data") else "data: {source: {name: image_folder, folder: photos}}\n"
+    (photos / "wrong.yaml").write_text(f"{data}{section}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_experiment("wrong.yaml")
+    line = 1 if not data else 2
+    assert str(caught.value).startswith(f"wrong.yaml:{line}: {section.partition(':')[0]}"), caught.value

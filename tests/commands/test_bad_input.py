@@ -63,7 +63,8 @@ def test_a_wrong_setting(place, override, message):
 
 
 def test_images_without_classes_are_refused_where_something_needs_them(place):
-    without = hpcddm("submit", "tiny.yaml", "--run-dir", "run", "data.num_classes=null").stderr
+    condition = "data.condition={name: class_label}"
+    without = hpcddm("submit", "tiny.yaml", "--run-dir", "run", "data.num_classes=null", condition).stderr
     assert "data.condition: class_label needs data.num_classes" in without
     blind = ("data.num_classes=null", "data.condition.name=none")
     assert "measuring.classifier: names classes, and data.num_classes is not set" in submit(*blind)
