@@ -9,15 +9,16 @@ from rich.table import Table
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Better, Metric
+from hpcddm.pipeline.report import figures_of
 from hpcddm.printing import echo
 
-COUNTS = {"images": ("images", ",d"), "train_flops": ("training\nFLOPs", ".3g")}
+COUNTS = {"images": ("images", ",.0f"), "train_flops": ("training\nFLOPs", ".3g")}
 """Columns after those of the metrics: key -> title and format."""
 
 
 def print_table(results: dict[str, Any]) -> None:
     """Print the arms, the floor and what is missing, from the facts of the report's manifest."""
-    everyone = {**results["arms"], "floor: real images": results["floor"]}
+    everyone = {**figures_of(results), "floor: real images": results["floor"]}
     # Those that compare classes are left out of runs whose images have none.
     shown = [metric for metric in all_metrics() if any(metric.key in arm for arm in everyone.values())]
     table = Table(title=_title(shown), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))

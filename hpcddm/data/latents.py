@@ -12,6 +12,7 @@ from torch import Tensor
 from hpcddm.data.batch import Inputs
 from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.draws import Draws
+from hpcddm.errors import require
 
 MOMENTS, MIRRORED = "moments", "mirrored"
 """Columns of the moments (N, M, C, h, w) of images, and of the images mirrored."""
@@ -66,6 +67,7 @@ class Statistics:
         """Add up what `values` returned for several ranges, in their order."""
         merged = cls.empty(channels)
         for part in parts:
+            require(len(part["sums"]) == channels, f"latents have {len(part['sums'])} channels instead of {channels}")
             merged.sums += np.asarray(part["sums"])
             merged.squares += np.asarray(part["squares"])
             merged.count += part["count"]

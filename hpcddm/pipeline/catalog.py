@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpcddm.config import Experiment
+from hpcddm.errors import require
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.ranges import range_keys, tars_of
 from hpcddm.pipeline.stage import DiskSpace, Stage
@@ -39,8 +40,13 @@ def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:
 
 
 def split_results(inputs: Mapping[str, Manifest], split: str) -> dict[str, Any]:
-    """Return what is known of a split: `samples` and, with classes, `class_counts`."""
-    return inputs[CATALOG].results["splits"][split]
+    """Return what is known of a split: `samples` and, with classes, `class_counts`.
+
+    Raises `UserError` where the manifest lacks the split.
+    """
+    splits: dict[str, dict[str, Any]] = inputs[CATALOG].results["splits"]
+    require(split in splits, f"{CATALOG}: its manifest lacks the split {split}; submit again with --redo catalog")
+    return splits[split]
 
 
 class CatalogStage(Stage):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpcddm.config import Experiment
+from hpcddm.errors import require
 from hpcddm.pipeline.disk import LIST_ENTRY_BYTES
 from hpcddm.pipeline.keys import CATALOG, LISTS, expert_key, name_of
 from hpcddm.pipeline.ranges import TRAIN, range_keys
@@ -46,8 +47,12 @@ def list_results(inputs: Mapping[str, Manifest], expert: Expert) -> dict[str, An
     """Return what is known of an expert's list: `samples` and, with classes, `class_counts`.
 
     Both are of its cluster; `foreign` is the number of samples of others that it is trained on, where there are any.
+    Raises `UserError` where the manifest lacks the list.
     """
-    return inputs[list_key(expert)].results["lists"][list_name(expert)]
+    key, name = list_key(expert), list_name(expert)
+    lists: dict[str, dict[str, Any]] = inputs[key].results["lists"]
+    require(name in lists, f"{key}: its manifest lacks the list {name}; submit again with --redo lists")
+    return lists[name]
 
 
 class ListsStage(Stage):

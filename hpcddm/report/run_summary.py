@@ -96,8 +96,10 @@ def _of_left_out(catalog: dict[str, Any]) -> list[tuple[str, str]]:
 def _of_starts(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     lines = []
     for digest, start in spending.starts(settings, inputs, spending.spent(settings, inputs)).items():
-        cost = "images unknown" if start["images"] is None else f"{start['images']:,} images seen"
-        billed = "which no bill holds" if start["train_flops"] is None else "on the bill of every arm that began there"
+        cost = "images unknown" if start.get("images") is None else f"{start['images']:,} images seen"
+        billed = (
+            "which no bill holds" if start.get("train_flops") is None else "on the bill of every arm that began there"
+        )
         lines.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
     return [("Start", "; ".join(lines))] if lines else []
 

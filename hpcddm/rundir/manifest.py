@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic, fresh, reading
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.results import KnownResults, Results
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
@@ -50,7 +51,7 @@ class Manifest:
     """Digest of every unit that was read: by key, of its outputs; by 'key#part', of a part that alone counts."""
     outputs: list[Output]
     results: dict[str, Any] = field(default_factory=dict)
-    """Results for later stages and for people: counts, FLOPs, figures."""
+    """Results for later stages and for people: counts, FLOPs, figures; `Results` of a manifest that was read."""
     record: dict[str, Any] = field(default_factory=dict)
     """Circumstances of the making (versions, world size, seconds): recorded, never compared."""
     format: int = FORMAT
@@ -114,42 +115,6 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class KnownResults:
-    """Types of the results that are read again; a manifest may hold others beside them."""
-
-    __pydantic_config__: ClassVar = reading.OPEN
-
-    images: int = 0
-    samples: int | dict[str, int] = 0
-    foreign: int = 0
-    train_flops: int = 0
-    sampling_flops: int = 0
-    skipped_steps: int = 0
-    heldout_accuracy: float = 0.0
-    listing: str | None = None
-    remark: str = ""
-    digests: dict[str, str] = field(default_factory=dict)
-    class_counts: list[int] = field(default_factory=list)
-    class_names: list[str] = field(default_factory=list)
-    columns: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    tars: list[dict[str, Any]] = field(default_factory=list)
-    lists: dict[str, dict[str, Any]] = field(default_factory=dict)
-    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
-    snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
-    arms: dict[str, dict[str, float]] | list[str] = field(default_factory=list)
-    floor: dict[str, float] = field(default_factory=dict)
-    start: dict[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a count below zero."""
-        samples = self.samples.values() if isinstance(self.samples, dict) else (self.samples,)
-        reading.require_counts(*samples, self.images, self.foreign, self.skipped_steps, *self.class_counts, *self.sizes)
-        if min(self.train_flops, self.sampling_flops) < 0:
-            raise ValueError("holds FLOPs below zero")
-
-
-@dataclass(frozen=True)
 class KnownRecord:
     """Types of the circumstances that a report reads."""
 
@@ -207,7 +172,8 @@ def read(folder: Path) -> Manifest | None:
     if content is None:
         return None
     outputs = [Output(**output) for output in content.pop("outputs")]
-    return Manifest(outputs=outputs, results=content.pop(RESULTS, {}), **content)
+    results = Results.read_from(folder / FILE_NAME, content.pop(RESULTS, {}))
+    return Manifest(outputs=outputs, results=results, **content)
 
 
 def read_if_usable(folder: Path) -> Manifest | None:

@@ -11,6 +11,7 @@ from hpcddm.loading import stored_experiment
 from hpcddm.metrics import all_metrics
 from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.report import figures_of
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import SETTLED
@@ -43,7 +44,7 @@ def setting_results(index: Index, home: RunDir, states: Mapping[str, str]) -> li
         if report is None:
             rows.append(SettingResult(label, index.settings[label], {}, states.get(label, "missing")))
             continue
-        arms = report.results["arms"] | {FLOOR: report.results["floor"]}
+        arms = figures_of(report.results) | {FLOOR: report.results["floor"]}
         remark = report.results.get("remark", "")
         rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark))
     return rows

@@ -147,3 +147,36 @@ def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
 def test_flops_of_the_largest_trainings_are_read(tmp_path):
     manifest.publish(tmp_path, Manifest("train", "monolith", {}, {}, [], {"train_flops": 10**26}))
     assert manifest.read(tmp_path).results == {"train_flops": 10**26}
+
+
+def test_a_result_that_a_manifest_lacks_is_named_with_its_file(finished):
+    folder, _ = finished
+    results = manifest.read(folder).results
+    assert results["images"] == 7 and results.get("tars") is None and "tars" not in results
+    with pytest.raises(Unreadable, match=r"manifest\.json: lacks the result 'tars'; fetch or make it again"):
+        results["tars"]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"lists": {"expert-00": {}}},
+        {"lists": {"expert-00": {"samples": -1}}},
+        {"splits": {"train": {"samples": "all"}}},
+        {"snapshots": {"x": {"images": 1}}},
+        {"snapshots": {"1": {}}},
+        {"tars": [{"file": "a"}]},
+        {"broken": {"first": []}},
+        {"passed_over": {"others": {"count": 1}}},
+        {"table": {"rows": 1, "with_row": 0, "without_row": 1, "first_without_row": None}},
+        {"statistics": {"sums": [1.0], "squares": [], "count": 1}},
+        {"warnings": 3},
+        {"noise_levels": [0.5], "nll": [1.0, 2.0]},
+    ],
+)
+def test_a_result_of_another_type_makes_a_manifest_unusable(finished, facts):
+    folder, _ = finished
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"facts": facts}))
+    with pytest.raises(Unreadable, match=f"holds no usable JSON .facts.{next(iter(facts))}|facts: "):
+        manifest.read(folder)
