@@ -88,7 +88,7 @@ def alignment(rows):
         for arm, shift in {ARM: 0.0, "top-1": 1.0}.items()
     }  # fmt: skip
     disagreement = {str(row.concept): 0.01 * (row.concept % 9 + 1) for row in rows if row.scores}
-    against = analysis.disagreement_against_score(disagreement, [row.as_json() for row in rows], ARM)
+    against = analysis.disagreement_against_score(disagreement, rows, ARM)
     return {
         "levels": levels, "errors": errors | {"selected_is_best": [0.9, 0.8, 0.7, 0.5, 0.3]},
         "disagreement": disagreement, "disagreement_against_score": against,

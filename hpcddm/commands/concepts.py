@@ -10,11 +10,11 @@ from rich.table import Table
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, TABLE
+from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, TABLE
 from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo, quoted
-from hpcddm.rundir import atomic, reading
+from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.unit_states import State, survey
@@ -37,12 +37,17 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
 
     Raises `UserError` where a run has no complete stage concepts, and `ConfigError` for runs that do not compare.
     """
-    contents = [_content(RunDir(root)) for root in roots]
-    _check_alike(roots, contents)
     from hpcddm.concepts import analysis
     from hpcddm.report.concept_facts import ConceptFacts
 
-    first = ConceptFacts(contents[0])
+    files = [_file(RunDir(root)) for root in roots]
+    try:
+        known = [ConceptFacts.read(file) for file in files]
+    except Unreadable as error:
+        raise UserError(f"{error.path}: {error.reason}; submit again with --redo concepts") from None
+    contents = [facts.content for facts in known]
+    _check_alike(roots, contents)
+    first = known[0]
     if len(contents) > 1:
         first = ConceptFacts({**contents[0], "fits": analysis.fits(contents)})
     _print_fits(first)
@@ -56,8 +61,8 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
         echo(f"written: {json_file}")
 
 
-def _content(run: RunDir) -> dict[str, Any]:
-    """Read the file of a run; raises `UserError` with the next command where its stage is not complete."""
+def _file(run: RunDir) -> Path:
+    """Return the file of a run; raises `UserError` with the next command where its stage is not complete."""
     experiment = stored_experiment(run)
     if experiment.concepts is None:
         raise UserError(
@@ -67,15 +72,7 @@ def _content(run: RunDir) -> dict[str, Any]:
     if status.state is not State.COMPLETE:
         reason = f" ({status.reason})" if status.reason else ""
         raise UserError(f"{run.root}: {CONCEPTS} is {status.state}{reason}; see: hpcddm status {quoted(run.root)}")
-    path = run.output(CONCEPTS, CONCEPTS_FILE)
-    try:
-        content: dict[str, Any] = reading.need_json(path)
-    except Unreadable as error:
-        raise UserError(f"{path}: {error.reason}; submit again with --redo concepts") from None
-    if any("captions" not in row for row in content["concepts"][:1]):
-        redo = "--redo concept_counts --redo concept_scores --redo concepts"
-        raise UserError(f"{path}: written by an earlier version of hpcddm; submit again with {redo}")
-    return content
+    return run.output(CONCEPTS, CONCEPTS_FILE)
 
 
 def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -> None:
@@ -180,7 +177,7 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
             f"proposal: the samples of {len(facts.moved_concepts)} badly drawn concepts to the expert that has most of"
             f" them: {moved['train']:,} training and {moved['heldout']:,} held-out samples move; to try it:"
         )
-        table = run.output(CONCEPTS, facts.content["proposal"]["file"])
+        table = run.output(CONCEPTS, PROPOSAL_FILE)
         setting = f"{{name: file, table: {{file: {table.resolve()}}}, column: cluster}}"
         # The run's experiment says where all of it lies, relative to its folder.
         target, clustering = quoted(f"{root}-moved"), quoted(f"cluster.clustering={setting}")

@@ -10,11 +10,12 @@ from hpcddm.concepts.curves import LEAST_CONCEPTS, fit_curve
 from hpcddm.concepts.home_share import home_against_total
 from hpcddm.concepts.overlap import Overlap
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM
+from hpcddm.concepts.table import Row
 from hpcddm.concepts.within_concepts import home_within_concepts
 from hpcddm.uncertainty.jackknife import spearman
 
 FREQUENCIES = {"total": "frequency", "home": "at_home", "text": "text", "image": "image"}
-"""Frequencies that scores are fitted to, by their keys in the table."""
+"""Frequencies that scores are fitted to, by their names in a row."""
 MINUS = " minus "
 """Between the names of two arms, of which the outcome is the difference of their scores."""
 
@@ -29,16 +30,17 @@ def fits(contents: Contents) -> dict[str, Any]:
     `within`: a concept's scores compared with its home frequencies there. An arm without a score is left out. The
     difference is what decentralising adds: that a concept is easy cancels.
     """
-    rows = [(run, row) for run, content in enumerate(contents) for row in content["concepts"] if row["scores"]]
-    known = {arm for _, row in rows for arm, own in row["scores"].items() if own.get("relative") is not None}
+    tables = [map(Row.from_json, content["concepts"]) for content in contents]
+    rows = [(run, row) for run, table in enumerate(tables) for row in table if row.scores]
+    known = {arm for _, row in rows for arm in row.scores if row.relative(arm) is not None}
     arms = {arm: _relative(rows, arm) for arm in sorted(known - {REAL_ARM, OTHER_ARM, PROMPT_ARM})}
     dense = contents[0]["dense"]
     if dense in arms:
         others = [arm for arm in arms if arm not in (dense, TRAIN_ARM) and not arm.startswith("expert-")]
         arms |= {f"{arm}{MINUS}{dense}": arms[arm] - arms[dense] for arm in others}
     scored = {arm: outcomes for arm, outcomes in arms.items() if np.isfinite(outcomes).any()}
-    runs, names = np.array([run for run, _ in rows]), np.array([row["concept"] for _, row in rows])
-    overlap = Overlap.of((row["concept"], row["captions"]) for _, row in rows)
+    runs, names = np.array([run for run, _ in rows]), np.array([row.concept for _, row in rows])
+    overlap = Overlap.of((row.concept, row.captions) for _, row in rows)
     counts = {name: _column(rows, key) for name, key in FREQUENCIES.items()}
     curves = {
         arm: {name: fit_curve(count, outcomes, names, runs, overlap).as_json() for name, count in counts.items()}
@@ -57,33 +59,28 @@ def fits(contents: Contents) -> dict[str, Any]:
 
 
 def disagreement_against_score(
-    disagreement: Mapping[str, float], rows: Sequence[Mapping[str, Any]], arm: str
+    disagreement: Mapping[str, float], rows: Sequence[Row], arm: str
 ) -> dict[str, Any] | None:
     """Estimate Spearman's rho of the experts' disagreement about a concept's real images and its score by an arm.
 
     disagreement: by the concept's number; rows: the table. Below 0, what experts disagree about is drawn worse (arXiv
     2602.02685). None for fewer than four concepts.
     """
-    known = [
-        row
-        for row in rows
-        if str(row["concept"]) in disagreement and row["scores"].get(arm, {}).get("relative") is not None
-    ]
+    known = [row for row in rows if str(row.concept) in disagreement and row.relative(arm) is not None]
     if len(known) < LEAST_CONCEPTS:
         return None
-    differing = np.array([disagreement[str(row["concept"])] for row in known])
-    scores = np.array([row["scores"][arm]["relative"] for row in known])
-    concepts = [row["concept"] for row in known]
-    overlap = Overlap.of((row["concept"], row["captions"]) for row in known).matrix(concepts)
+    differing = np.array([disagreement[str(row.concept)] for row in known])
+    scores = np.array([row.relative(arm) for row in known])
+    overlap = Overlap.of((row.concept, row.captions) for row in known).matrix([row.concept for row in known])
     estimate = spearman(differing, scores, overlap)
     return estimate.as_json() | {"concepts": len(known)} if estimate else None
 
 
-def _relative(rows: Iterable[tuple[int, Mapping[str, Any]]], arm: str) -> Float64[np.ndarray, " n"]:
+def _relative(rows: Iterable[tuple[int, Row]], arm: str) -> Float64[np.ndarray, " n"]:
     """Return an arm's relative score in every row; NaN where there is none."""
-    scores = [row["scores"].get(arm, {}).get("relative") for _, row in rows]
+    scores = [row.relative(arm) for _, row in rows]
     return np.array([np.nan if score is None else score for score in scores], dtype=np.float64)
 
 
-def _column(rows: Iterable[tuple[int, Mapping[str, Any]]], key: str) -> Float64[np.ndarray, " n"]:
-    return np.array([row[key] for _, row in rows], dtype=np.float64)
+def _column(rows: Iterable[tuple[int, Row]], key: str) -> Float64[np.ndarray, " n"]:
+    return np.array([getattr(row, key) for _, row in rows], dtype=np.float64)

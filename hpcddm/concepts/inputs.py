@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Int64
 
 from hpcddm import plugins, tensors
+from hpcddm.concepts.content import Thresholds
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
@@ -18,6 +19,7 @@ from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.columns import RaggedColumn
 from hpcddm.data.sample_keys import hash_of
+from hpcddm.errors import require
 from hpcddm.pipeline.concept_counts import COUNTS_FILE
 from hpcddm.pipeline.concept_mentions import MENTIONS_FILE
 from hpcddm.pipeline.concept_tagger import TAGGER_FILE
@@ -57,8 +59,11 @@ def presence(settings: Experiment, unit: Unit, split: str) -> Presence:
     tags = (catalog.made_by("concept_tags", TAGS_FILE, name) for name in (TAGGED, TAG_SCORE))
     concepts, scores = tags
     # All ranges were tagged with the same ones.
-    thresholds = reading.need_json(unit.input(tags_keys(settings)[0], THRESHOLDS_FILE))
-    return Presence(len(vocabulary(unit)), mentions(unit, split), (concepts, scores), _from_json(thresholds["scores"]))
+    file, known = unit.input(tags_keys(settings)[0], THRESHOLDS_FILE), len(vocabulary(unit))
+    thresholds: Thresholds = reading.need_json(file, Thresholds)
+    is_of_all = len(thresholds.scores) == known
+    require(is_of_all, f"{file}: is of other concepts than the vocabulary; submit again with --redo concept_tags")
+    return Presence(known, mentions(unit, split), (concepts, scores), _from_json(thresholds.scores))
 
 
 def homes(settings: Experiment, unit: Unit) -> list[int | None]:

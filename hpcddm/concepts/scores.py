@@ -16,6 +16,15 @@ A model that has memorised its data would draw the last; a trained tagger has se
 LEAST_SIGNAL = 3.0
 """Standard errors by which real images of a concept must score above others, for its samples to be compared."""
 
+LARGEST_FIGURE = 1e70
+"""Largest figure from which moments are computed, as the square of its square is finite."""
+
+
+def require_moderate(*figures: float) -> None:
+    """Raise `ValueError` for a figure from which no moments can be computed."""
+    if any(abs(figure) > LARGEST_FIGURE for figure in figures):
+        raise ValueError("holds a figure that is too large")
+
 
 @dataclass(frozen=True)
 class Score:

@@ -5,21 +5,24 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hpcddm.concepts.choosing import bins
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
-from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative
+from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative, require_moderate
 from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.pipeline.concept_scores import HOME_ARM
-from hpcddm.rundir import atomic
+from hpcddm.rundir import atomic, reading
 
 
 @dataclass(frozen=True)
 class Row:
     """One concept. frequency: training samples that have it, as the experiment counts them."""
+
+    # The file has further columns, which follow from these.
+    __pydantic_config__: ClassVar = reading.OPEN
 
     concept: int
     name: str
@@ -34,10 +37,19 @@ class Row:
     entropy: float | None
     """Entropy over the experts, in bits: 0 where one expert has all of it."""
     bin: int
-    scores: dict[str, dict[str, Any]]
+    scores: dict[str, dict[str, float | None]]
     """Scores by arm, of a concept that is scored: what `Score` holds, and the `relative` score."""
     captions: list[str]
     """Hashes of the captions of the held-out images that it is scored by."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for counts that do not fit one another, or a score that cannot be."""
+        reading.require_counts(self.frequency, self.text, self.image, self.joint, *self.experts)
+        if sum(self.experts) != self.frequency:
+            raise ValueError("experts: do not add up to the frequency")
+        if (self.home is None) != (self.frequency == 0) or not 0 <= (self.home or 0) < len(self.experts):
+            raise ValueError("home: is not one of the experts")
+        require_moderate(*(value for own in self.scores.values() for value in own.values() if value))
 
     @property
     def at_home(self) -> int:
@@ -51,8 +63,7 @@ class Row:
 
     def relative(self, arm: str) -> float | None:
         """Return an arm's score relative to that of real images; None where there is none."""
-        score: float | None = self.scores.get(arm, {}).get("relative")
-        return score
+        return self.scores.get(arm, {}).get("relative")
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON holds it."""

@@ -1,12 +1,14 @@
 """Long tail of concept frequencies: power law, inequality, head, middle and tail, and what experts share of them."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Integer, Num
 
+from hpcddm.rundir import reading
 from hpcddm.uncertainty.distributions import hurwitz_zeta
 
 _LARGEST_EXPONENT = 30.0
@@ -147,6 +149,9 @@ def entropy_over_experts(counts: Integer[np.ndarray, "c k"]) -> Float[np.ndarray
 class Misalignment:
     """Samples whose caption and image have concepts, and none in common (misalignment degree of arXiv 2404.04125)."""
 
+    # The file has the shares, too.
+    __pydantic_config__: ClassVar = reading.OPEN
+
     disjoint: int
     with_any: int
     """Samples with a concept in caption or image."""
@@ -169,6 +174,11 @@ class Misalignment:
         most this one; to compare, give that as `with_any`.
         """
         return self.disjoint / self.with_any if self.with_any else None
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Misalignment":
+        """Read what `as_json` made."""
+        return cls(**{field.name: content[field.name] for field in fields(cls)})
 
     def as_json(self) -> dict[str, Any]:
         """Return counts and shares as JSON holds them."""

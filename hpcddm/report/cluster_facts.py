@@ -1,7 +1,9 @@
 """Facts about the clusters, as in `clusters.json`, and the warnings that follow from them."""
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from hpcddm.rundir import reading
 
 TYPICAL, AMBIGUOUS, RANDOM = "typical", "ambiguous", "random"
 """Kinds of samples that are shown of a cluster."""
@@ -23,6 +25,8 @@ THRESHOLDS = {
 class ClusterFacts:
     """Facts about one cluster; what cannot be known of the data, or of the partition, is None or empty."""
 
+    __pydantic_config__: ClassVar = reading.OPEN
+
     images: int
     share: float
     silhouette: float | None = None
@@ -43,7 +47,9 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about all clusters together, and about each."""
+    """Facts about all clusters together, and about each; the file has their warnings, too."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
 
     images: int
     clusters: list[ClusterFacts]
@@ -63,11 +69,14 @@ class Facts:
     remedy: str
     """What to change where the clusters are not what a training should begin with."""
 
-    @classmethod
-    def parsed(cls, content: dict[str, Any]) -> "Facts":
-        """Read the facts from the values of their JSON; later versions may add keys."""
-        clusters = [ClusterFacts(**_known(ClusterFacts, cluster)) for cluster in content["clusters"]]
-        return cls(**_known(cls, content) | {"clusters": clusters})
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for counts that do not fit one another, and samples that the data do not have."""
+        reading.require_counts(self.images, self.sampled, *(cluster.images for cluster in self.clusters))
+        if not self.clusters or sum(cluster.images for cluster in self.clusters) != self.images:
+            raise ValueError("clusters: do not add up to the images")
+        shown = [number for cluster in self.clusters for numbers in cluster.shown.values() for number in numbers]
+        if not all(0 <= number < self.images for number in shown):
+            raise ValueError("clusters: show a sample that the data do not have")
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of the file: the facts, the warnings, and the thresholds of these."""
@@ -108,7 +117,3 @@ class Facts:
             f"{count} images are few for one network (the threshold is {FEW_IMAGES:,}), which may learn them by heart"
         )
         return [f"{who} starving: {what}"]
-
-
-def _known(kind: type["ClusterFacts | Facts"], values: dict[str, Any]) -> dict[str, Any]:
-    return {known.name: values[known.name] for known in fields(kind) if known.name in values}

@@ -4,13 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from hpcddm.concepts import analysis
 from hpcddm.concepts.analysis import MINUS
 from hpcddm.concepts.answer import Answer, answer, interval_text
+from hpcddm.concepts.content import Content
 from hpcddm.concepts.scores import REAL_ARM
 from hpcddm.concepts.table import HOME_ARM, Row
+from hpcddm.concepts.tail import Misalignment
 from hpcddm.printing import printable
+from hpcddm.rundir import reading
 
 MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
 """Concepts that are shown at most: of the rarest and of the worst drawn ones; of those never seen; of those split."""
@@ -39,6 +44,12 @@ class ConceptFacts:
     """Facts about the concepts of a run; content: of the file."""
 
     content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "ConceptFacts":
+        """Read a run's file and make its fits again; raises `Unreadable` naming a file that is not usable."""
+        content = reading.need_mapping(path, Content)
+        return cls(content | {"fits": analysis.fits([content])})
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -173,12 +184,13 @@ class ConceptFacts:
     def agreement(self) -> list[str]:
         """Say how far captions and images agree, and how alike the experts' data are, a sentence each."""
         summary, said = self.content["summary"], []
-        apart, by_expert = summary["misalignment"], summary["misalignment_by_expert"]
-        if len(self.tails()) > 1 and apart["of_any"] is not None:
-            shares = [expert["of_all"] for expert in by_expert if expert["of_all"] is not None]
+        apart = Misalignment.from_json(summary["misalignment"])
+        by_expert = map(Misalignment.from_json, summary["misalignment_by_expert"])
+        shares = [expert.of_all for expert in by_expert if expert.of_all is not None]
+        if len(self.tails()) > 1 and apart.of_all is not None and apart.of_any is not None and shares:
             said.append(
-                f"Caption and image have concepts, but none in common: {apart['of_all']:.1%} of {apart['samples']:,}"
-                f" samples ({min(shares):.1%} to {max(shares):.1%} by expert), {apart['of_any']:.1%} of those with a"
+                f"Caption and image have concepts, but none in common: {apart.of_all:.1%} of {apart.samples:,}"
+                f" samples ({min(shares):.1%} to {max(shares):.1%} by expert), {apart.of_any:.1%} of those with a"
                 f" concept in either (arXiv 2404.04125, section 5.2)."
             )
         for key, what in (("text_image", "by captions and by images"), ("between_experts", "in two clusters, mean")):

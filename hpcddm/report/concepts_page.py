@@ -152,7 +152,7 @@ def _disagreement(facts: ConceptFacts, by_concept: Mapping[str, float]) -> tuple
               if (score := facts.rows[int(key)].relative(facts.arm)) is not None]  # fmt: skip
     if len(points) < LEAST_POINTS:
         return None
-    said = interval_text(facts.content["alignment"]["disagreement_against_score"])
+    said = interval_text(facts.content["alignment"].get("disagreement_against_score"))
     labels = ("disagreement of experts about real images", f"relative score, {facts.arm}")
     plot = concept_plots.scatter(
         "concepts-disagreement",

@@ -179,10 +179,7 @@ def need_json(path: Path, kind: Any = dict[str, Any], follows_links: bool = Fals
 
     follows_links: True for a file that the user names.
     """
-    content = _read(path, RESULT_BYTES, lambda content: parse(content, kind), follows_links=follows_links)
-    if content is None:
-        raise Unreadable(path, "is missing")
-    return content
+    return _read(path, RESULT_BYTES, lambda content: parse(content, kind), follows_links=follows_links, needed=True)
 
 
 def read_mapping(path: Path, shape: Any = dict[str, Any], most_bytes: int = RECORD_BYTES) -> dict[str, Any] | None:
@@ -193,16 +190,25 @@ def read_mapping(path: Path, shape: Any = dict[str, Any], most_bytes: int = RECO
     return _read(path, most_bytes, lambda content: parse_mapping(content, shape))
 
 
+def need_mapping(path: Path, shape: Any) -> dict[str, Any]:
+    """Read a result that must be there, as `read_mapping` does; raises `Unreadable` without it."""
+    values: dict[str, Any] = _read(path, RESULT_BYTES, lambda content: parse_mapping(content, shape), needed=True)
+    return values
+
+
 def _read(
     path: Path,
     most_bytes: int,
     parsed: Callable[[bytes], Any],
     root: Path | None = None,
     follows_links: bool = False,
+    needed: bool = False,
 ) -> Any:
     try:
         content = read_bytes(path, most_bytes, root, follows_links)
     except FileNotFoundError:
+        if needed:
+            raise Unreadable(path, "is missing") from None
         return None
     try:
         return parsed(content)

@@ -1,7 +1,7 @@
 """Stage concepts: the table of all concepts, fits of quality to frequency, advice, and a page about them."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from hpcddm.concepts import analysis, inputs, table
 from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
 from hpcddm.concepts.choosing import Choice
+from hpcddm.concepts.content import Alignment, Scores, Summary
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.scores import ChanceScores, Score, by_concept
@@ -17,7 +18,7 @@ from hpcddm.concepts.table import Row
 from hpcddm.config import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
-from hpcddm.errors import UserError
+from hpcddm.errors import require
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
 from hpcddm.pipeline.concept_scores import HOME_ARM, PICTURES_FILE, SCORES_FILE, concept_strategies
@@ -48,7 +49,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         "frequency": kind,
         "arm": arm,
         "dense": dense,
-        "summary": reading.need_json(unit.input(CONCEPT_COUNTS, SUMMARY_FILE)),
+        "summary": reading.need_mapping(unit.input(CONCEPT_COUNTS, SUMMARY_FILE), Summary),
         "concepts": [row.as_json() for row in rows],
         "alignment": _alignment(unit, rows, arm),
         "advice": advice.as_json(),
@@ -68,10 +69,9 @@ def _alignment(unit: Unit, rows: Sequence[Row], arm: str) -> dict[str, Any] | No
     """Read what is known of the experts that are asked, and compare their disagreement with the scores."""
     if CONCEPT_ALIGNMENT not in unit.inputs:
         return None
-    content: dict[str, Any] = reading.need_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE))
+    content = reading.need_mapping(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE), Alignment)
     if "disagreement" in content:
-        table = [row.as_json() for row in rows]
-        against = analysis.disagreement_against_score(content["disagreement"], table, arm)
+        against = analysis.disagreement_against_score(content["disagreement"], rows, arm)
         content["disagreement_against_score"] = against
     return content
 
@@ -87,17 +87,18 @@ def _show(unit: Unit, facts: ConceptFacts) -> None:
 def _scores(settings: Experiment, unit: Unit, choice: Choice) -> Iterator[Score]:
     """Read the scores of all units, in the order of the concepts, each with its chance."""
     keys = sorted(unit.inputs_of("concept_scores"))
-    contents: list[Mapping[str, Any]] = [reading.need_json(unit.input(key, SCORES_FILE)) for key in keys]
-    if any("chance" not in content for content in contents):
-        raise UserError("scores were written by an earlier version of hpcddm; submit again with --redo concept_scores")
+    files = [unit.input(key, SCORES_FILE) for key in keys]
+    contents: list[Scores] = [reading.need_json(file, Scores) for file in files]
     chance, homes = ChanceScores(), inputs.homes(settings, unit)
-    for content in contents:
-        chance.merge(content["chance"])
     places = {own.concept: place for place, own in enumerate(choice.chosen)}
-    for entry in (entry for content in contents for entry in content["scores"]):
-        score = Score(**entry)
+    for file, content in zip(files, contents, strict=True):
+        sizes = {len(part) for both in content.chance.values() for part in both}
+        is_whole = sizes <= {len(places)} and {score.concept for score in content.scores} <= places.keys()
+        require(is_whole, f"{file}: scores other concepts than were chosen; submit again with --redo concept_scores")
+        chance.merge(content.chance)
+    for score in (score for content in contents for score in content.scores):
         home = homes[score.concept]
-        model = f"expert-{home:02d}" if score.arm == HOME_ARM else score.arm
+        model = f"expert-{home:02d}" if score.arm == HOME_ARM and home is not None else score.arm
         yield replace(score, chance=chance.of(model, places[score.concept]))
 
 

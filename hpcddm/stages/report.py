@@ -12,13 +12,14 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.sampler import sample
 from hpcddm.ensemble.strategies.settings import parse as parse_strategy
+from hpcddm.errors import require
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import nfe, spending
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
-from hpcddm.pipeline.catalog import class_names
+from hpcddm.pipeline.catalog import class_names, split_results
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, SHOWN_FILE
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.inspect import CLUSTERS_FILE, RANDOM_PICTURES
@@ -151,13 +152,16 @@ def _train_flops(settings: Experiment, inputs: dict[str, Manifest]) -> dict[str,
 def _bill(settings: Experiment, inputs: dict[str, Manifest], keys: list[str]) -> int:
     own = spending.spent(settings, inputs)
     starts = spending.starts(settings, inputs, keys)
-    return sum(own[key].train_flops for key in keys) + sum(start["train_flops"] or 0 for start in starts.values())
+    return sum(own[key].train_flops for key in keys) + sum(start.get("train_flops") or 0 for start in starts.values())
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
-    (output,) = (file for file in unit.inputs[key].outputs if file.path == WEIGHTS)
+    digests = {file.path: file.sha256 for file in unit.inputs[key].outputs}
+    require(
+        WEIGHTS in digests, f"{key}: its manifest lists no {WEIGHTS}; fetch it again, or submit with --redo measuring"
+    )
     name = getattr(settings.measuring, key.split("/")[1]).model.name
-    return {"name": name, "sha256": output.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
+    return {"name": name, "sha256": digests[WEIGHTS], "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
 def _content(
@@ -167,7 +171,7 @@ def _content(
     galleries: list[Gallery],
 ) -> Content:
     dense, (asked_for, gallery_texts) = _train_flops(settings, unit.inputs), _asked(settings, unit)
-    facts = _facts(unit)
+    facts = _facts(settings, unit)
     return Content(
         name=settings.name,
         summary=run_summary.rows(settings, metrics, unit.inputs),
@@ -219,17 +223,23 @@ def _router(results: dict[str, Any]) -> Router | None:
     return Router(results["noise_levels"], *lines)
 
 
-def _facts(unit: Unit) -> Facts | None:
+def _facts(settings: Experiment, unit: Unit) -> Facts | None:
     """Read what is known of the clusters; None where the stage inspect is not complete."""
-    return Facts.parsed(reading.need_json(unit.input(INSPECT, CLUSTERS_FILE))) if INSPECT in unit.inputs else None
+    if INSPECT not in unit.inputs:
+        return None
+    file, samples = unit.input(INSPECT, CLUSTERS_FILE), split_results(unit.inputs, TRAIN)["samples"]
+    facts: Facts = reading.need_json(file, Facts)
+    is_of_run = (len(facts.clusters), facts.images) == (settings.cluster.experts, samples)
+    require(is_of_run, f"{file}: is about other clusters or images; submit again with --redo inspect")
+    return facts
 
 
 def _concepts(unit: Unit) -> Concepts | None:
     """Read what is known of the concepts; None where there are none, or their stage is not complete."""
     if CONCEPTS not in unit.inputs:
         return None
-    content = reading.need_json(unit.input(CONCEPTS, CONCEPTS_FILE))
-    return Concepts(ConceptFacts(content), concept_pictures.read(unit.input(CONCEPTS, SHOWN_FILE)))
+    facts = ConceptFacts.read(unit.input(CONCEPTS, CONCEPTS_FILE))
+    return Concepts(facts, concept_pictures.read(unit.input(CONCEPTS, SHOWN_FILE)))
 
 
 def _clusters(settings: Experiment, unit: Unit, facts: Facts | None) -> list[Cluster]:

@@ -145,3 +145,44 @@ def test_what_is_not_there_is_said_with_the_next_command(runs, tmp_path):
     (run.unit(CONCEPTS) / "manifest.json").unlink()
     assert f"concepts/all is missing; see: hpcddm status {run.root}" in said(run.root, code=1)
     assert "no run here" in said(tmp_path, code=2)
+
+
+def at(content, *place):
+    """The mapping or list at a place of a copy of the content."""
+    for key in place:
+        content = content[key]
+    return content
+
+
+DAMAGED = {
+    "another type": lambda known: known.update(concepts=5),
+    "a row of text": lambda known: known["concepts"].__setitem__(3, "text"),
+    "a number as text": lambda known: at(known, "concepts", 0).update(frequency="lots"),
+    "counts that do not add up": lambda known: at(known, "concepts", 0).update(frequency=1),
+    "no such expert": lambda known: at(known, "concepts", 0).update(home=99),
+    "a score without end": lambda known: at(known, "concepts", 0, "scores", "top-2").update(relative=1e300),
+    "rows in another order": lambda known: known["concepts"].reverse(),
+    "a row too few": lambda known: known["concepts"].pop(0),
+    "no such concept": lambda known: at(known, "advice").update(split=[10**6]),
+    "no tails": lambda known: at(known, "summary").update(tails={}),
+    "another kind of frequency": lambda known: known.update(frequency="any"),
+    "an expert without number": lambda known: at(known, "advice", "experts", 0).pop("expert"),
+    "a split too few": lambda known: at(known, "proposal").update(moved={"train": 1}),
+    "a line too short": lambda known: at(known, "alignment", "errors").update(best=[1.0]),
+    "a concept that is no number": lambda known: at(known, "alignment").update(disagreement={"x": 1.0}),
+    "nothing": lambda known: known.clear(),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_file_of_another_content_is_one_line_that_names_it(runs, case):
+    known = json.loads(json.dumps(made()))
+    DAMAGED[case](known)
+    text = said(knows(runs[0], known), code=1)
+    assert "concepts/concepts.json: holds no usable JSON (" in text and "--redo concepts" in text
+    assert len(text.splitlines()) == 1
+
+
+def test_fits_are_made_of_the_table_whatever_the_file_has(runs):
+    before = said(knows(runs[0], made()))
+    assert said(knows(runs[0], made() | {"fits": {"runs": "none"}})) == before

@@ -1,6 +1,7 @@
 """The page about the clusters, alone and as a part of the report."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hpcddm.report import clusters_page, page
 from hpcddm.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, Facts
 from hpcddm.report.content import Cluster
+from hpcddm.rundir import reading
 from tests.report.test_page import Page, content
 
 HOSTILE = '<script>alert("1")</script>&amp;\u2028 \U0001f600'
@@ -90,7 +92,7 @@ def test_the_facts_come_back_from_their_file():
     made = with_first(EVEN, words=[("boot", 0.5, 0.1)], captions=["a boot"], shown={"random": [3, 1]})
     stored = made.as_json()
     assert stored["warnings"] == [] and CATCH_ALL in stored["thresholds"].values()
-    again = Facts.parsed(stored | {"of a later version": 1})
+    again = reading.parse(json.dumps(stored | {"of a later version": 1}).encode(), Facts)
     assert again.clusters[0].shown == {"random": [3, 1]} and again.warnings() == made.warnings()
     assert clusters_page.render("x", again, pictures(made)) == clusters_page.render("x", made, pictures(made))
 

@@ -13,7 +13,7 @@ from hpcddm.data import samples
 from hpcddm.pipeline.keys import CATALOG, INSPECT, LISTS
 from hpcddm.pipeline.plan import plan
 from hpcddm.report.cluster_facts import Facts
-from hpcddm.rundir import manifest
+from hpcddm.rundir import manifest, reading
 from hpcddm.stages import inspect
 from tests.clusterings.test_measures import by_definition
 from tests.report.test_page import Page
@@ -38,8 +38,9 @@ def inspected(bench, **changes):
     """Make all that comes behind the catalog; return the facts, the content of their file and the page."""
     bench.settings = bench.experiment(**changes)
     bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in STAGES))
-    content = json.loads((bench.run.unit(INSPECT) / "clusters.json").read_text())
-    return Facts.parsed(content), content, Page((bench.run.unit(INSPECT) / "clusters.html").read_text())
+    folder = bench.run.unit(INSPECT)
+    content = json.loads((folder / "clusters.json").read_text())
+    return reading.need_json(folder / "clusters.json", Facts), content, Page((folder / "clusters.html").read_text())
 
 
 def looked_at(bench):
@@ -130,7 +131,7 @@ def test_it_comes_out_the_same_again_and_another_seed_shows_others(bench):
     assert [file.read_bytes() for file in files] == before
     bench.settings = bench.experiment(**changes, seed=1)
     bench.make(INSPECT)
-    other = Facts.parsed(json.loads(files[0].read_text()))
+    other = reading.need_json(files[0], Facts)
     assert other.clusters[0].shown["random"] != facts.clusters[0].shown["random"]
     assert other.clusters[0].shown["typical"] == facts.clusters[0].shown["typical"]
 
@@ -159,7 +160,7 @@ def test_captions_tell_clusters_apart(adopted_run):
     bench = adopted_run()
     bench.make_data()
     bench.make(INSPECT)
-    facts = Facts.parsed(json.loads((bench.run.unit(INSPECT) / "clusters.json").read_text()))
+    facts = reading.need_json(bench.run.unit(INSPECT) / "clusters.json", Facts)
     reader = samples.reader(bench.unit(INSPECT), "train")
     for cluster in facts.clusters:
         assert cluster.class_entropy is None and not cluster.classes
