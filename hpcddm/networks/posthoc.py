@@ -1,7 +1,6 @@
 """Averages of weights made after a training, of the power-function averages that it kept (arXiv 2312.02696)."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -27,7 +26,8 @@ def average(
 
     folder: the unit's; forms: those of the network's tensors. It is the sum of the averages that were kept up to then
     whose profile over time is nearest.
-    Raises `UserError` where a file is not what the manifest names. Costs one model of memory, and a tensor in float64.
+    Raises `UserError` where a file is not what the manifest names. Each is read once, hashed as it is read: costs one
+    model of memory, and one in float64.
     """
     if choice.sigma_rel is None:
         raise ValueError("an average that is made afterwards needs a relative length")
@@ -40,12 +40,12 @@ def average(
         f"{key}: an average of relative length {choice.sigma_rel:g} would be {off:.0%} off; name one nearer to"
         f" power_ema, or train with more `snapshots`: averages were kept at {points} points",
     )
-    with ExitStack() as stack:
-        opened = [stack.enter_context(tensors.opened(folder / name)) for name in files]
-        for name, file in zip(files, opened, strict=True):
+    totals: dict[str, torch.Tensor] = {}
+    for name, factor in zip(files, factors, strict=True):
+        with tensors.opened(folder / name) as file:
             file.require(forms)
-            tensors.fill({}, file, manifest.stated_digest(folder, name))
-        return {name: _sum([tensors.read_whole(file, name) for file in opened], factors) for name in forms}
+            _add(totals, tensors.read(file, forms, manifest.stated_digest(folder, name)), factor)
+    return {name: values.to(tensors.DTYPES[forms[name].dtype]) for name, values in totals.items()}
 
 
 def _kept(settings: Experiment, key: str, folder: Path, choice: Choice) -> tuple[dict[str, Profile], int]:
@@ -56,7 +56,9 @@ def _kept(settings: Experiment, key: str, folder: Path, choice: Choice) -> tuple
         raise ValueError(f"{key} has kept no averages")
     number = snapshot_number(settings, key, choice)
     images = {int(name): kept["images"] for name, kept in listed.results.get(SNAPSHOTS, {}).items()}
+    require(number is None or number in images, f"{folder / manifest.FILE_NAME}: lacks the snapshot {number}")
     end = listed.results["images"] if number is None else images[number]
+    require(end > 0, f"{folder / manifest.FILE_NAME}: says that no image was seen")
     # The last snapshot may be the end.
     points: dict[int, int | None] = {own: name for name, own in images.items() if own <= end}
     if number is None:
@@ -69,11 +71,10 @@ def _kept(settings: Experiment, key: str, folder: Path, choice: Choice) -> tuple
     return files, end
 
 
-def _sum(tensors: list[torch.Tensor], factors: list[float]) -> torch.Tensor:
-    """Add up tensors in float64; those that are no averages, as integers, stay."""
-    if not tensors[0].is_floating_point():
-        return tensors[0]
-    total = torch.zeros_like(tensors[0], dtype=torch.float64)
-    for tensor, factor in zip(tensors, factors, strict=True):
-        total.add_(tensor.double(), alpha=factor)
-    return total.to(tensors[0].dtype)
+def _add(totals: dict[str, torch.Tensor], average: dict[str, torch.Tensor], factor: float) -> None:
+    """Add the tensors of an average in float64; of those that are no averages, as integers, the first stay."""
+    for name, values in average.items():
+        if not values.is_floating_point():
+            totals.setdefault(name, values)
+        else:
+            totals.setdefault(name, torch.zeros_like(values, dtype=torch.float64)).add_(values.double(), alpha=factor)

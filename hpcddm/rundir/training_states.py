@@ -1,5 +1,6 @@
 """Training states of a unit, as far as they can be read without torch: which there are, and of which training."""
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, ClassVar
 from hpcddm.rundir import fresh, inside, reading
 from hpcddm.rundir.manifest import SNAPSHOTS
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.results import require_flops
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5
@@ -35,6 +37,55 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """Types of what a state says of a snapshot that was taken: its images, and the SHA-256 of its files by name."""
+
+    images: int
+    files: dict[str, str]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a name that leads out of the folder, or a number that cannot be."""
+        reading.require_counts(self.images)
+        for name in self.files:
+            reading.require_inside(name)
+
+
+@dataclass(frozen=True)
+class Started:
+    """Types of what a unit says of the weights that its training started from; None for unknown images and FLOPs."""
+
+    sha256: str
+    source: str
+    images: int | None
+    train_flops: int | None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number below zero."""
+        reading.require_counts(self.images or 0)
+        require_flops(self.train_flops or 0)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Types of the progress of a training in its state, as `training.meters.Progress` has it."""
+
+    images: int = 0
+    loss_sums: list[float] = field(default_factory=list)
+    loss_images: int = 0
+    skipped: int = 0
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    scaler: dict[str, float] = field(default_factory=dict)
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    resources: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that cannot be, and a snapshot that has none."""
+        reading.require_counts(self.images, self.loss_images, self.skipped)
+        if not all(name.isascii() and name.isdecimal() for name in self.snapshots):
+            raise ValueError("snapshots: has a name that is not a number")
+
+
+@dataclass(frozen=True)
 class Description:
     """Types of a state's `state.json`; that of an earlier format may have other files, or none."""
 
@@ -52,6 +103,8 @@ class Description:
         reading.require_counts(self.images)
         if self.format == FORMAT and isinstance(self.files, dict):
             raise ValueError("files are those of an earlier format")
+        if self.format == FORMAT:
+            reading.parse(json.dumps(self.loop).encode(), Loop)
 
 
 def name_of(images: int) -> str:

@@ -6,7 +6,7 @@ The last two are kept while a training runs.
 import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +16,8 @@ import torch.distributed as dist
 
 from hpcddm.errors import UserError
 from hpcddm.rundir import atomic, fresh, inside, training_states
+from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.tensor_file import TensorFile
 from hpcddm.rundir.training_states import FORMAT, STATE, Written
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine, HostCopy
@@ -141,7 +143,7 @@ class Checkpoints:
         """Remove what earlier attempts left half-written, and nothing of a later one."""
         for folder in self._folder.glob(".staged-*"):
             number = folder.name.removeprefix(".staged-").partition("-")[0]
-            if number.isdigit() and int(number) <= self._attempt.number:
+            if number.isdecimal() and int(number) <= self._attempt.number:
                 _remove(folder)
 
     def _refusal(self, staged: Path, error: BaseException) -> "Refusal":
@@ -155,22 +157,24 @@ class Checkpoints:
         text = f"{staged}: cannot save the training state{size}, {free} bytes are free ({reason})"
         return Refusal(text, getattr(error, "errno", None))
 
-    def agree_on_newest(self) -> tuple[list[Path], dict[str, Any]] | None:
-        """Agree on the newest intact state, on all ranks: its files and its content; None where no state is intact.
+    def agree_on_newest(self) -> tuple[list[TensorFile], dict[str, Any]] | None:
+        """Agree on the newest intact state, on all ranks: its open files, its content; None where no state is intact.
 
         Rank 0 lists the states, as a file system may show other ranks others; the ranks share the comparison of the
-        files' digests, which takes as long as reading them.
+        files' digests, which takes as long as reading them. What is loaded comes from the files that were open then,
+        whatever has their names by now.
         """
         shared = [self.candidates() if dist.get_rank() == 0 else []]
         dist.broadcast_object_list(shared, src=0)
         for folder, state in shared[0]:
-            files = _files(state)
-            own = files[dist.get_rank() :: self._world_size]
-            faults: list[str | None] = [None] * self._world_size
-            dist.all_gather_object(faults, _fault(folder, own))
-            fault = next(filter(None, faults), None)
-            if fault is None:
-                return [folder / file.name for file in files], state
+            files, faults = list[TensorFile](), list[str | None]([None] * self._world_size)
+            with ExitStack() as stack:
+                own_fault = _open(folder, _files(state), dist.get_rank(), self._world_size, files, stack)
+                dist.all_gather_object(faults, own_fault)
+                fault = next(filter(None, faults), None)
+                if fault is None:
+                    stack.pop_all()
+                    return files, state
             if dist.get_rank() == 0:
                 print(f"{fault}: {folder} is torn; passing over it", flush=True)
         return None
@@ -248,15 +252,26 @@ def _unseen(staged: Path, files: list[Written]) -> str | None:
     return None
 
 
-def _fault(folder: Path, files: list[Written]) -> str | None:
-    """Describe the first of these files that is not as its rank wrote it, or return None."""
-    for file in files:
+def _open(
+    folder: Path, written: list[Written], rank: int, ranks: int, files: list[TensorFile], stack: ExitStack
+) -> str | None:
+    """Open the files of a state; return what is wrong with the first that is missing, or is not as its rank wrote it.
+
+    A rank hashes only its share of them. files, stack: what is opened is added there.
+    """
+    names = fresh.names(folder)
+    for number, file in enumerate(written):
         path = folder / file.name
         try:
-            if not fresh.exists(path) or atomic.sha256(path) != file.sha256:
+            if file.name not in names:
+                return f"{path} is missing"
+            files.append(stack.enter_context(TensorFile(path)))
+            if number % ranks == rank and files[-1].read({}) != file.sha256:
                 return f"{path} is not what rank {file.rank} wrote"
         except OSError as error:
             return f"{path} cannot be read ({error.strerror})"
+        except Unreadable as error:
+            return str(error)
     return None
 
 

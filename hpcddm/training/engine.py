@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.pipeline.snapshots import USUAL
+from hpcddm.rundir.tensor_file import TensorFile
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import corrections, masters, shards
 from hpcddm.training.ema import Ema, update_weights
@@ -144,7 +145,7 @@ class Engine:
             torch.cuda.synchronize(self._device)
         return HostCopy(self._host, masters.steps(self._engine), masters.slices(self._engine))
 
-    def load(self, files: list[Path]) -> None:
+    def load(self, files: list[TensorFile]) -> None:
         """Continue from the files of a training state, which any number of ranks wrote in any stage of ZeRO."""
         weights, slices = masters.master_weights(self._engine), masters.slices(self._engine)
         with torch.no_grad(), Stored(files) as stored:

@@ -112,8 +112,8 @@ def scaler_state(engine: "DeepSpeedEngine") -> dict[str, float]:
 
 def set_scaler_state(engine: "DeepSpeedEngine", state: dict[str, float]) -> None:
     """Have the loss scale go on from `scaler_state`."""
-    for name, value in state.items():
-        setattr(loss_scaler(engine), name, value)
+    for name in scaler_state(engine).keys() & state.keys():
+        setattr(loss_scaler(engine), name, state[name])
 
 
 def loss_scaler(engine: "DeepSpeedEngine") -> Any:

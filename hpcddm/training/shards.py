@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from hpcddm import tensors
+from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.printing import printable
 from hpcddm.rundir import reading
@@ -55,16 +56,16 @@ def write(kinds: Shards, steps: Sequence[float | None], slices: Sequence[Slice],
 
 
 class Stored:
-    """Files of all ranks of a training state, read as whole parameters; a context manager."""
+    """Open files of all ranks of a training state, read as whole parameters; a context manager, which closes them."""
 
-    def __init__(self, files: Iterable[Path]) -> None:
-        self._paths = list(files)
+    def __init__(self, files: Iterable[TensorFile]) -> None:
+        self._files = list(files)
         self._opened = ExitStack()
         self._parts: dict[str, list[tuple[int, int, TensorFile]]] = {}
 
     def __enter__(self) -> "Stored":
-        for path in self._paths:
-            file = self._opened.enter_context(tensors.opened(path))
+        for opened in self._files:
+            file = self._opened.enter_context(opened)
             starts = _starts(file)
             for key, form in file.forms.items():
                 start = starts[key.partition("/")[2]]
@@ -89,7 +90,7 @@ class Stored:
         return next((tensors.read_whole(file, key).item() for _, _, file in self._parts.get(key, ())), None)
 
     def fill(self, kind: str, part: Slice, values: torch.Tensor) -> None:
-        """Set a slice's values, (length,), to those of this kind; raises `RuntimeError` where some are missing."""
+        """Set a slice's values, (length,), to those of this kind; raises `UserError` where some are missing."""
         key, filled, stop = f"{kind}/{part.name}", 0, part.start + part.length
         for stored_start, stored_stop, file in self._parts.get(key, ()):
             first, last = max(part.start, stored_start), min(stop, stored_stop)
@@ -100,7 +101,9 @@ class Stored:
                 target.copy_(read)
                 filled += last - first
         if filled != part.length:
-            raise RuntimeError(f"{kind} of {part.name}: {filled} of the values {part.start} to {stop} are in the state")
+            place = self._files[0].path.parent if self._files else "the state"
+            have = f"{kind} of {part.name}: {filled} of the values {part.start} to {stop}"
+            raise UserError(f"{place}: has {have}; remove the folder to go on from another state")
 
 
 def _starts(file: TensorFile) -> dict[str, int]:

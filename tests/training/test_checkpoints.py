@@ -4,17 +4,22 @@ import errno
 import json
 import os
 import threading
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
+import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 
+from hpcddm import tensors
 from hpcddm.errors import UserError
 from hpcddm.rundir import training_states
 from hpcddm.runtime.attempt import Superseded, open_attempt
 from hpcddm.runtime.entry import LASTING
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
+from hpcddm.training.meters import Progress
 
 
 class Writer:
@@ -24,7 +29,7 @@ class Writer:
         return self
 
     def write(self, folder):
-        (folder / "weights").write_bytes(b"weights")
+        save_file({"a": torch.zeros(3)}, folder / "weights")
         return [folder / "weights"]
 
 
@@ -52,6 +57,15 @@ def save(folder, trajectory, *images):
     return checkpoints
 
 
+def newest(checkpoints):
+    """Agree on the newest state, and close its files; its content."""
+    files, state = checkpoints.agree_on_newest()
+    for file in files:
+        with file:
+            pass
+    return state
+
+
 def saved(checkpoints, engine, images):
     """Save, and wait for it."""
     checkpoints.save(engine, images, {})
@@ -59,7 +73,7 @@ def saved(checkpoints, engine, images):
 
 
 def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
-    _, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
+    state = newest(save(tmp_path, "mine", 10, 20, 30))
     assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT
 
 
@@ -70,20 +84,47 @@ def test_states_of_a_training_with_other_settings_are_not_continued(tmp_path):
 
 def test_longer_trainings_with_other_settings_push_out_no_state(tmp_path):
     save(tmp_path, "other", 1000, 2000)
-    _, state = save(tmp_path, "mine", 10, 20, 30).agree_on_newest()
+    state = newest(save(tmp_path, "mine", 10, 20, 30))
     assert (state["images"], state["trajectory"]) == (30, "mine")
 
 
 def test_a_torn_newest_state_is_passed_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10, 20)
     (tmp_path / "images-000000000020" / "weights").write_bytes(b"we")
-    assert checkpoints.agree_on_newest()[1]["images"] == 10
+    assert newest(checkpoints)["images"] == 10
 
 
 def test_a_file_of_another_step_is_noticed_though_its_size_is_right(tmp_path):
     checkpoints = save(tmp_path, "mine", 10, 20)
-    (tmp_path / "images-000000000020" / "weights").write_bytes(b"WEIGHTS")
-    assert checkpoints.agree_on_newest()[1]["images"] == 10
+    save_file({"a": torch.ones(3)}, tmp_path / "images-000000000020" / "weights")
+    assert newest(checkpoints)["images"] == 10
+
+
+@pytest.mark.parametrize("name", [".staged-\u00b2-x", ".staged--x", ".staged-\u0663\u0663-x"])
+def test_a_folder_that_only_looks_like_a_staged_state_of_an_attempt_stays(tmp_path, name):
+    (tmp_path / name).mkdir()
+    assert newest(save(tmp_path, "mine", 10))["images"] == 10 and (tmp_path / name).is_dir()
+
+
+def test_what_is_loaded_is_the_file_that_was_hashed(tmp_path):
+    (file,), _ = save(tmp_path, "mine", 10).agree_on_newest()
+    save_file({"a": torch.ones(3)}, tmp_path / "other")
+    os.replace(tmp_path / "other", file.path)
+    with file:
+        assert tensors.read_whole(file, "a").tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("loop", [{"curve": "text"}, {"images": -1}, {"other": 1}, {"snapshots": {"x": {}}}])
+def test_a_state_whose_progress_makes_no_sense_is_passed_over(tmp_path, loop, capsys):
+    checkpoints = save(tmp_path, "mine", 10, 20)
+    state = tmp_path / "images-000000000020" / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"loop": loop}))
+    assert newest(checkpoints)["images"] == 10
+    assert "images-000000000020/state.json: holds no usable JSON (" in capsys.readouterr().out
+
+
+def test_the_types_of_a_stored_progress_are_all_there():
+    assert [field.name for field in fields(training_states.Loop)] == [field.name for field in fields(Progress)]
 
 
 def test_a_state_of_an_earlier_version_is_neither_continued_nor_passed_over(tmp_path):
@@ -113,14 +154,14 @@ def test_an_attempt_whose_job_has_begun_anew_publishes_no_state(tmp_path):
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.1"))
     with pytest.raises(Superseded):
         saved(checkpoints, Writer(), 20)
-    assert checkpoints.agree_on_newest()[1]["images"] == 10
+    assert newest(checkpoints)["images"] == 10
 
 
 def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10)
     open_attempt(tmp_path / "logs", Ranks(0, 0, 1, 1, "slurm-x-ba9876543210-8_0.0"))
     saved(checkpoints, Writer(), 20)
-    assert checkpoints.agree_on_newest()[1]["images"] == 20
+    assert newest(checkpoints)["images"] == 20
 
 
 def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stays(tmp_path):
@@ -130,10 +171,10 @@ def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stay
 
     checkpoints = save(tmp_path, "mine", 10)
     with pytest.raises(
-        UserError, match="cannot save the training state of about 7 bytes, [0-9]+ bytes are free .*quota"
+        UserError, match="cannot save the training state of about 76 bytes, [0-9]+ bytes are free .*quota"
     ):
         saved(checkpoints, Full(), 20)
-    assert checkpoints.agree_on_newest()[1]["images"] == 10 and not list(tmp_path.glob(".staged-*"))
+    assert newest(checkpoints)["images"] == 10 and not list(tmp_path.glob(".staged-*"))
 
 
 def test_a_rank_that_died_during_a_save_is_no_full_disk(tmp_path, monkeypatch):
@@ -186,6 +227,6 @@ def test_another_attempt_may_overcome_an_error_of_the_file_system_that_passes(tm
 
 def test_no_state_of_a_longer_training_is_continued(tmp_path):
     save(tmp_path, "mine", 10, 20)
-    assert Checkpoints(unit(tmp_path, "mine"), 15).agree_on_newest()[1]["images"] == 10
+    assert newest(Checkpoints(unit(tmp_path, "mine"), 15))["images"] == 10
     training_states.close(tmp_path, "mine", 15, keep=True)
     assert [path.name for path in tmp_path.glob("images-*")] == ["images-000000000010"]
