@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from hpcddm.clusterings.partition import Partition, read_arrays
 from hpcddm.clusterings.samples import Samples
+from hpcddm.config import Experiment
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError
 from hpcddm.plugins import S, Variant
@@ -48,11 +49,18 @@ class Clustering(Variant[S]):
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
         """Make a fitted partition again from its `arrays()`."""
 
-    def read(self, path: Path) -> Partition:
-        """Read a fitted partition from its file; raises `UserError` naming one that is missing or not usable."""
+    def read(self, path: Path, experiment: Experiment) -> Partition:
+        """Read a fitted partition from its file; raises `UserError` naming one that is missing or not usable.
+
+        experiment: the one whose clusters it makes, as many as that has experts, of the features that it encodes.
+        """
+        encoder = experiment.encode.encoder
+        dimensions = encoder.dimensions(experiment.data) if experiment.cluster.clustering.needs_features else 0
         try:
-            return self.load(read_arrays(path))
-        except (TypeError, ValueError) as error:
+            partition = self.load(read_arrays(path))
+            partition.require(experiment.cluster.experts, dimensions)
+            return partition
+        except (TypeError, ValueError, LookupError, OverflowError) as error:
             reason = f"not a partition of this clustering ({printable(error)})"
             raise UserError(f"{path}: {reason}; submit again with --redo cluster") from None
 

@@ -5,7 +5,7 @@ from jaxtyping import Float, Float32, Float64, Int, Int64
 
 from hpcddm.clusterings.blocks import blocks, in_blocks
 from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.partition import FeaturePartition
+from hpcddm.clusterings.partition import FeaturePartition, require_clusters
 from hpcddm.clusterings.settings import Metric
 
 
@@ -25,6 +25,14 @@ class NearestCentroid(FeaturePartition):
         metric: Metric = "cosine",
     ) -> None:
         self.mean, self.centroids, self.coarse, self.prices, self.metric = mean, centroids, coarse, prices, metric
+
+    def require(self, num_clusters: int, dimensions: int) -> None:
+        require_clusters(self.coarse, num_clusters)
+        count = len(self.coarse)
+        prices = np.zeros(count) if self.prices is None else self.prices
+        shapes = (self.mean.shape, self.centroids.shape, prices.shape)
+        if shapes != ((dimensions,), (count, dimensions), (count,)):
+            raise ValueError(f"mean, centroids, prices are {shapes}, of {count} centroids in {dimensions} dimensions")
 
     def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         return self.coarse[self.nearest(features)]

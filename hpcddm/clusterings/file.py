@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int64, UInt16, UInt64
 
 from hpcddm.clusterings.base import Clustering, Workspace
-from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.partition import Partition, require_clusters
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data import tables
@@ -64,6 +64,11 @@ class ClusterOfKey(Partition):
             of_file = f"; the first key in the file is {self.first_key}" * bool(self.first_key)
             raise UserError(f"{self.path}: {lacking}; every sample needs one, held-out ones too{of_file}")
         return self.clusters[rows].astype(np.int64)
+
+    def require(self, num_clusters: int, dimensions: int) -> None:
+        require_clusters(self.clusters, num_clusters)
+        if self.hashes.shape != self.clusters.shape or self.hashes.dtype != np.uint64:
+            raise ValueError(f"hashes are {self.hashes.dtype} {list(self.hashes.shape)} for {len(self.clusters)} keys")
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"hashes": self.hashes, "clusters": self.clusters}

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.clusterings.base import Clustering, Workspace
-from hpcddm.clusterings.partition import Partition
+from hpcddm.clusterings.partition import Partition, require_clusters
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data.columns import Numbers
@@ -64,6 +64,9 @@ class ClusterOfClass(Partition):
             key = samples.keys([int(np.asarray(numbers)[labels == wrong[0]][0])])[0]
             raise UserError(f"{key}: no group of cluster.clustering has class {wrong[0]}")
         return self.clusters[labels]
+
+    def require(self, num_clusters: int, dimensions: int) -> None:
+        require_clusters(self.clusters, num_clusters)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"clusters": self.clusters}

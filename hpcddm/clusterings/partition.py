@@ -26,6 +26,9 @@ class Partition(ABC):
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
         """Return the clusters of some samples, 0 to K - 1, independent of how samples are batched."""
 
+    def require(self, num_clusters: int, dimensions: int) -> None:  # noqa: B027
+        """Raise ValueError where its arrays are not those of so many clusters, of features of so many dimensions."""
+
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that define the partition, by name; `Clustering.load` makes the same one of them."""
@@ -53,6 +56,14 @@ class FeaturePartition(Partition):
     def points(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n d"]:
         """Return the points whose Euclidean distances it goes by: the features, unless it compares them otherwise."""
         return features.astype(np.float64)
+
+
+def require_clusters(values: np.ndarray, num_clusters: int) -> None:
+    """Raise ValueError unless these are numbers of clusters, one or more, in one dimension."""
+    if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
+        raise ValueError(f"clusters are {values.dtype} {list(values.shape)}, not a list of numbers")
+    if not 0 <= values.min() <= values.max() < num_clusters:
+        raise ValueError(f"has clusters {values.min()} to {values.max()}, and the experiment {num_clusters}")
 
 
 def write_arrays(path: Path, partition: Partition) -> None:

@@ -29,6 +29,10 @@ class RandomPartition(Partition):
         order = Bijection(f"{self.seed}/cluster/random", len(samples))
         return order(np.asarray(numbers, dtype=np.int64)) % self.num_clusters
 
+    def require(self, num_clusters: int, dimensions: int) -> None:
+        if self.num_clusters != num_clusters:
+            raise ValueError(f"has {self.num_clusters} clusters, and the experiment {num_clusters}")
+
     def arrays(self) -> dict[str, np.ndarray]:
         return {"seed": np.array(self.seed), "num_clusters": np.array(self.num_clusters)}
 

@@ -135,7 +135,7 @@ class _Assigner:
 
         own = experiment.cluster.clustering
         self._experiment = experiment
-        self._partition = plugins.create(Clustering, own).read(run.output(CLUSTER, PARTITION))
+        self._partition = plugins.create(Clustering, own).read(run.output(CLUSTER, PARTITION), experiment)
         self._encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
 
     def clusters_of(self, block: list["NewSample"]) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from hpcddm import paths, plugins
-from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn
+from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, counted
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError
 from hpcddm.pipeline.catalog import CATALOG_FILE
@@ -201,7 +201,7 @@ class Catalog:
         if num_classes is not None:
             labels, counts = self.column("label"), np.zeros(num_classes, dtype=np.int64)
             for block in blocks_of(numbers):
-                counts += np.bincount(labels.gather(block), minlength=num_classes)
+                counts += counted(labels, block, num_classes)
             described["class_counts"] = counts.tolist()
         return described
 

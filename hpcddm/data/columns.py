@@ -32,6 +32,14 @@ MOST_OPEN = 8192
 """Number of open files that is enough for two splits of 256 ranges, with several files of columns each, and tars."""
 
 
+class NoSuchSample(UserError, IndexError):
+    """Error for numbers of samples that a list has and the data lack."""
+
+    def __init__(self, first: int, last: int, count: int) -> None:
+        advice = "a list of numbers is of other data; fetch it again, or submit with --redo lists"
+        super().__init__(f"samples {first} to {last} are asked for, and there are {count}: {advice}")
+
+
 class Column:
     """One value or array of every sample, in parts that lie in several files; only rows that are asked for are read.
 
@@ -51,7 +59,7 @@ class Column:
         return self._starts[-1]
 
     def gather(self, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
-        """Copy the rows of some numbers, in their order; raises IndexError for one that no sample has."""
+        """Copy the rows of some numbers, in their order; raises `NoSuchSample` for one that no sample has."""
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
         rows = _checked(numbers, len(self))
@@ -88,6 +96,16 @@ class Column:
         return np.concatenate([rows[place] for rows, place in zip(self._rows, places, strict=True)])
 
 
+def counted(column: Column, numbers: Numbers, limit: int) -> Int64[np.ndarray, " {limit}"]:
+    """Count each of the values 0 to `limit` - 1 in some rows; raises `UserError` for another value."""
+    values = column.gather(numbers)
+    is_whole = values.ndim == 1 and values.dtype.kind in "iu"
+    if not is_whole or (len(values) and not 0 <= values.min() <= values.max() < limit):
+        fault = f"has values that are not whole numbers from 0 to {limit - 1}"
+        raise UserError(f"column {column.name}: {fault}; make the units with this column again, or fetch them")
+    return np.bincount(values.astype(np.int64), minlength=limit)
+
+
 def rows_of(values: Column | np.ndarray, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
     """Copy the rows of some numbers, of a column or of an array in memory."""
     return values.gather(numbers) if isinstance(values, Column) else values[np.asarray(numbers, dtype=np.int64)]
@@ -107,7 +125,7 @@ class TextColumn:
         return self._starts[-1]
 
     def gather(self, numbers: Numbers) -> list[str]:
-        """Copy the texts of some numbers, in their order; raises IndexError for one that no sample has."""
+        """Copy the texts of some numbers, in their order; raises `NoSuchSample` for one that no sample has."""
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
         rows = _checked(numbers, len(self))
@@ -158,7 +176,7 @@ class RaggedColumn:
     def gather(self, numbers: Numbers, most: int) -> Shaped[np.ndarray, "n {most} ..."]:
         """Copy the first `most` rows of some numbers, in their order, with zeros behind those that have fewer.
 
-        Raises IndexError for a number that no sample has.
+        Raises `NoSuchSample` for a number that no sample has.
         """
         rows = _checked(numbers, len(self))
         spans, files = [], [*self._files.values()]
@@ -264,10 +282,10 @@ def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int
 
 
 def _checked(numbers: Numbers, count: int) -> Int64[np.ndarray, " n"]:
-    """Return numbers of samples as an array; raises IndexError for one that no sample has."""
+    """Return numbers of samples as an array; raises `NoSuchSample` for one that no sample has."""
     rows = np.asarray(numbers, dtype=np.int64)
     if rows.size and not 0 <= rows.min() <= rows.max() < count:
-        raise IndexError(f"samples {rows.min()} to {rows.max()} of {count}")
+        raise NoSuchSample(int(rows.min()), int(rows.max()), count)
     return rows
 
 
@@ -281,9 +299,9 @@ def _by_part(rows: Int64[np.ndarray, " n"], starts: Sequence[int]) -> Iterator[t
 
 
 def _places(numbers: range, starts: Sequence[int]) -> list[slice]:
-    """Return the rows of consecutive samples in every part; raises IndexError for one that no sample has."""
+    """Return the rows of consecutive samples in every part; raises `NoSuchSample` for one that no sample has."""
     if len(numbers) and not 0 <= numbers.start < numbers.stop <= starts[-1]:
-        raise IndexError(f"samples {numbers.start} to {numbers.stop - 1} of {starts[-1]}")
+        raise NoSuchSample(numbers.start, numbers.stop - 1, starts[-1])
     return [
         slice(min(max(numbers.start - start, 0), end - start), min(max(numbers.stop - start, 0), end - start))
         for start, end in pairwise(starts)

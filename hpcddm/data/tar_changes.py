@@ -1,6 +1,8 @@
 """Adopted tars that are no longer those that a run has indexed."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from hpcddm import paths, plugins
 from hpcddm.data.catalog import stamp_of
@@ -8,6 +10,25 @@ from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data_settings import DataSettings
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """Types of the numbers of tars in a run's experiment."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    shards: int = 0
+    heldout_shards: int = 0
+
+
+@dataclass(frozen=True)
+class StoredExperiment:
+    """Types of what is read of a run's experiment."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    data: StoredData = field(default_factory=StoredData)
 
 
 def first_change(data: DataSettings, run: RunDir, before: str) -> str:
@@ -38,8 +59,8 @@ def _indexed(run: RunDir, content: str) -> tuple[dict[tuple[str | None, str], tu
     """Return size and time of the tars that a run has adopted, by path; and whether these are all that there were."""
     shards = filter(None, map(manifest.read_if_usable, sorted(run.root.glob("shard/*"))))
     tars = [tar for shard in shards if shard.settings.get("data.content") == content for tar in shard.results["tars"]]
-    stored = (reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES) or {}).get("data", {})
-    is_complete = len(tars) == stored.get("shards", 0) + stored.get("heldout_shards", 0)
+    stored: StoredExperiment | None = reading.read_json(run.experiment, StoredExperiment, reading.MANIFEST_BYTES)
+    is_complete = len(tars) == (stored.data.shards + stored.data.heldout_shards if stored else 0)
     adopted = (tar for tar in tars if tar["changed"] is not None)
     stamps = {(tar.get("collection"), tar["file"]): (tar["size"], tar["changed"]) for tar in adopted}
     return stamps, is_complete

@@ -1,5 +1,7 @@
 """Images drawn from the experts, on which a router is trained where the sites keep their data to themselves."""
 
+import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -10,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
 
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.base import Condition
@@ -23,8 +26,9 @@ from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.errors import UserError, require
 from hpcddm.networks import loading
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.rundir import atomic, fresh, inside
+from hpcddm.rundir import atomic, fresh, inside, reading
 from hpcddm.rundir.manifest import Manifest, digest
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit
@@ -58,9 +62,16 @@ class Plan:
         samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
         if samples is None:
             raise ValueError("router.samples: this experiment has none")
-        images = shares([expert.results["samples"] for expert in experts], samples.images * len(experts))
+        sizes = [expert.results["samples"] for expert in experts]
+        is_counted = all(isinstance(size, int) and size > 0 for size in sizes)
+        require(is_counted, "a manifest of the experts does not count its samples; fetch these units again")
+        images = shares(sizes, samples.images * len(experts))
         even = [1] * (settings.data.num_classes or 1)
-        rows = [shares(expert.results.get("class_counts", even), n) for expert, n in zip(experts, images, strict=True)]
+        by_class = [expert.results.get("class_counts", even) for expert in experts]
+        for number, counts in enumerate(by_class):
+            is_usable = len(counts) == len(even) and sum(counts) > 0
+            require(is_usable, f"expert {number}: its manifest counts no samples, or those of other classes")
+        rows = [shares(counts, n) for counts, n in zip(by_class, images, strict=True)]
         for number, count in enumerate(images):
             require(count > 0, f"router.samples.images: {samples.images} leave none for expert {number}; draw more")
         batch, conversion = settings.evaluate.batch, hashed(settings.evaluate.conversion)
@@ -120,7 +131,28 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
             _pack(settings, unit, plan, folder)
         while not _is_there(unit, plan):
             _wait(unit)
-    return ArrayReader(np.load(unit.folder / SAMPLES, mmap_mode="r"), plan.labels, plan.clusters), plan
+    images = opened(unit.folder / SAMPLES, _shape(settings, sum(plan.images)))
+    return ArrayReader(images, plan.labels, plan.clusters), plan
+
+
+def opened(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "n h w c"]:
+    """Map a file of images (npy) of just this shape; raises `Unreadable` for anything else."""
+    with open(reading.open_regular(path), "rb") as file:
+        try:
+            # It reads 10,000 bytes at most.
+            np.lib.format.read_magic(file)
+            header = np.lib.format.read_array_header_1_0(file)
+        except ValueError as error:
+            raise Unreadable(path, f"is not a file of images ({error})") from None
+        size, stored = math.prod(shape), os.fstat(file.fileno()).st_size - file.tell()
+        if header != (shape, False, np.dtype(np.uint8)) or stored != size:
+            raise Unreadable(path, f"holds {header[2]} {list(header[0])} in {stored:,} bytes, not {list(shape)} images")
+        return np.memmap(file, np.uint8, "r", file.tell(), shape)
+
+
+def _shape(settings: Experiment, images: int) -> tuple[int, int, int, int]:
+    data = settings.data
+    return images, data.image_size, data.image_size, data.channels
 
 
 def _is_there(unit: Unit, plan: Plan) -> bool:
@@ -171,19 +203,16 @@ def _draw_batch(
 
 def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
     """Pack all batches into one file, once the other ranks have drawn theirs."""
-    data, files = settings.data, [_file(folder, rows) for _, rows in plan.batches()]
+    batches = plan.batches()
+    files = [_file(folder, rows) for _, rows in batches]
     while not {file.name for file in files} <= set(fresh.names(folder)):
         _wait(unit)
     unit.attempt.require_ownership()
-    header = {
-        "descr": "|u1",
-        "fortran_order": False,
-        "shape": (sum(plan.images), data.image_size, data.image_size, data.channels),
-    }
+    header = {"descr": "|u1", "fortran_order": False, "shape": _shape(settings, sum(plan.images))}
     with _whole(unit.folder / SAMPLES) as target:
         np.lib.format.write_array_header_1_0(target, header)
-        for file in files:
-            target.write(np.load(file).tobytes())
+        for file, (_, rows) in zip(files, batches, strict=True):
+            target.write(opened(file, _shape(settings, len(rows))).tobytes())
     drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(plan.samples)}
     atomic.write_json(unit.folder / DRAWN, drawn)
     with suppress(OSError):

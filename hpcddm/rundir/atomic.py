@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import Any
 
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import inside
+from hpcddm.rundir.reading import Unreadable
 
 
 @contextmanager
@@ -99,8 +101,10 @@ def sync(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
+    """Return the SHA-256 of a file, in hexadecimal; raises `Unreadable` for a pipe or a device."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Unreadable(path, "is not a file")
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

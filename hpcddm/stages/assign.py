@@ -30,7 +30,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
     split = Samples(samples.catalog(unit, split_of(unit.key)), features, numbers.start)
     clustering = plugins.create(Clustering, own)
-    partition = clustering.read(unit.input(CLUSTER, PARTITION))
+    partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
 
     def assigned() -> Iterator[np.ndarray]:
         for block in blocks_of(numbers):

@@ -116,7 +116,7 @@ def _distances(settings: Experiment, unit: Unit, drawing: UnitDrawing) -> dict[s
 def _distances_of(settings: Experiment, unit: Unit) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return a function from images to their distances from every cluster; None where the partition has none."""
     clustering = plugins.create(Clustering, settings.cluster.clustering)
-    partition = clustering.read(unit.input(CLUSTER, PARTITION))
+    partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
     if not isinstance(partition, FeaturePartition) or not settings.encode.encoder.reads_images:
         return None
     encoder = plugins.create(SampleEncoder, settings.encode.encoder)

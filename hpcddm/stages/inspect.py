@@ -136,7 +136,7 @@ def _partition(settings: Experiment, unit: Unit) -> tuple[FeaturePartition | Non
     if settings.cluster.experts < 2:
         return None, "there is one cluster only"
     clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
-    partition = clustering.read(unit.input(CLUSTER, PARTITION))
+    partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
     if isinstance(partition, FeaturePartition):
         return partition, ""
     return None, f"the partition of {own.name} goes by more than features"

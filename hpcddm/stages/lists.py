@@ -11,7 +11,7 @@ from hpcddm.config import Experiment
 from hpcddm.data import sample_keys, samples
 from hpcddm.data.catalog import Catalog, blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
-from hpcddm.data.columns import Column
+from hpcddm.data.columns import Column, counted
 from hpcddm.data.foreign import foreign_count, with_foreign
 from hpcddm.data.samples import NUMBERS
 from hpcddm.errors import require
@@ -120,7 +120,7 @@ def cluster_sizes(clusters: Column, num_clusters: int) -> Int64[np.ndarray, " {n
     """Count the samples of every cluster."""
     sizes = np.zeros(num_clusters, dtype=np.int64)
     for block in blocks_of(range(len(clusters))):
-        sizes += np.bincount(clusters.gather(block), minlength=num_clusters)
+        sizes += counted(clusters, block, num_clusters)
     return sizes
 
 

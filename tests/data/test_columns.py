@@ -9,7 +9,7 @@ import pytest
 
 from hpcddm.data import column_files, columns
 from hpcddm.data.column_files import Blocks, Spool, write_columns
-from hpcddm.data.columns import Column, TextColumn
+from hpcddm.data.columns import Column, TextColumn, counted
 from hpcddm.errors import UserError
 from tests.helpers import python
 
@@ -280,3 +280,24 @@ def test_gathering_from_ten_million_rows_keeps_the_resident_memory_flat(tmp_path
     assert done.returncode == 0, done.stderr
     # 160 MB are mapped; each page that is touched belongs to the file, and none to the process.
     assert int(done.stdout) < 2048
+
+
+def test_values_that_are_no_numbers_of_classes_are_one_line(tmp_path):
+    for number, values in enumerate(
+        (np.array([0, 1, 4]), np.array([0, -1]), np.array([0.0, 1.0]), np.zeros((2, 2), int))
+    ):
+        path = tmp_path / f"{number}.h5"
+        write_columns(path, {"label": values})
+        with pytest.raises(UserError, match="column label: has values that are not whole numbers from 0 to 3"):
+            counted(Column("label", {path: len(values)}), range(len(values)), 4)
+    path = tmp_path / "right.h5"
+    write_columns(path, {"label": np.array([3, 0, 3])})
+    assert counted(Column("label", {path: 3}), range(3), 4).tolist() == [1, 0, 0, 2]
+
+
+def test_a_number_of_no_sample_is_one_line(tmp_path):
+    write_columns(tmp_path / "a.h5", {"label": np.arange(3)})
+    column = Column("label", {tmp_path / "a.h5": 3})
+    for numbers in ([0, 3], [-1], range(2, 5)):
+        with pytest.raises(UserError, match="are asked for, and there are 3: a list of numbers is of other data"):
+            column.gather(numbers)

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -99,3 +100,10 @@ def test_a_line_after_a_torn_one_stands_alone(tmp_path):
     (tmp_path / "x").write_text("whole\nto")
     atomic.append_line(tmp_path / "x", "new")
     assert (tmp_path / "x").read_text().splitlines() == ["whole", "to", "new"]
+
+
+@pytest.mark.parametrize("place", ["pipe", "/dev/zero"])
+def test_what_has_no_end_is_not_hashed(tmp_path, place):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="is not a file"):
+        atomic.sha256(tmp_path / place)

@@ -1,13 +1,15 @@
 """Files of arrays, HDF5 and npz, read row by row in memory that does not grow with the file."""
 
 import hashlib
+import math
+import os
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -60,7 +62,7 @@ class Hdf5Rows(Rows):
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
         with hdf5.named(path):
-            with open(reading.open_regular(path, follows_links=True), "rb") as plain:
+            with _opened(path) as plain:
                 file = hdf5.open_file(plain)
             dataset = hdf5.find(file, name)
             if dataset is not None:
@@ -90,11 +92,14 @@ class NpzRows(Rows):
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
         with _named(str(path)):
-            archive = zipfile.ZipFile(path)
+            with _opened(path) as plain:
+                stored = os.fstat(plain.fileno()).st_size
+                archive = zipfile.ZipFile(_descriptor(plain))
         if f"{name}.npy" not in archive.namelist():
             raise _unknown(path, name)
         with _named(self.place):
-            self._stream: IO[bytes] = archive.open(f"{name}.npy")
+            member = archive.getinfo(f"{name}.npy")
+            self._stream: IO[bytes] = archive.open(member)
             self.shape, in_columns, self.dtype = self._header()
         if in_columns or self.dtype.hasobject or not self.shape:
             raise UserError(
@@ -102,7 +107,11 @@ class NpzRows(Rows):
                 " one of dtype str"
             )
         self._start = self._stream.tell()
-        self._size = int(np.prod(self.shape[1:])) * self.dtype.itemsize
+        self._size = math.prod(self.shape[1:]) * self.dtype.itemsize
+        declared = self._start + self.shape[0] * self._size
+        if min(self.shape) < 0 or declared != member.file_size or declared > hdf5.PACKED * stored:
+            fault = f"declares {declared:,} bytes of the {member.file_size:,} that its archive of {stored:,} bytes says"
+            raise UserError(f"{self.place}: {fault}; a torn or damaged file")
 
     def _read(self, number: int) -> Any:
         self._stream.seek(self._start + number * self._size)
@@ -126,20 +135,22 @@ class NpzRows(Rows):
 
 def rows(path: Path, name: str) -> Rows:
     """Open one array of a file; raises `UserError` naming the file, and the arrays that it has."""
-    if h5py.is_hdf5(path):
+    with _named(str(path)), _opened(path) as plain:
+        is_hdf5, is_archive = _is_hdf5(plain), zipfile.is_zipfile(plain)
+    if is_hdf5:
         return Hdf5Rows(path, name)
-    if zipfile.is_zipfile(path):
+    if is_archive:
         return NpzRows(path, name)
     raise UserError(f"{path}: neither HDF5 nor npz, or a torn one")
 
 
 def names(path: Path) -> list[str]:
     """List the arrays of a file; raises `UserError` naming it when it cannot be read."""
-    with _named(str(path)):
-        if not h5py.is_hdf5(path):
-            with zipfile.ZipFile(path) as archive:
+    with _named(str(path)), _opened(path) as plain:
+        if not _is_hdf5(plain):
+            with zipfile.ZipFile(plain) as archive:
                 return sorted(member.removesuffix(".npy") for member in archive.namelist())
-        with open(reading.open_regular(path, follows_links=True), "rb") as plain, hdf5.open_file(plain) as file:
+        with hdf5.open_file(plain) as file:
             return [place for place, _ in hdf5.datasets(file, users=True)]
 
 
@@ -154,6 +165,20 @@ def content(path: Path) -> str:
             file.seek(start)
             hashed.update(file.read(PIECE_BYTES))
     return hashed.hexdigest()
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a regular file that the user names."""
+    return open(reading.open_regular(path, follows_links=True), "rb")
+
+
+def _is_hdf5(plain: BinaryIO) -> bool:
+    return bool(h5py.is_hdf5(_descriptor(plain)))
+
+
+def _descriptor(plain: BinaryIO) -> str:
+    """Return a path that leads to the file that was opened, whatever has its name by now."""
+    return f"/proc/self/fd/{plain.fileno()}"
 
 
 def _unknown(path: Path, name: str) -> UserError:

@@ -1,3 +1,7 @@
+import io
+import os
+import zipfile
+
 import h5py
 import numpy as np
 import pytest
@@ -149,3 +153,33 @@ def test_flipped_bits_in_compressed_images_are_named(tmp_path, emoji, name, opti
     (tmp_path / name).write_bytes(whole)
     with pytest.raises(UserError, match=f"{name}: images: cannot be read .*; a torn or damaged file"):
         records_of("arrays", **keys)
+
+
+def npy(shape, size=0):
+    """An npy file that says this shape, and has so many bytes behind its header."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return file.getvalue() + bytes(size)
+
+
+@pytest.mark.parametrize("shape, size", [((1 << 40, 8, 8, 3), 64), ((1 << 62, 1 << 62), 0), ((-4, -4), 16), ((3,), 16)])
+def test_an_archive_whose_array_says_other_bytes_than_it_has_is_named(tmp_path, shape, size):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images.npy", npy(shape, size))
+    with pytest.raises(UserError, match=r"a.npz: images: declares .* bytes of the .* that its archive of"):
+        array_files.rows(tmp_path / "a.npz", "images")
+
+
+def test_an_archive_that_would_become_too_large_is_named(tmp_path):
+    content = npy((1 << 26,), 1 << 26)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("images.npy", content)
+    with pytest.raises(UserError, match=r"a.npz: images: declares 67,\d\d\d,\d\d\d bytes"):
+        array_files.rows(tmp_path / "a.npz", "images")
+
+
+def test_a_pipe_as_a_file_of_arrays_is_named_and_nothing_waits(tmp_path):
+    os.mkfifo(tmp_path / "a.npz")
+    for read in (array_files.content, array_files.names, lambda path: array_files.rows(path, "images")):
+        with pytest.raises(UserError, match="a.npz: is (a pipe instead of|not) a file"):
+            read(tmp_path / "a.npz")

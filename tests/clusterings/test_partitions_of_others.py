@@ -1,0 +1,56 @@
+"""Partitions that fit neither the experiment's clusters nor its features are refused before anything is computed."""
+
+import h5py
+import numpy as np
+import pytest
+
+from hpcddm import plugins
+from hpcddm.clusterings.base import Clustering
+from hpcddm.errors import UserError
+from tests.helpers import tiny
+
+MEANS = {"mean": np.zeros(49), "centroids": np.zeros((3, 49)), "coarse": np.array([0, 1, 1])}
+KMEANS, CLASSES = {"name": "kmeans", "fine": 3}, {"name": "labels", "groups": [[0, 1], [2, 3]]}
+
+
+def read(tmp_path, clustering, arrays):
+    """Read a partition of these arrays into two clusters of features in 49 dimensions."""
+    experiment = tiny(tmp_path, cluster__experts=2, cluster__clustering=clustering, encode__encoder={"name": "pixels"})
+    assert experiment.encode.encoder.dimensions(experiment.data) == 49
+    with h5py.File(tmp_path / "partition.h5", "w") as file:
+        for name, values in arrays.items():
+            file.create_dataset(name, data=values)
+    return plugins.create(Clustering, experiment.cluster.clustering).read(tmp_path / "partition.h5", experiment)
+
+
+FITTING = {
+    "kmeans": (KMEANS, MEANS),
+    "random": ({"name": "random"}, {"seed": 1, "num_clusters": 2}),
+    "classes": (CLASSES, {"clusters": np.array([0, 1])}),
+}
+UNFIT = {
+    "too many clusters": (KMEANS, MEANS | {"coarse": np.array([0, 1, 2])}),
+    "a cluster below zero": (KMEANS, MEANS | {"coarse": np.array([0, 1, -1])}),
+    "clusters that are no numbers": (KMEANS, MEANS | {"coarse": np.array([0.0, 1.0, 1.0])}),
+    "too few clusters of centroids": (KMEANS, MEANS | {"coarse": np.array([0, 1])}),
+    "other dimensions": (KMEANS, MEANS | {"centroids": np.zeros((3, 48))}),
+    "another mean": (KMEANS, MEANS | {"mean": np.zeros(1)}),
+    "other prices": (KMEANS, MEANS | {"prices": np.zeros(2)}),
+    "no centroids": (KMEANS, {"mean": np.zeros(49), "centroids": np.zeros((0, 49)), "coarse": np.zeros(0, int)}),
+    "an array that is missing": (KMEANS, {"mean": np.zeros(49)}),
+    "another number at random": ({"name": "random"}, {"seed": 1, "num_clusters": 3}),
+    "a list at random": ({"name": "random"}, {"seed": [1, 2], "num_clusters": 2}),
+    "a class in no cluster": (CLASSES, {"clusters": np.array([0, 2])}),
+    "arrays of another clustering": (CLASSES, MEANS),
+}
+
+
+@pytest.mark.parametrize("case", FITTING)
+def test_a_partition_that_fits_is_read(tmp_path, case):
+    assert read(tmp_path, *FITTING[case]).arrays().keys() == FITTING[case][1].keys()
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_partition_that_does_not_fit_is_one_line(tmp_path, case):
+    with pytest.raises(UserError, match=r"partition.h5: not a partition of this clustering \(.*--redo cluster"):
+        read(tmp_path, *UNFIT[case])
