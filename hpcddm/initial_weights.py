@@ -3,9 +3,9 @@
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hpcddm import plugins
 from hpcddm.conditions.settings import Form
@@ -18,6 +18,7 @@ from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.printing import printable
 from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.rundir.results import require_flops
 from hpcddm.rundir.tensor_file import TensorFile
 from hpcddm.schema import VariantSettings
 from hpcddm.spaces.settings import WHAT_X_IS, SpaceSettings
@@ -50,6 +51,44 @@ class InitRequest:
     objective_place: str = ""
     parameters: int | None = None
     """Number of parameters that the file must hold; None where its last layer may have other outputs."""
+
+
+@dataclass(frozen=True)
+class SeenData:
+    """Types of what a file says of the data that its network has seen."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    channels: int = 1
+    image_size: int = 1
+    num_classes: int | None = None
+    space: dict[str, Any] | None = None
+    condition: str | None = None
+    encoder: str | None = None
+    latents: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that cannot be."""
+        reading.require_counts(self.channels, self.image_size, self.num_classes or 0)
+
+
+@dataclass(frozen=True)
+class Description:
+    """Types of what a file says of itself."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    model: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)
+    data: SeenData = field(default_factory=SeenData)
+    source: str = ""
+    images: int | None = None
+    train_flops: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number that cannot be."""
+        reading.require_counts(self.images or 0)
+        require_flops(self.train_flops or 0)
 
 
 @dataclass(frozen=True)
@@ -120,10 +159,9 @@ def opened(path: Path) -> TensorFile:
 def description_of(file: TensorFile) -> dict[str, Any]:
     """Read what hpcddm's own files say of themselves; empty for others. Raises `UserError` where it is not JSON."""
     try:
-        description = reading.parse(file.metadata.get(METADATA, "{}").encode())
+        return reading.parse_mapping(file.metadata.get(METADATA, "{}").encode(), Description)
     except ValueError as error:
         raise UserError(unreadable(file.path, error)) from None
-    return description if isinstance(description, dict) else {}
 
 
 def unreadable(path: Path, error: Exception) -> str:
@@ -152,11 +190,14 @@ def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[
     if hashes[path.name] != (digest or atomic.sha256(path)):
         raise UserError(f"{path}: its bytes are not those of its manifest; fetch it again")
     parts = {manifest.referenced(name)[1]: digest for name, digest in unit_manifest.inputs.items()}
-    data = _data_of(unit_manifest.settings) | {LATENTS: parts.get(WHAT_X_IS)}
-    nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
-    return (
-        nested | {"data": data, "source": f"{unit_manifest.stage}/{unit_manifest.unit}"} | _spent(unit_manifest.results)
-    )
+    source = {"source": f"{unit_manifest.stage}/{unit_manifest.unit}"}
+    try:
+        data = _data_of(unit_manifest.settings) | {LATENTS: parts.get(WHAT_X_IS)}
+        nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
+        return nested | {"data": data} | source | _spent(unit_manifest.results)
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        fault = f"{path.parent / manifest.FILE_NAME}: does not say what network {path.name} is of ({printable(error)})"
+        raise UserError(f"{fault}; fetch it again") from None
 
 
 def check(request: InitRequest, path: Path, description: dict[str, Any], latents: str | None = None) -> None:

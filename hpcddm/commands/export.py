@@ -8,12 +8,12 @@ from typing import Any
 from hpcddm import plugins
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.initial_weights import METADATA
+from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
 from hpcddm.loading import stored_experiment
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
-from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
+from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, expert_of
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.train import train_keys
 from hpcddm.printing import echo, quoted
@@ -74,13 +74,19 @@ def export(root: Path, unit: str, output: Path) -> None:
         raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
-    if manifest.read(run.unit(unit)) is None:
+    listed = manifest.read(run.unit(unit))
+    if listed is None:
         raise UserError(f"{unit} is not complete; see: hpcddm status {quoted(root)}")
+    if broken := manifest.damage(run.unit(unit), listed):
+        raise UserError(f"{unit}: {broken}; fetch it again, or see: hpcddm status {quoted(root)}")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading
     from hpcddm.models.checkpoints.diffusers_dit import dump
+    from hpcddm.networks.denoisers import require_network
 
+    expert = None if unit in student_keys(experiment) else expert_of(unit)
+    require_network(experiment, expert, run.unit(unit) / OWN_WEIGHTS)
     stored = reading.read(run.unit(unit))
     # A file may describe itself, so that nobody has looked into the manifest yet.
     if stored.sha256 != manifest.stated_digest(run.unit(unit), stored.path.name):

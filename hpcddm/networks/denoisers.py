@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,11 +21,10 @@ from hpcddm.pipeline.plan import init_request
 from hpcddm.printing import printable
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.tensor_file import TensorFile, require_floats
-from hpcddm.rundir.training_states import START
+from hpcddm.rundir.training_states import START, Started
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.settings import WHAT_X_IS
-
-"""File that describes a unit's initial weights, whose own file may be gone when the unit is complete; no output."""
+from hpcddm.training.settings import Expert
 
 
 def build(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
@@ -85,9 +85,20 @@ def read_initial_weights(file: TensorFile, names: Collection[str], digest: str) 
     return tensors.read(file, names, digest)
 
 
+def require_network(settings: Experiment, expert: Expert | None, path: Path) -> None:
+    """Raise `UserError` naming the first tensor in a file of weights that is another than a denoiser of ours has.
+
+    expert: None for the monolith and the student.
+    """
+    with torch.device("meta"):
+        network = build(settings, settings.expert_config(expert))
+    with tensors.opened(path) as file:
+        file.require(tensors.forms(network.state_dict()))
+
+
 def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
     """Return the manifest's record of the initial weights as {"start": ...}; empty where they were random."""
-    record = reading.read_mapping(unit.folder / START) if init_request(settings, unit.key) else None
+    record = reading.read_mapping(unit.folder / START, Started) if init_request(settings, unit.key) else None
     return {} if record is None else {"start": record}
 
 

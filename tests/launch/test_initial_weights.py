@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from hpcddm import initial_weights
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import check_experiment, decide, store_experiment
 from hpcddm.loading import with_content, within_run
@@ -96,3 +97,12 @@ def test_a_router_that_is_refitted_needs_its_file(run, tmp_path):
     experiment = tiny(tmp_path, router__refit={"weights": "router.safetensors"})
     with pytest.raises(UserError, match="router.safetensors: no weights to start from"):
         starts_checked(experiment, run)
+
+
+@pytest.mark.parametrize(
+    "description", [5, [], {"model": []}, {"data": None}, {"data": {"channels": "x"}}, {"images": -1}, {"source": 3}]
+)
+def test_a_file_that_describes_itself_by_other_types_is_one_line(tmp_path, description):
+    save_file({"a": np.zeros(1)}, tmp_path / "a.safetensors", {"hpcddm": json.dumps(description)})
+    with pytest.raises(UserError, match=r"a.safetensors: no weights to start from \("):
+        initial_weights.header(tmp_path / "a.safetensors")

@@ -1,8 +1,10 @@
 """Bounds of what a checkpoint of torch may ask for: no more memory than about its own size."""
 
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 
@@ -13,18 +15,18 @@ MOST_SHARED = 2
 """Most bytes of all tensors per byte of the file: tensors that are tied have their values there once."""
 
 
-def require_unpacked(file: Path) -> None:
+def require_unpacked(file: Path, opened: BinaryIO) -> None:
     """Raise `UserError` for an archive that would grow as it is read; torch itself never packs one."""
-    if not zipfile.is_zipfile(file):
+    if not zipfile.is_zipfile(opened):
         return
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(opened) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise UserError(f"{file}: torn, or no checkpoint of torch ({printable(error)})") from None
     packed = next((member.filename for member in members if member.compress_type != zipfile.ZIP_STORED), None)
     require(packed is None, f"{file}: {printable(packed)} is packed, which torch never does; save the tensors again")
-    held, size = sum(member.file_size for member in members), file.stat().st_size
+    held, size = sum(member.file_size for member in members), os.fstat(opened.fileno()).st_size
     require(held <= size, f"{file}: its members say {held:,} bytes and it has {size:,}; fetch it again")
 
 

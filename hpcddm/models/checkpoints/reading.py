@@ -1,12 +1,13 @@
 """Reads weights in any of the public file formats; nothing that could execute code is ever unpickled."""
 
 import argparse
+import hashlib
 import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -17,8 +18,7 @@ from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.bounds import require_bounded, require_unpacked
 from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
-from hpcddm.rundir import atomic
-from hpcddm.rundir.reading import Unreadable, need_json
+from hpcddm.rundir.reading import Unreadable, need_json, open_regular
 from hpcddm.rundir.tensor_file import TensorFile
 from hpcddm.tensors import read_whole
 
@@ -39,8 +39,7 @@ def read(path: Path) -> Stored:
     if file.suffix == ".safetensors":
         tensors, metadata, digest = _safetensors(file)
     elif file.suffix in PICKLES:
-        require_unpacked(file)
-        values, digest = _unpickled(file), atomic.sha256(file)
+        values, digest = _unpickled(file)
         tensors, taken = weights_in(values, file)
         require_bounded(tensors, file)
         notes.append(taken)
@@ -105,13 +104,23 @@ def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], s
         raise UserError(f"{file}: torn, or no safetensors file ({reason}); fetch it again") from None
 
 
-def _unpickled(file: Path) -> Any:
+def _unpickled(file: Path) -> tuple[Any, str]:
+    """Return what a file of torch holds, and its SHA-256, of one open file."""
+    with open(open_regular(file, follows_links=True), "rb") as opened:
+        require_unpacked(file, opened)
+        opened.seek(0)
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        opened.seek(0)
+        return _loaded(file, opened), digest
+
+
+def _loaded(file: Path, opened: BinaryIO) -> Any:
     try:
         # A Namespace only holds values: whatever else stands in it has to be harmless, too.
         with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
             # A warning about how a plain pickle was made would not help the reader.
             warnings.simplefilter("ignore")
-            return torch.load(file, map_location="cpu", weights_only=True)
+            return torch.load(opened, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         advice = "load it where you trust it and save its tensors alone, best with safetensors.torch.save_file"
         raise UserError(f"{file}: holds more than tensors, or is none; unpickling could run code; {advice}") from None
