@@ -119,7 +119,7 @@ class Draft:
         enforced = self._config.get("AccountingStorageEnforce", "none")
         self._chosen("account", accounts, self._partition.get("AllowAccounts", "ALL"), enforced != "none")
         self._chosen("qos", qos, self._partition.get("AllowQos", "ALL"), False)
-        self._max_submitted = next((row[2] for row in rows if row[2].isdigit()), None)
+        self._max_submitted = next((row[2] for row in rows if row[2].isdecimal()), None)
 
     def _chosen(self, key: str, available: list[str], allowed: str, is_needed: bool) -> None:
         """Add an account or a QOS: set where the partition or the accounting requires one, else as a comment."""
@@ -211,7 +211,7 @@ class Draft:
 
     def _most_nodes(self) -> int:
         numbers = [self._partition.get(key, "") for key in ("MaxNodes", "TotalNodes")]
-        return min((int(number) for number in numbers if number.isdigit()), default=1)
+        return min((int(number) for number in numbers if number.isdecimal()), default=1)
 
     def _set(self, key: str, value: object, comment: str = "") -> None:
         self._lines.append(_commented(f"{key}: {_scalar(value)}", comment))

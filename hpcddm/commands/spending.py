@@ -82,7 +82,7 @@ def _is_own(run: RunDir, key: str) -> bool:
 def _unit_of(execution: Execution, units: dict[str, list[str]]) -> str | None:
     element = execution.job.array_index
     keys = units.get(execution.token, [])
-    return keys[int(element)] if element.isdigit() and int(element) < len(keys) else None
+    return keys[int(element)] if element.isdecimal() and int(element) < len(keys) else None
 
 
 def _unit(key: str, tried: list[AttemptRecord], executions: list[Execution]) -> list[JobCost]:

@@ -70,7 +70,7 @@ class Ensemble:
         alone = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student, **self.joined}
         if arm in alone:
             return alone[arm]
-        if arm.startswith("expert-") and arm.removeprefix("expert-").isdigit():
+        if arm.startswith("expert-") and arm.removeprefix("expert-").isdecimal():
             return self.experts[int(arm.removeprefix("expert-"))]
         return None
 

@@ -53,7 +53,7 @@ def _execution(values: list[str], cluster: str | None) -> Execution | None:
     """Parse one line of sacct; None for a job that never started."""
     row = dict(zip(FIELDS, values, strict=True))
     started = _epoch(row["Start"])
-    if started is None or not row["ElapsedRaw"].isdigit():
+    if started is None or not row["ElapsedRaw"].isdecimal():
         return None
     resources = dict(part.split("=", 1) for part in row["AllocTRES"].split(",") if "=" in part)
     return Execution(

@@ -74,11 +74,11 @@ def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], ho
     if early.is_before_the_script:
         return True
     lost = next(submission for submission in reversed(submissions) if unit in submission.units)
-    place, stage = (lost.site, lost.cluster), unit.split("/")[-2]
+    place, stage = (lost.site, lost.cluster), _stage_of(unit)
     since = submissions[submissions.index(lost) :]
     peers = {submission.uuid: submission for submission in since if (submission.site, submission.cluster) == place}
     units = dict.fromkeys(
-        name for submission in peers.values() for name in submission.units if name.split("/")[-2] == stage
+        name for submission in peers.values() for name in submission.units if _stage_of(name) == stage
     )
     for name in units:
         *folder, _, _ = name.split("/")
@@ -88,6 +88,11 @@ def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], ho
             if record.token in peers and node and node != early.node:
                 return True
     return False
+
+
+def _stage_of(unit: str) -> str:
+    """Return the stage of a unit, which may be one of a sweep's run; '' for a name without one, as of the table."""
+    return unit.rpartition("/")[0].rpartition("/")[2]
 
 
 def first_node(nodes: str) -> str:
@@ -106,7 +111,7 @@ def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
         # A job that is no array is the element 0 of itself.
         is_plain = "ArrayJobId" not in job
         index = "0" if is_plain else job.get("ArrayTaskId", "")
-        if index.isdigit() and job.get("BatchHost"):
+        if index.isdecimal() and job.get("BatchHost"):
             values = job["BatchHost"], job["JobState"], job["ExitCode"], seconds_of(job.get("RunTime", ""))
             element = array.element(int(index))
             ends[element] = EarlyEnd(element, *values)

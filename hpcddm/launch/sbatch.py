@@ -63,7 +63,7 @@ class Sbatch:
         message = error_text(process)
         if process.returncode == 0:
             job = process.stdout.strip().split(";")[0]
-            return (job, "") if job.isdigit() else ("", f"it said '{message}' and not a job id")
+            return (job, "") if job.isdecimal() else ("", f"it said '{message}' and not a job id")
         if process.returncode < 0 or process.returncode > 128:
             return "", f"it was killed (exit code {process.returncode})"
         if TRANSIENT.search(message):

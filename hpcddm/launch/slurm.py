@@ -240,7 +240,7 @@ def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple
         token = name.rsplit("-", 1)[-1]
         # A job that is no array is the element 0 of itself, and Slurm knows it by its bare id.
         number, index = (job, "0") if element == "N/A" else (f"{job}_{element}", element)
-        if token in units and index.isdigit() and int(index) < len(units[token]):
+        if token in units and index.isdecimal() and int(index) < len(units[token]):
             starts = start if state == "PENDING" and start != "N/A" else ""
             place = JobId.of(number, cluster)
             yield units[token][int(index)], Job(place, state.lower(), nodes or reason, starts)

@@ -133,4 +133,4 @@ def minutes(text: str) -> int:
 
 
 def _number(text: str | None, otherwise: int) -> int:
-    return int(text) if text and text.isdigit() else otherwise
+    return int(text) if text and text.isdecimal() else otherwise

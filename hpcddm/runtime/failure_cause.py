@@ -1,5 +1,6 @@
 """Cause of a failed attempt, as distinct from its consequences, from the records of its ranks, srun and the kernel."""
 
+import os
 import re
 import socket
 import time
@@ -30,7 +31,8 @@ LAUNCH_FAILED = re.compile(r"error: Task launch for \S+ failed on node (?P<node>
 """Pattern of the line in which srun reports a node on which it could start nothing."""
 SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step|Job step aborted")
 """Pattern of the line after which srun reports ranks that it ended itself."""
-TAIL_BYTES = 4096
+RANGE = re.compile("([0-9]+)(?:-([0-9]+))?")
+TAIL_BYTES, MOST_RANKS = 4096, 100_000
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,17 @@ def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/p
 
 
 def tails(files: list[Path], since: float) -> str:
-    """Read the last `TAIL_BYTES` of the files modified since `since`, in seconds since the epoch, as one text."""
+    """Read the last `TAIL_BYTES` of the files modified since `since`, in seconds since the epoch, as one text.
+
+    Files that are missing, no regular ones or cannot be read are left out.
+    """
     ends = []
-    for file in files:
-        with suppress(OSError):
-            if file.stat().st_mtime >= since:
-                ends.append(file.read_bytes()[-TAIL_BYTES:].decode(errors="replace"))
+    for path in files:
+        with suppress(OSError, Unreadable), open(reading.open_regular(path), "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_mtime >= since:
+                end = os.pread(file.fileno(), TAIL_BYTES, max(status.st_size - TAIL_BYTES, 0))
+                ends.append(end.decode(errors="replace"))
     return "\n".join(ends)
 
 
@@ -159,6 +166,6 @@ def _endings(srun: str) -> list[_Ending]:
 
 
 def _numbers(text: str) -> list[int]:
-    """Convert Slurm's list of ranks, such as '0-2,5', to numbers."""
-    ranges = (part.partition("-") for part in text.split(","))
-    return [number for low, _, high in ranges for number in range(int(low), int(high or low) + 1)]
+    """Convert Slurm's list of ranks, such as '0-2,5', to numbers, `MOST_RANKS` of each range at most."""
+    ranges = ((int(low), int(high or low)) for low, high in RANGE.findall(text))
+    return [number for low, high in ranges for number in range(low, min(high, low + MOST_RANKS) + 1)]

@@ -57,7 +57,7 @@ def silence(queue: str, awaited: set[str], home: RunDir) -> str:
     for cluster in filter(None, names(awaited, home)):
         path = home.jobs / f"{token}@{cluster}.silent"
         if cluster not in silent:
-            path.unlink(missing_ok=True)
+            inside.remove(path)
             continue
         since = _stored_time(path)
         if since is None:
@@ -130,7 +130,8 @@ def start_flag(queue: str, awaited: set[str], home: RunDir, longest: int) -> str
 
 def _makes(submission: Submission, element: str, awaited: set[str]) -> bool:
     number = element.rpartition("_")[2]
-    return number.isdigit() and submission.units[int(number)] in awaited
+    is_element = number.isdecimal() and int(number) < len(submission.units)
+    return is_element and submission.units[int(number)] in awaited
 
 
 def seconds_to_next_check(age: float, longest: int) -> int:
@@ -143,4 +144,7 @@ def seconds_to_next_check(age: float, longest: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as fault:
+        sys.exit(str(fault))

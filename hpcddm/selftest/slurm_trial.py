@@ -88,7 +88,7 @@ class SlurmTrial:
             except (OSError, subprocess.TimeoutExpired) as error:
                 return str(error)
             job = completed.stdout.strip().split(";")[0]
-            if completed.returncode or not job.isdigit():
+            if completed.returncode or not job.isdecimal():
                 return shapes.complaint(completed)
             self.evidence.submitted[part] = job
         return ""

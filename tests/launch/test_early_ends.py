@@ -144,3 +144,10 @@ def test_where_sbatch_has_no_nodes_left_the_key_that_allows_them_is_named(run, m
 
 def refuse(executor):
     raise Refused("sbatch refused x: Invalid node name")
+
+
+def test_units_without_a_stage_in_a_journal_of_others_say_nothing_of_a_node(run):
+    token = submit(run, [*UNITS, "table", "x"])
+    assert not blames(run)
+    begin(run, token, "n1")
+    assert blames(run)

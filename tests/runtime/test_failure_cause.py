@@ -1,10 +1,12 @@
 """The cause of a failure is told from what follows from it."""
 
+import os
+
 import pytest
 
 from hpcddm.runtime import failure_cause
 from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.failure_cause import cause_of, oom_kills, write_rank_ending
+from hpcddm.runtime.failure_cause import TAIL_BYTES, cause_of, oom_kills, tails, write_rank_ending
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
 NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"
@@ -113,3 +115,20 @@ def test_the_kernels_count_is_that_of_the_whole_job(tmp_path):
     job.mkdir(parents=True)
     (job / "memory.events").write_text("low 0\noom 2\noom_kill 3\noom_group_kill 0\n")
     assert oom_kills(tmp_path, own) == 3
+
+
+def test_only_the_ends_of_files_are_read_and_nothing_but_files(tmp_path):
+    large, pipe, link = tmp_path / "large", tmp_path / "pipe", tmp_path / "link"
+    with open(large, "wb") as file:
+        file.truncate(1 << 40)
+        file.seek(0, os.SEEK_END)
+        file.write(b"the end")
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/zero")
+    assert tails([pipe, link, tmp_path, tmp_path / "missing", large], 0.0).endswith("the end")
+    assert len(tails([large], 0.0)) == TAIL_BYTES
+
+
+def test_ranks_that_no_job_has_are_not_counted(tmp_path):
+    srun = "srun: error: n1: tasks 0-99999999999,-7: Killed"
+    assert cause_of(tmp_path, 4, srun) is not None

@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from hpcddm.rundir import inside
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest, publish
+from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.gate import LONGEST_SILENCE, main, missing_units, names, seconds_to_next_check, silence, start_flag
 from hpcddm.runtime.spec import Spec
 
@@ -133,3 +135,21 @@ def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     assert wanted == {"a/train/expert-00", "a/report/all"}
     queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
     assert start_flag(queue, wanted, home, 300) == "--dependency=afterany:11_1"
+
+
+def test_an_element_that_the_journal_does_not_know_is_not_waited_for(run):
+    train = Journal(run.journal).intend("slurm", "north", EXPERTS, "x-train")
+    queue = f"7_2|x-train-{train}\n7_99999|x-train-{train}\n7_\u00b2|x-train-{train}"
+    assert start_flag(queue, set(EXPERTS), run, 300) == ""
+
+
+def test_the_time_of_silence_is_removed_in_the_run_and_nowhere_else(run, tmp_path):
+    Journal(run.journal).intend("slurm", "north", EXPERTS, "x-train", "annex")
+    (tmp_path / "user").mkdir()
+    precious = tmp_path / "user" / "aaaabbbbcccc@annex.silent"
+    precious.write_text("precious")
+    run.jobs.symlink_to(precious.parent)
+    inside.guard(run.root)
+    with pytest.raises(Unreadable, match="jobs: is a link"):
+        silence("", set(EXPERTS), run)
+    assert precious.read_text() == "precious"

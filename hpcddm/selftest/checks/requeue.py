@@ -16,7 +16,7 @@ def is_settled(evidence: Evidence) -> bool:
 def _is_accepted(first: JobStart) -> bool:
     """Tell if Slurm took the order; a client killed by a signal counts, as the order itself killed it with its job."""
     code = first.text("requeue.exit") or ""
-    return code == "0" or (code.isdigit() and int(code) > 128)
+    return code == "0" or (code.isdecimal() and int(code) > 128)
 
 
 def _name(start: JobStart) -> str:

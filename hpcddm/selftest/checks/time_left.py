@@ -26,7 +26,7 @@ class TimeLeft(Check):
         if start is None or start.text("ends.exit") is None:
             return evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "ends")
         for source, end in (("SLURM_JOB_END_TIME", _variable(start)), ("squeue on the node", start.text("ends"))):
-            if not end or not end.isdigit():
+            if not end or not end.isdecimal():
                 continue
             seconds = int(end) - start.time
             if abs(seconds - 60 * minutes) < TOLERANCE_SECONDS:
