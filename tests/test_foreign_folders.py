@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign_folders import (
+from tests.foreign_cases import (
     DAMAGED,
     FOR_ALL,
     KINDS,
@@ -22,6 +22,7 @@ from tests.foreign_folders import (
     spoil,
     tree_digest,
 )
+from tests.foreign_units import CASES
 from tests.helpers import REPOSITORY, hpcddm
 from tests.runs import TINY
 
@@ -147,3 +148,26 @@ def test_a_manifest_of_any_size_needs_no_more_than_4_gib_and_a_few_seconds(besid
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )
     assert done.returncode == 0 and f"{UNIT}: damaged" in done.stdout and not done.stderr
+
+
+UNFIT = ("other bytes", "NaN in weights", "renamed tensor", "further tensor", "F64", "I64", "header of 2^60 bytes")
+UNFIT += ("8 GiB of zeros", "link to another expert", "half of the weights")
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_weights_that_are_not_the_networks_are_neither_exported_nor_drawn_from(beside, tmp_path, case):
+    CASES[case].make(beside)
+    error = said(beside, "export", beside.run, UNIT, "--output", tmp_path / "exported", codes=(1,))
+    assert UNIT in error and "weights.safetensors" in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "exported").exists()
+    drawn = ("--num-images", 1, "--steps", 1, "--output", tmp_path / "grid.png")
+    # The progress is a line of its own.
+    *_, error = said(beside, "sample", beside.run, "--strategy", "expert-2", *drawn, codes=(1,)).splitlines()
+    assert error.startswith("error: ") and UNIT in error
+
+
+@pytest.mark.long
+def test_every_case_with_every_verb_and_the_job_that_reads_it(finished, two_ranks, tmp_path):
+    command = [sys.executable, "-m", "tests.foreign_folders", finished, two_ranks, tmp_path / "work"]
+    done = subprocess.run(list(map(str, command)), cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, [line for line in done.stdout.splitlines() if not line.endswith("| ok")]

@@ -13,7 +13,7 @@ from hpcddm.launch.template import store_parts
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.site import Site
-from tests.foreign_folders import spoil
+from tests.foreign_cases import spoil
 
 SITE = Site(name="north", scheduler="local", setup=["module load mine"])
 PARTS = {"slurm/start.sh.j2": "# my way to start\n"}

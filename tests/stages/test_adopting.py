@@ -15,7 +15,7 @@ import pytest
 import webdataset
 import yaml
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from hpcddm.data import samples
 from hpcddm.data.batch import PixelInputs
@@ -24,14 +24,17 @@ from hpcddm.data.copies import open_copy, write_copy
 from hpcddm.data.images import TarImages
 from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
-from hpcddm.loading import with_tars
+from hpcddm.loading import stored_experiment, with_tars
+from hpcddm.networks import denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.pipeline.keys import CATALOG, MONOLITH
 from hpcddm.pipeline.passed_over import PASSED_OVER
+from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import shard
+from tests import pictures
 from tests.helpers import changed
 from tests.pictures import IMG2DATASET
 from tests.runs import hpcddm
@@ -248,17 +251,34 @@ STAYS = {"experiment.json", "journal.jsonl", ".submit.lock", "sites", "specs", "
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A whole run below a person's folder, on tars with a broken sample, and these tars."""
+    """A whole run below a person's folder, on tars with a broken sample, and these tars.
+
+    Its table, the list of an expert that joined, and the weights that it starts from lie below that folder, too.
+    """
     home = tmp_path_factory.mktemp("home") / PERSON
     collection = shutil.copytree(IMG2DATASET, home / "collection")
+    keys = sorted(name[:-4] for name in members(collection) if name.endswith(".jpg"))
+    for name in ("tables", "lists", "weights"):
+        (home / name).mkdir()
+    (home / "tables" / "scores.csv").write_text("\n".join(["key,good", *(f"{key},1" for key in keys), "gone,1"]))
     with tarfile.open(collection / "00000.tar", "a") as file:
         member = tarfile.TarInfo("zz-broken.jpg")
         member.size = 9
         file.addfile(member, io.BytesIO(b"no image!"))
-    (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, data__broken=0.02)))
-    done = hpcddm("submit", home / "adopted.yaml", "--site", "embedded", "--run-dir", home / "run")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return RunDir(home / "run"), collection
+    own = {"data__keep": "aesthetic >= 3.5 and good == 1", "data__table": {"file": "tables/scores.csv"}}
+    joined = {"name": "hats", "list": "lists/hats.txt", "images": 64, "batch": 32}
+    start = {"weights": "weights/start.safetensors"}
+    for further, until in (({}, ("--until", "inspect")), ({"joined": [joined], "init_from": start}, ())):
+        changes = own | {f"experts__{key}": value for key, value in further.items()}
+        (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, data__broken=0.02, **changes)))
+        done = hpcddm("submit", home / "adopted.yaml", "--site", "embedded", "--run-dir", home / "run", *until)
+        assert done.returncode == 0, done.stdout + done.stderr
+        run = RunDir(home / "run")
+        some = open_catalog(run, "train").texts("key").gather(range(8))
+        (home / "lists" / "hats.txt").write_text("\n".join(some))
+        settings = stored_experiment(run)
+        save_file(denoisers.build(settings, settings.expert_config()).state_dict(), home / start["weights"])
+    return run, collection
 
 
 def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
@@ -275,6 +295,7 @@ def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
             assert not [needle for needle in needles if needle in told], path
         assert host not in path.name.encode()
     names = {path.name for path in contents}
+    assert {"hats.h5", "start.json", "passed_over.jsonl"} <= names and any("hats" in path.parts for path in contents)
     assert {"broken.jsonl", "catalog.json", "weights.safetensors", "curve.json", "index.html", "columns.h5"} <= names
     assert any("tfevents" in name for name in names)
     (broken,) = [json.loads(content) for path, content in contents.items() if path.name == "broken.jsonl"]
@@ -283,6 +304,22 @@ def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
     assert sorted(tar["file"] for split in stated.values() for tar in split["tars"]) == sorted(
         path.name for path in collection.glob("*.tar")
     )
+
+
+def test_a_table_of_captions_beside_pictures_is_not_named_by_its_place(tmp_path):
+    home = tmp_path / PERSON
+    folder = pictures.write_folder(home / "pictures")
+    table = next(folder.rglob("captions.*"))
+    with open(table, "a") as file:
+        file.write("gone.png,nothing\n" if table.suffix == ".csv" else '{"file": "gone.png", "caption": "nothing"}\n')
+    source = {"name": "image_folder", "folder": str(folder)}
+    made = Bench(home, "run", data__source=source, data__broken=0.1, **ADOPTED)
+    made.settings = with_tars(made.settings)
+    made.make(*(unit.key for unit in plan(made.settings) if unit.stage in ("shard", "catalog")))
+    for path in (path for stage in ("shard", "catalog") for path in made.run.unit(f"{stage}/all").rglob("*")):
+        content = path.read_bytes() if path.is_file() else b""
+        assert PERSON.encode() not in content and b"/tmp/" not in content, path
+    assert "rows of captions" in str(manifest.read(made.run.unit(CATALOG)).results["passed_over"])
 
 
 def test_a_run_finds_its_tars_where_its_experiment_has_them(finished, tmp_path):
