@@ -323,7 +323,7 @@ CASES: dict[str, Case] = {
     "result gone": Case(manifest(lambda own: own["facts"].clear()), "records images None", job=REPORT),
     "no outputs": Case(
         lambda beside: edited(beside.run / "measuring/classifier/manifest.json", lambda own: own.update(outputs=[])),
-        "its manifest",
+        "was made with another measuring/classifier",
         job=REPORT,
     ),
     "start of markup": Case(
