@@ -321,6 +321,11 @@ CASES: dict[str, Case] = {
     "record gone": Case(manifest(lambda own: own.update(record={}))),
     "another's FLOPs": Case(manifest(lambda own: own["facts"].update(LIES)), "records images 1 instead of", job=REPORT),
     "result gone": Case(manifest(lambda own: own["facts"].clear()), "records images None", job=REPORT),
+    "no outputs": Case(
+        lambda beside: edited(beside.run / "measuring/classifier/manifest.json", lambda own: own.update(outputs=[])),
+        "was made with another measuring/classifier",
+        job=REPORT,
+    ),
     "start of markup": Case(
         manifest(lambda own: own["facts"].update(start=START)), "other initial weights", job=REPORT
     ),

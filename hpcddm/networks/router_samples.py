@@ -62,7 +62,10 @@ class Plan:
         samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
         if samples is None:
             raise ValueError("router.samples: this experiment has none")
-        images = shares([expert.results["samples"] for expert in experts], samples.images * len(experts))
+        sizes = [expert.results["samples"] for expert in experts]
+        is_counted = all(isinstance(size, int) and size > 0 for size in sizes)
+        require(is_counted, "a manifest of the experts does not count its samples; fetch these units again")
+        images = shares(sizes, samples.images * len(experts))
         even = [1] * (settings.data.num_classes or 1)
         by_class = [expert.results.get("class_counts", even) for expert in experts]
         for number, counts in enumerate(by_class):

@@ -156,9 +156,12 @@ def _bill(settings: Experiment, inputs: dict[str, Manifest], keys: list[str]) ->
 
 
 def _measuring_network(settings: Experiment, unit: Unit, key: str) -> dict[str, Any]:
-    (output,) = (file for file in unit.inputs[key].outputs if file.path == WEIGHTS)
+    digests = {file.path: file.sha256 for file in unit.inputs[key].outputs}
+    require(
+        WEIGHTS in digests, f"{key}: its manifest lists no {WEIGHTS}; fetch it again, or submit with --redo measuring"
+    )
     name = getattr(settings.measuring, key.split("/")[1]).model.name
-    return {"name": name, "sha256": output.sha256, "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
+    return {"name": name, "sha256": digests[WEIGHTS], "heldout_accuracy": unit.inputs[key].results["heldout_accuracy"]}
 
 
 def _content(

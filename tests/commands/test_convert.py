@@ -20,6 +20,7 @@ from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.rundir import atomic, manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
+from tests.foreign_cases import edited
 from tests.helpers import JOINED, REPOSITORY, hpcddm, python, tiny, write_source
 from tests.models.checkpoints import public
 
@@ -308,6 +309,7 @@ def test_weights_that_describe_themselves_are_compared_with_the_manifest_all_the
     description = initial_weights.described(file, {}, None)
     tensors = {name: values * 1.5 for name, values in network.state_dict().items()}
     save_file(tensors, file, {initial_weights.METADATA: json.dumps(description)})
+    edited(file.with_name("manifest.json"), lambda own: own["outputs"][0].update(size=file.stat().st_size))
     done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
     assert done.exit_code == 1 and f"{file}: its bytes are not those of its manifest" in done.output
     assert not (tmp_path / "exported").exists()
