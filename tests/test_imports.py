@@ -91,10 +91,10 @@ MAY_IMPORT = {
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"}
     | {"fetched", "defaults", "missing_images"},
-    "missing_images": {"fetched", "config", "errors", "package_data", "paths", "printing"},
+    "missing_images": {"fetched", "config", "errors", "next_step", "package_data", "paths"},
     "defaults": {"errors", "schema", "settings", "data_settings", "combinations", "plugins"},
     "run_defaults": {"defaults", "errors", "printing", "schema", "config", "loading", "rundir"},
-    "unit_states": {"errors", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
+    "unit_states": {"errors", "next_step", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
     "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "mistakes", "strict_yaml"} | {"defaults"},

@@ -10,7 +10,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
 from hpcddm.loading import stored_experiment
-from hpcddm.next_step import step
+from hpcddm.next_step import installing, step
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
@@ -35,7 +35,7 @@ README = """{unit} of an hpcddm run, SHA-256 of its weights {sha256}
 
 `make install` of hpcddm leaves out what loads it:
 
-pip install 'diffusers>=0.35'
+{install}
 
 from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 
@@ -189,6 +189,7 @@ def _readme(
 ) -> str:
     path = info.objective.schedule.name
     return README.format(
+        install=installing("diffusers>=0.35"),
         unit=unit,
         sha256=sha256,
         last_class=info.num_classes - 1,

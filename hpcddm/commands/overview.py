@@ -193,7 +193,7 @@ class Overview:
         if not exchange:
             return self._watching()
         following: NextStep | None = None
-        for one in reversed([*([self._watching()] if self._is_alive else []), *exchange]):
+        for one in reversed([*([self._waiting()] if self._is_alive else []), *exchange]):
             following = replace(one, then=following)
         return following or self._watching()
 
@@ -216,11 +216,12 @@ class Overview:
     def _watching(self) -> NextStep:
         """Return the command that shows what goes on."""
         running = [row.unit for row in self.rows if row.state in (WorkState.RUNNING, WorkState.STOPPING)]
-        if running and not self.for_others:
+        if running:
             return step("hpcddm", "logs", self.run.root, running[0], "--follow", reason="under way")
-        if self._is_alive:
-            return step("hpcddm", "wait", self.run.root, reason="under way")
-        return step_again(self.run)
+        return self._waiting() if self._is_alive else step_again(self.run)
+
+    def _waiting(self) -> NextStep:
+        return step("hpcddm", "wait", self.run.root, reason="under way")
 
     def without_premature_steps(self) -> list[UnitRow]:
         """Return the rows without steps for what has not begun, while jobs go on that do it or that come before it."""
