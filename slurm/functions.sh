@@ -123,11 +123,8 @@ follow_decision() {
     local after_this="--dependency=afterany:$known_as"
     case $decision in
         complete) rm -f "$home/${element}"_*.pkl; exit 0 ;;
-        superseded)
-            # The next attempt avoids the nodes that ended this one.
-            [[ $(scontrol show job -o "$known_as" 2>/dev/null) = *JobState=PENDING* ]] && change
-            exit 0
-            ;;
+        # The next attempt avoids the nodes that ended this one.
+        superseded) change; exit 0 ;;
         # Somebody may have submitted it anew since this job began.
         waiting) wait_for_others; exit 1 ;;
         requeue) patiently requeue && { [ "$words" = cancelled ] || change; } ;;

@@ -50,15 +50,16 @@ def avoided(excluded: list[str], faulty: list[str], nodes: list[Node], most: int
     """Return the nodes that the next attempt excludes: those of the site, and the newest faulty ones.
 
     A faulty node is excluded only where as many usable nodes of its kind are left as the job needs, so that it starts
-    whatever else it requests.
+    whatever else it requests. For all but the newest one more must be left: a node may die while the job waits, when
+    nobody shortens its list.
 
     excluded: nodes that the job excludes now; faulty: nodes at fault, the newest last; nodes: those of its partition;
     most: largest number of faulty nodes that are excluded; needed: number of nodes of the job.
     """
     chosen = [name for name in excluded if name not in faulty]
     kinds = {node.name: node.kind for node in nodes}
-    for name in list(dict.fromkeys(reversed(faulty)))[:most]:
+    for spare, name in enumerate(list(dict.fromkeys(reversed(faulty)))[:most]):
         left = [node for node in nodes if node.is_usable and node.name not in (*chosen, name)]
-        if name in kinds and sum(node.kind == kinds[name] for node in left) >= needed:
+        if name in kinds and sum(node.kind == kinds[name] for node in left) >= needed + min(spare, 1):
             chosen.append(name)
     return chosen

@@ -79,7 +79,7 @@ def main() -> None:
     name = name_in(home, run, spec.key)
     ending = _explained(ending, tried[-1], map_path, granted) if is_own else ending
     if is_replaced:
-        verdict = _superseded(spec, tried, ending, is_own and len(tried) == len(executions))
+        verdict = _superseded(spec, tried, ending, ending.is_requeued and len(tried) == len(executions))
     elif refused == WAIT:
         verdict = Verdict(Outcome.BY_HAND, message)
     elif refused:

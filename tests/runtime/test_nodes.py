@@ -14,13 +14,18 @@ MIXED = nodes(PLAIN, p1="idle", p2="mixed", p3="allocated") + nodes(BIG, b1="mix
 
 def test_the_newest_nodes_at_fault_are_avoided_beside_those_of_the_site():
     assert avoided(["s1"], ["p1", "p2"], MIXED, most=1, needed=1) == ["s1", "p2"]
-    assert avoided(["s1", "p1"], ["p1", "p2", "p1"], MIXED, most=4, needed=1) == ["s1", "p1", "p2"]
+    assert avoided(["s1", "p1"], ["p1", "p2", "p1"], MIXED, most=4, needed=1) == ["s1", "p1"]
     assert avoided(["s1"], ["p1"], MIXED, most=0, needed=1) == ["s1"]
 
 
 def test_a_job_that_needs_what_two_nodes_have_keeps_one_of_them():
     assert avoided([], ["b1"], MIXED, most=4, needed=2) == []
     assert avoided([], ["b1", "b2"], MIXED, most=4, needed=1) == ["b2"]
+
+
+def test_one_more_is_left_for_a_node_that_dies_while_the_job_waits_where_older_ones_are_avoided_too():
+    for names, left in (("abc", ["c"]), ("abcd", ["c", "b"])):
+        assert avoided([], ["b", "c"], nodes(PLAIN, **dict.fromkeys(names, "idle")), most=4, needed=1) == left
 
 
 def test_nodes_that_get_no_jobs_are_no_others():
