@@ -29,6 +29,7 @@ from hpcddm.rundir.journal import Journal, Submission, current, job_name
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import complaint
 from hpcddm.rundir.reading import Unreadable
+from hpcddm.runtime.node_faults import MOST_FAULTS
 from hpcddm.runtime.verdict import FRUITLESS
 from hpcddm.site import Resources, Site
 
@@ -153,6 +154,7 @@ class Slurm(QueueLauncher):
             functions=self._functions_file(functions_digest),
             functions_digest=functions_digest,
             fruitless=FRUITLESS,
+            most_faults=MOST_FAULTS,
             submitted=vouching.digests(self.site.model_dump(mode="json"), parts),
             digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,

@@ -12,12 +12,13 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slurm.testbed import roots
@@ -39,7 +40,17 @@ def bare_root(suite: str) -> Iterator[Path]:
         subprocess.run(["cp", "-a", f"{fresh}/.", str(copy)], check=True)
         yield copy
     finally:
+        kill_processes_in(copy)
         shutil.rmtree(copy, ignore_errors=True)
+
+
+def kill_processes_in(root: Path) -> None:
+    """Kill what still runs in a root, such as a cluster when a run of the tests was interrupted."""
+    top = os.stat(root)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.path.samestat(os.stat(process / "root"), top):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def pip_settings() -> dict[str, str]:
@@ -102,6 +113,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", default=[*SUITES, "python3.12"])
     parser.add_argument("--commit", default="HEAD")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     logs = Path(tempfile.mkdtemp(prefix="hpcddm-bare-"))
     repository = logs / "hpcddm.git"
     subprocess.run(["git", "clone", "-q", "--bare", places.CHECKOUT, repository], check=True)
