@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.overview import UNDER_WAY, Queue, UnitRow, scan_run
+from hpcddm.commands.overview import Queue, scan_run
+from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
 from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import WorkState

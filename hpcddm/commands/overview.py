@@ -1,96 +1,32 @@
 """State of a run at one moment, one row for each unit, for `hpcddm status` and its `--json`."""
 
-import math
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcddm import exit_codes
 from hpcddm.commands.typed import repeated, step_again, stored
+from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow, row_of, with_causes
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs, progress_of, state_of
+from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs
 from hpcddm.loading import stored_experiment
-from hpcddm.next_step import NextStep, step, without_step
+from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
-from hpcddm.pipeline.plan import PlannedUnit, batch_of, needed_by, plan
+from hpcddm.pipeline.plan import PlannedUnit, needed_by, plan
 from hpcddm.pipeline.trainings import expert_training
-from hpcddm.printing import printable
 from hpcddm.rundir import fresh
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
-MOST_CAUSES = 3
-"""Number of units that are named as the reason for which others cannot start."""
 NOT_BEGUN = (State.MISSING, State.OUTDATED, State.WAITING, WorkState.CANCELLED, WorkState.ELSEWHERE)
 """States of units that count for nothing where they come after the last stage that was asked for."""
-UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
-
-
-@dataclass(frozen=True)
-class UnitRow:
-    """One unit; unknown values are None, or an empty text. The names are the keys of `status --json`."""
-
-    unit: str
-    """stage/unit."""
-    state: str
-    """One word of `unit_states.State` or of `launch.watching.WorkState`; rarely Slurm's own, such as 'suspended'."""
-    reason: str
-    """Reason for the state, for the user."""
-    next: NextStep
-    """Next command; none when nothing is to be done about this unit."""
-    site: str | None
-    """The site that the experiment gives it to."""
-    job: str | None
-    """Its element in the queue, such as '81235_3'; if it is in no queue, that of its last attempt."""
-    cluster: str | None
-    """The cluster of its newest job, where the site names clusters."""
-    where: str
-    """The node or nodes of a running unit."""
-    attempts: int
-    """The number of the last attempt."""
-    done: int
-    """Images seen, of the last attempt that saw any."""
-    total: int
-    step: int | None
-    """Optimiser steps made, of units that train."""
-    steps: int | None
-    loss: float | None
-    skipped: int
-    """Steps that were skipped, because a gradient was not finite."""
-    rate: float | None
-    """Images per second of a running unit, since its attempt began."""
-    images_per_second: float | None
-    """Images per second of a running training, between the last two points of its loss curve."""
-    data_wait: float | None
-    """Share of the same time in which rank 0 waited for data."""
-    tflops: float | None
-    """10^12 floating-point operations per second of a running training, over the same time, of all ranks together."""
-    memory_gib: float | None
-    """Peak memory of rank 0 of a running training in GiB: of its GPU, or resident."""
-    learning_rate: float | None
-    gradient_norm: float | None
-    """L2 norm of the gradient of the step that was logged last, before clipping."""
-    seconds_left: float | None
-    saved_images: int | None
-    """Images seen by the newest training state."""
-    saved_seconds: float | None
-    """Age of the newest training state, in seconds."""
-    silent_seconds: float | None
-    """Seconds since the last heartbeat of a unit that is under way."""
-    user: str
-    """User who submitted it last; empty where unknown."""
-    changes: list[str]
-    """Differences in code and packages between the attempts that made it."""
-    faulty_nodes: dict[str, str]
-    """Nodes that ended its attempts since the last saved state, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +178,7 @@ class Overview:
             "expert_images_total": total,
             "seconds_left": self.seconds_left,
             "next": self.next_step().line,
-            "units": [_finite(asdict(row) | {"next": row.next.line}) for row in self.rows],
+            "units": [row.as_json() for row in self.rows],
         }
 
 
@@ -262,12 +198,12 @@ def scan_run(run: RunDir, queue: Queue) -> Overview:
         observed = UnitObservation(
             status, activity(run, key), unit_submissions, job, is_silent, is_stopping, is_foreign
         )
-        rows.append(_row(observed, experiment, run, steps))
+        rows.append(row_of(observed, experiment, run, steps))
         vanished += [key] if has_vanished(observed) else []
         waiting |= {key} if rows[-1].state == WorkState.STOPPED and lacked_inputs(observed) else set()
     ends = early_ends(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
-    rows = _with_causes(rows, states, waiting)
+    rows = with_causes(rows, states, waiting)
     own, foreign = _sides(states, sites)
     needed = {key for unit in own for key in unit.inputs}
     rows = [
@@ -307,85 +243,6 @@ def _read_by_others(states: dict[str, UnitStatus], sites: set[str], foreign: lis
     return {site: keys for site, keys in read.items() if keys}
 
 
-def _row(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
-    key, work = observed.status.key, observed.work
-    state, reason = state_of(observed)
-    if work.last and work.last.faults and state != State.COMPLETE:
-        reason = "; ".join(filter(None, (without_step(reason), *work.last.faults)))
-    last, now = work.last, time.time()
-    progress = progress_of(observed, run)
-    beat, done, total, saved = progress.beat, progress.done, progress.total, progress.saved
-    is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
-    running_beat = beat if is_running else None
-    batch = batch_of(experiment, key)
-    figures = (beat.figures or {}) if beat else {}
-    running_figures = figures if is_running else {}
-    counts = total > 0 and batch > 0
-    is_begun = state in UNDER_WAY and observed.has_begun
-    return UnitRow(
-        unit=key,
-        state=state,
-        reason=reason,
-        next=steps.of(observed, state),
-        site=observed.status.unit.site,
-        job=observed.job.id if observed.job else last.job if last else None,
-        cluster=observed.newest.cluster if observed.newest else None,
-        where=_where(observed, state),
-        attempts=work.attempts,
-        done=done,
-        total=total,
-        step=done // batch if counts else None,
-        steps=math.ceil(total / batch) if counts else None,
-        loss=figures.get("loss"),
-        skipped=int(figures.get("skipped", 0)),
-        rate=round(running_beat.rate, 1) if running_beat else None,
-        images_per_second=running_figures.get("images_per_second"),
-        data_wait=running_figures.get("data_wait"),
-        tflops=running_figures.get("tflops"),
-        memory_gib=running_figures.get("memory_gib"),
-        learning_rate=figures.get("learning_rate"),
-        gradient_norm=figures.get("gradient_norm"),
-        seconds_left=running_beat.seconds_left if running_beat else None,
-        saved_images=saved[0] if saved else None,
-        saved_seconds=round(now - saved[1], 1) if saved else None,
-        silent_seconds=round(now - last.beat.time, 1) if is_begun and last and last.beat else None,
-        user=printable(observed.newest.user) if observed.newest else "",
-        changes=last.changes if last else [],
-        faulty_nodes=work.faulty if state != State.COMPLETE else {},
-    )
-
-
-def _where(observed: UnitObservation, state: str) -> str:
-    if state not in (WorkState.RUNNING, WorkState.STOPPING):
-        return ""
-    if observed.job and observed.job.detail:
-        return observed.job.detail
-    last = observed.work.last
-    return last.nodes if last else ""
-
-
-def _with_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:
-    """Give units that lacked an input the reason that all of them have: the units that ended otherwise before them.
-
-    waiting: units that left because an input was not complete.
-    """
-    state_of_unit = {row.unit: row.state for row in rows}
-    causes: dict[str, list[str]] = {}
-    for row in (row for row in rows if row.unit in waiting):
-        missing = [key for key in states[row.unit].unit.inputs if state_of_unit[key] != State.COMPLETE]
-        # Units stand behind what they read.
-        causes[row.unit] = list(dict.fromkeys(cause for key in missing for cause in causes.get(key, [key])))
-
-    def reason(row: UnitRow) -> str:
-        keys = causes.get(row.unit)
-        if not keys:
-            return row.reason
-        more = f" and {len(keys) - MOST_CAUSES} more" if len(keys) > MOST_CAUSES else ""
-        return f"cannot start before {', '.join(f'{key} ({state_of_unit[key]})' for key in keys[:MOST_CAUSES])}{more}"
-
-    return [replace(row, reason=reason(row)) for row in rows]
-
-
 def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:
     goals = {expert_key(expert): expert_training(experiment, expert).images for expert in experts_of(experiment)}
     experts = [(row, goals[row.unit]) for row in rows if row.unit in goals]
@@ -402,8 +259,3 @@ def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> tuple[str
         stale = dict.fromkeys(status.unit.stage for status in own if status.state is State.STALE)
         return f"submit will refuse: {error}", tuple(stale)
     return None, ()
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace non-finite numbers, such as the loss of a training that diverged, by None, which JSON can hold."""
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

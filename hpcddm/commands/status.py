@@ -13,8 +13,9 @@ from rich.text import Text
 
 from hpcddm import exit_codes
 from hpcddm.commands.announcements import clusters_line, lines_of_data
-from hpcddm.commands.overview import Overview, Queue, UnitRow, scan_run
+from hpcddm.commands.overview import Overview, Queue, scan_run
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
+from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.progress import duration

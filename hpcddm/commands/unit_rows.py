@@ -1,0 +1,167 @@
+"""One row for each unit of a run, as `hpcddm status` shows it."""
+
+import math
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hpcddm.commands.unit_steps import UnitSteps
+from hpcddm.config import Experiment
+from hpcddm.launch.watching import UnitObservation, WorkState, progress_of, state_of
+from hpcddm.next_step import NextStep, without_step
+from hpcddm.pipeline.plan import batch_of
+from hpcddm.printing import printable
+from hpcddm.rundir.layout import RunDir
+from hpcddm.unit_states import State, UnitStatus
+
+MOST_CAUSES = 3
+"""Number of units that are named as the reason for which others cannot start."""
+UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
+
+
+@dataclass(frozen=True)
+class UnitRow:
+    """One unit; unknown values are None, or an empty text. The names are the keys of `status --json`."""
+
+    unit: str
+    """stage/unit."""
+    state: str
+    """One word of `unit_states.State` or of `launch.watching.WorkState`; rarely Slurm's own, such as 'suspended'."""
+    reason: str
+    """Reason for the state, for the user."""
+    next: NextStep
+    """Next command; none when nothing is to be done about this unit."""
+    site: str | None
+    """The site that the experiment gives it to."""
+    job: str | None
+    """Its element in the queue, such as '81235_3'; if it is in no queue, that of its last attempt."""
+    cluster: str | None
+    """The cluster of its newest job, where the site names clusters."""
+    where: str
+    """The node or nodes of a running unit."""
+    attempts: int
+    """The number of the last attempt."""
+    done: int
+    """Images seen, of the last attempt that saw any."""
+    total: int
+    step: int | None
+    """Optimiser steps made, of units that train."""
+    steps: int | None
+    loss: float | None
+    skipped: int
+    """Steps that were skipped, because a gradient was not finite."""
+    rate: float | None
+    """Images per second of a running unit, since its attempt began."""
+    images_per_second: float | None
+    """Images per second of a running training, between the last two points of its loss curve."""
+    data_wait: float | None
+    """Share of the same time in which rank 0 waited for data."""
+    tflops: float | None
+    """10^12 floating-point operations per second of a running training, over the same time, of all ranks together."""
+    memory_gib: float | None
+    """Peak memory of rank 0 of a running training in GiB: of its GPU, or resident."""
+    learning_rate: float | None
+    gradient_norm: float | None
+    """L2 norm of the gradient of the step that was logged last, before clipping."""
+    seconds_left: float | None
+    saved_images: int | None
+    """Images seen by the newest training state."""
+    saved_seconds: float | None
+    """Age of the newest training state, in seconds."""
+    silent_seconds: float | None
+    """Seconds since the last heartbeat of a unit that is under way."""
+    user: str
+    """User who submitted it last; empty where unknown."""
+    changes: list[str]
+    """Differences in code and packages between the attempts that made it."""
+    faulty_nodes: dict[str, str]
+    """Nodes that ended its attempts since the last saved state, each with the reason."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the unit's part of `--json`, in which numbers that are not finite are None, as JSON has none."""
+        values = asdict(self) | {"next": self.next.line}
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in values.items()
+        }
+
+
+def row_of(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
+    """Return the row of a unit, from what was observed of it."""
+    key, work = observed.status.key, observed.work
+    state, reason = state_of(observed)
+    if work.last and work.last.faults and state != State.COMPLETE:
+        reason = "; ".join(filter(None, (without_step(reason), *work.last.faults)))
+    last, now = work.last, time.time()
+    progress = progress_of(observed, run)
+    beat, done, total, saved = progress.beat, progress.done, progress.total, progress.saved
+    is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
+    running_beat = beat if is_running else None
+    batch = batch_of(experiment, key)
+    figures = (beat.figures or {}) if beat else {}
+    running_figures = figures if is_running else {}
+    counts = total > 0 and batch > 0
+    is_begun = state in UNDER_WAY and observed.has_begun
+    return UnitRow(
+        unit=key,
+        state=state,
+        reason=reason,
+        next=steps.of(observed, state),
+        site=observed.status.unit.site,
+        job=observed.job.id if observed.job else last.job if last else None,
+        cluster=observed.newest.cluster if observed.newest else None,
+        where=_where(observed, state),
+        attempts=work.attempts,
+        done=done,
+        total=total,
+        step=done // batch if counts else None,
+        steps=math.ceil(total / batch) if counts else None,
+        loss=figures.get("loss"),
+        skipped=int(figures.get("skipped", 0)),
+        rate=round(running_beat.rate, 1) if running_beat else None,
+        images_per_second=running_figures.get("images_per_second"),
+        data_wait=running_figures.get("data_wait"),
+        tflops=running_figures.get("tflops"),
+        memory_gib=running_figures.get("memory_gib"),
+        learning_rate=figures.get("learning_rate"),
+        gradient_norm=figures.get("gradient_norm"),
+        seconds_left=running_beat.seconds_left if running_beat else None,
+        saved_images=saved[0] if saved else None,
+        saved_seconds=round(now - saved[1], 1) if saved else None,
+        silent_seconds=round(now - last.beat.time, 1) if is_begun and last and last.beat else None,
+        user=printable(observed.newest.user) if observed.newest else "",
+        changes=last.changes if last else [],
+        faulty_nodes=work.faulty if state != State.COMPLETE else {},
+    )
+
+
+def _where(observed: UnitObservation, state: str) -> str:
+    if state not in (WorkState.RUNNING, WorkState.STOPPING):
+        return ""
+    if observed.job and observed.job.detail:
+        return observed.job.detail
+    last = observed.work.last
+    return last.nodes if last else ""
+
+
+def with_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:
+    """Give units that lacked an input the reason that all of them have: the units that ended otherwise before them.
+
+    waiting: units that left because an input was not complete.
+    """
+    state_of_unit = {row.unit: row.state for row in rows}
+    causes: dict[str, list[str]] = {}
+    for row in (row for row in rows if row.unit in waiting):
+        missing = [key for key in states[row.unit].unit.inputs if state_of_unit[key] != State.COMPLETE]
+        # Units stand behind what they read.
+        causes[row.unit] = list(dict.fromkeys(cause for key in missing for cause in causes.get(key, [key])))
+
+    def reason(row: UnitRow) -> str:
+        keys = causes.get(row.unit)
+        if not keys:
+            return row.reason
+        more = f" and {len(keys) - MOST_CAUSES} more" if len(keys) > MOST_CAUSES else ""
+        return f"cannot start before {', '.join(f'{key} ({state_of_unit[key]})' for key in keys[:MOST_CAUSES])}{more}"
+
+    return [replace(row, reason=reason(row)) for row in rows]
