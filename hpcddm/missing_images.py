@@ -47,5 +47,5 @@ def with_remedy(experiment: Experiment) -> Iterator[None]:
         is_fetched |= any(path.is_relative_to(place) for path in gone for place in places)
         if not gone or not (is_fetched or description(experiment.name)) or LABEL in str(error):
             raise
-        verb = "to fetch them" if is_fetched else "to see how to get them"
+        verb = "this fetches the images" if is_fetched else "this says how to get the images"
         raise type(error)(str(step("hpcddm", "prefetch", experiment.name, reason=f"{error}; {verb}"))) from None
