@@ -170,7 +170,7 @@ def scores_of(bench, monkeypatch, units):
     for key in keys:
         unit = replace(base, key=key)
         unit.folder.mkdir(parents=True, exist_ok=True)
-        bench.publish(unit, concept_scores.run(settings, unit))
+        bench.publish(unit, concept_scores.run(settings, unit), settings)
     scored = {key: manifest.read(bench.run.unit(key)) for key in keys}
     unit = replace(base, key="concepts/all", inputs=known | scored)
     choice = Choice.read(bench.run.unit("concept_counts/all") / "chosen.json")
