@@ -46,7 +46,8 @@ def store_command(typed: Typed | None, home: RunDir) -> None:
     """Keep a command with the run or the sweep that it submits; the user vouches for it. None changes nothing."""
     if typed is None:
         return
-    atomic.write_json(home.command, asdict(typed), durable=False)
+    if typed != stored(home):
+        atomic.write_json(home.command, asdict(typed), durable=False)
     vouching.remember(home.root, asdict(typed))
 
 

@@ -13,7 +13,7 @@ import yaml
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.loading import load_site, stored_experiment, within_run
+from hpcddm.loading import load_site, stored_experiment, with_content, within_run
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import records
@@ -64,7 +64,7 @@ def prepare(folder: Path, site_name: str) -> RunDir:
     """A run with shards and clusters, and experts that will not end by themselves."""
     write_source(folder / "images")
     run, site = RunDir(folder / "run"), load_site(site_name)
-    experiment = within_run(tiny(folder, experts__training__images=16_000_000), run)
+    experiment = within_run(with_content(tiny(folder, experts__training__images=16_000_000), run), run)
     store_experiment(experiment, run)
     store_site(site, run)
     items = items_of([unit for unit in plan(experiment) if STAGES[unit.stage].is_made_everywhere], experiment, run)

@@ -81,7 +81,7 @@ def test_what_may_not_come_back_by_itself_waits_for_the_user(home, finished, tmp
     site.ranks()[1].send_signal(signal.SIGTERM)
     assert site.verdict() == "by hand"
     site.until(lambda: site.row()["state"] == "stopped", 60, "the job to leave the queue")
-    assert site.row()["next"] == f"hpcddm retry {site.run}"
+    assert site.row()["next"] == f"hpcddm retry {site.run} --site north"
     assert (site.run / "told").read_text() == f"stopped {KEY}\n"
 
     before = site.last.number
