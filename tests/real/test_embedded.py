@@ -304,4 +304,4 @@ def test_sample_draws_a_picture_whose_images_depend_on_the_seed_alone(finished, 
 def test_status_tells_programs_and_people_the_same(finished):
     rows = json.loads(hpcddm("status", finished, "--json").stdout)["units"]
     assert {row["state"] for row in rows} == {"complete"} and len(rows) == 24
-    assert "complete; look at" in hpcddm("status", finished).stdout
+    assert "complete: " in hpcddm("status", finished).stdout
