@@ -43,7 +43,7 @@ from hpcddm.rundir.layout import Locate, RunDir
 from hpcddm.schema import validate
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.spaces.settings import SpaceSettings
-from hpcddm.unit_states import State, UnitStatus, is_current, require_complete, survey
+from hpcddm.unit_states import State, UnitStatus, require_current, survey
 
 
 class Run:
@@ -84,10 +84,10 @@ class Run:
         return content
 
     def _require(self, *keys: str) -> dict[str, UnitStatus]:
-        """Return the states of all units; raises `UserError` for the first of these that is not complete."""
+        """Return the states of all units; raises `UserError` for the first of these that is not current."""
         # Settings of the sampler that were changed here make nothing stale; those of a later submit do.
         states = survey(plan(stored_experiment(self._run)), self._run)
-        require_complete(states, self._run, *(key for key in keys if not is_current(states, self._run, key)))
+        require_current(states, self._run, *keys)
         return states
 
     def _output(self) -> Locate:
@@ -95,8 +95,7 @@ class Run:
         states = self._require()
 
         def locate(key: str, name: str) -> Path:
-            if not is_current(states, self._run, key):
-                require_complete(states, self._run, key)
+            require_current(states, self._run, key)
             return self._run.output(key, name)
 
         return locate
@@ -113,7 +112,7 @@ class Run:
         catalog = open_catalog(self._run, split)
         if states[LISTS].state is State.MISSING:
             return NamedReader(catalog, None, {})
-        self._require(LISTS)
+        require_current(states, self._run, LISTS)
         made = {samples.CLUSTER: samples.clusters}
         if self.settings.cluster.clustering.needs_features:
             made[samples.FEATURE] = samples.features

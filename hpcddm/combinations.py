@@ -154,13 +154,12 @@ def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
         text = f"{evaluate.images} cannot be balanced over {num_classes} classes; {_multiples(evaluate.images, step)}"
         problems.append(("evaluate.images", text))
     if evaluate.first % num_classes or evaluate.first % evaluate.batch:
-        text = f"{evaluate.first} is no multiple of the {num_classes} classes and of evaluate.batch {evaluate.batch};"
-        text += f" {_multiples(evaluate.first, step)}"
+        steps = f"the {num_classes} classes and of evaluate.batch {evaluate.batch}"
+        text = f"{evaluate.first} is not a multiple of {steps}; {_multiples(evaluate.first, step)}"
         problems.append(("evaluate.first", text))
     if evaluate.images % evaluate.batch:
-        text = (
-            f"{evaluate.images} is no multiple of evaluate.batch {evaluate.batch}; {_multiples(evaluate.images, step)}"
-        )
+        advice = _multiples(evaluate.images, step)
+        text = f"{evaluate.images} is not a multiple of evaluate.batch {evaluate.batch}; {advice}"
         problems.append(("evaluate.images", text))
     elif evaluate.units > (batches := evaluate.images // evaluate.batch):
         text = f"{evaluate.units} units for {batches} batches; take at most {batches}, or a smaller evaluate.batch"

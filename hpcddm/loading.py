@@ -127,7 +127,7 @@ def with_content(
     Once the samples have numbers, the hash that the run has stored of the same images is taken from there; so are those
     of other files that are gone.
 
-    images: their hash, where the caller has it already; redo: stages that are made anew.
+    images: their hash, where the caller has it already; redo: stages that are made again.
     Raises `UserError` or `ConfigError` when images or files are missing and the run has no hash of them.
     """
     data = experiment.data

@@ -37,7 +37,7 @@ class NextStep:
 
     @property
     def line(self) -> str:
-        """All commands as one line of a shell; '' for none."""
+        """Return the commands as one line of a shell, empty without commands."""
         return " && ".join(command(*words) for words in self.commands)
 
     def __str__(self) -> str:

@@ -83,6 +83,11 @@ def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
     return not any(run.unit(name).exists() or run.logs(name).exists() for name in absent)
 
 
+def require_current(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -> None:
+    """Raise `UserError` for the first of these units that is not current, see `is_current`."""
+    require_complete(states, run, *(key for key in keys if not is_current(states, run, key)))
+
+
 def described(status: UnitStatus, run: RunDir) -> str:
     """Describe an incomplete unit as the run's files tell: no scheduler is asked."""
     work, submissions = activity(run, status.key), Journal(run.journal).submissions()
@@ -244,7 +249,7 @@ def activity(run: RunDir, key: str) -> Activity:
     for number, folder in attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
         record = read_record(number, folder)
         if last and record.ended_well:
-            # What it made was there, and is made anew by the later ones.
+            # What it made was there, and is made again by the later ones.
             break
         last = last or record
         faulty = dict.fromkeys(record.faulty, record.reason) | faulty

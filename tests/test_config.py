@@ -99,11 +99,11 @@ WRONG = {
     ),
     "a first sample inside a batch": (
         {"evaluate__first": 4},
-        "evaluate.first: 4 is no multiple of the 4 classes and of evaluate.batch 8; take 8",
+        "evaluate.first: 4 is not a multiple of the 4 classes and of evaluate.batch 8; take 8",
     ),
     "ragged batches": (
         {"evaluate__images": 20},
-        "evaluate.images: 20 is no multiple of evaluate.batch 8; take 16 or 24",
+        "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 16 or 24",
     ),
     "more units than batches": (
         {"evaluate__units": 4},

@@ -10,7 +10,7 @@ from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
 from hpcddm.loading import stored_experiment
-from hpcddm.next_step import installing, step
+from hpcddm.next_step import installing
 from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
@@ -22,7 +22,7 @@ from hpcddm.printing import echo
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_above
-from hpcddm.unit_states import described, is_current, survey
+from hpcddm.unit_states import require_current, survey
 
 STEPS = 1000
 """Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""
@@ -83,14 +83,7 @@ def export(root: Path, unit: str, output: Path) -> None:
         raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
-    states = survey(plan(experiment), run)
-    if not is_current(states, run, unit):
-        reason = f"{unit} is not complete ({described(states[unit], run)})"
-        raise UserError(str(step("hpcddm", "status", root, reason=reason)))
-    listed = manifest.read(run.unit(unit))
-    if listed is not None and (broken := manifest.damage(run.unit(unit), listed)):
-        reason = f"{unit}: {broken}; fetch it again"
-        raise UserError(str(step("hpcddm", "status", root, reason=reason)))
+    require_current(survey(plan(experiment), run), run, unit)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.checkpoints import reading

@@ -28,7 +28,7 @@ def fetch_idx(files: IdxFiles, cache: Path | None) -> None:
             echo(f"present  {folder}  SHA-256 of {len(files.files)} files proven")
             return
         if defect != "missing":
-            echo(f"{folder} is {defect}; fetching it anew")
+            echo(f"{folder} is {defect}; fetching it again")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".fetching-") as staged:

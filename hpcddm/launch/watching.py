@@ -180,7 +180,7 @@ def _by_files(observed: UnitObservation) -> tuple[str, str]:
     if last.outcome in ENDINGS:
         return ENDINGS[last.outcome], last.reason
     if last.ended_well and not observed.is_queued:
-        # On this machine nothing comes late: it was set aside to be made anew.
+        # On this machine nothing comes late: it was set aside to be made again.
         return State.MISSING, ""
     if last.ended_well:
         return WorkState.UNKNOWN, "it ended as complete, and its manifest is not here"
@@ -191,7 +191,7 @@ def _by_files(observed: UnitObservation) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the work at a unit is."""
+    """Progress of the work at a unit."""
 
     beat: Heartbeat | None = None
     done: int = 0
@@ -202,7 +202,7 @@ class Progress:
 
 
 def progress_of(observed: UnitObservation, run: RunDir) -> Progress:
-    """Return how far a unit is by its last heartbeat; before its newest submission has an attempt, by its state.
+    """Return the progress of a unit by its last heartbeat; before its newest submission has an attempt, by its state.
 
     What earlier attempts did counts no more then, unless the training can go on from the state that they left.
     """

@@ -1,9 +1,9 @@
-"""What the user vouches for, remembered outside of every run: no file inside a run vouches for itself.
+"""Digests of what the user vouches for, kept outside of every run: no file inside a run vouches for itself.
 
 Others may have written what is inside a run, or a sweep. Nothing there counts as the user's own site, template,
 experiment or variant only because the working directory is there. Digests of what this user submitted a run with are
 files in a folder of the user, and hold for this run at this place. A job, which may not see that folder, has the
-digests of its own submission from its script, of which Slurm keeps a copy.
+digests of its own submission from its script, and Slurm keeps its own copy of that.
 """
 
 import os
@@ -22,7 +22,7 @@ from hpcddm.rundir.manifest import digest
 VARIABLE = "HPCDDM_SUBMITTED"
 """Environment variable of a job: the digests of the site and of the template's parts that it was submitted with."""
 MARKS = (RunDir(Path()).experiment.name, SWEEP_FILE)
-"""Files of which one is in the folder of every run, and of every sweep."""
+"""Files that mark the folder of a run, and of a sweep."""
 
 _taken: set[Path] = set()
 """Files below the working directory that this process took as the user's."""

@@ -39,7 +39,7 @@ class Ending:
 
     @property
     def is_requeued(self) -> bool:
-        """True if Slurm has started the job anew by itself, as it does when a node is lost."""
+        """True if Slurm has started the job again by itself, as it does when a node is lost."""
         return int(self.job.get("Restarts", 0)) > self.restart
 
     @property

@@ -2,7 +2,7 @@
 
 `scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
 changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
-Further lines on the input hold the nodes of the job's partition, see `node_faults.NODE`.
+Further lines on the input hold the nodes of the job's partition, see `nodes.NODE`.
 Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that needs the
 user; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
 """
@@ -120,7 +120,7 @@ def _names(listed: str) -> list[str]:
 
 def _superseded(spec: Spec, tried: list[AttemptRecord], ending: Ending, is_newest: bool) -> Verdict:
     """Leave the unit to the execution that follows; where that is still to start, let it avoid the nodes at fault."""
-    reason = "Slurm has started the job anew by itself, or will"
+    reason = "Slurm has started the job again by itself, or will"
     if ending.cause is None or not ending.faulty:
         return Verdict(Outcome.SUPERSEDED, reason)
     changes, remark = steps_aside(tried, ending, Outcome.REQUEUE, spec.max_excluded_nodes, 0) if is_newest else ([], "")
@@ -237,7 +237,7 @@ def fruitless(tried: list[AttemptRecord], reached: int, ending: Ending) -> tuple
 
     reached: images of the newest training state; ending: that of the last attempt, as the verdicts record those of the
     earlier ones. Attempts that a node, srun or the controller ended are Slurm's. An attempt that was stopped from
-    outside before its first step counts as neither, nor does one after which Slurm started the job anew by itself.
+    outside before its first step counts as neither, nor does one after which Slurm started the job again by itself.
     """
     own = by_slurm = 0
     for record in reversed(tried):

@@ -371,7 +371,7 @@ def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, sche
 @pytest.mark.parametrize(
     "unit, changes, message, code",
     [
-        ("train/expert-00", {}, "train/expert-00 is not complete", 1),
+        ("train/expert-00", {}, "train/expert-00 is missing", 1),
         ("route/router", {}, "route/router: no denoiser of this run; valid names: train/", 2),
         ("train/expert-01", {"experts__model__modulation": "single"}, "DiTTransformer2DModel is a dit with", 1),
     ],
@@ -391,7 +391,7 @@ def test_what_is_made_anew_is_exported_only_when_it_is_complete(tmp_path):
     run.unit("lists/all").mkdir()
     done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
     assert done.exit_code == 1
-    assert "train/expert-01 is not complete (waiting (" in done.output
+    assert "train/expert-01 is waiting (" in done.output
 
 
 def test_an_export_overwrites_nothing(tmp_path):
