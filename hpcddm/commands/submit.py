@@ -30,7 +30,6 @@ from hpcddm.loading import is_sweep, load_experiment, load_site, with_content, w
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo, quoted
-from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
@@ -84,8 +83,7 @@ def submit(
 def _check_stages(option: str, names: Collection[str]) -> None:
     unknown = set(names) - set(STAGE_NAMES)
     if unknown:
-        old = hint(STAGES, min(unknown))
-        raise ConfigError(f"{option} {min(unknown)}: unknown stage{old}; valid: {', '.join(STAGE_NAMES)}")
+        raise ConfigError(f"{option} {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
 
 
 def submit_missing(
