@@ -19,7 +19,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import UserError
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
+from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.pipeline.concept_scores import HOME_ARM, PICTURES_FILE, SCORES_FILE, concept_strategies
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
@@ -48,9 +48,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
         "frequency": kind,
         "arm": arm,
         "dense": dense,
-        "summary": reading.need_json(unit.input(CONCEPT_COUNTS, SUMMARY_FILE)),
         "concepts": [row.as_json() for row in rows],
-        "alignment": _alignment(unit, rows, arm),
+        "alignment": _alignment(unit),
         "advice": advice.as_json(),
     }
     content["proposal"] = _propose(settings, unit, rows, advice)
@@ -64,15 +63,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     )
 
 
-def _alignment(unit: Unit, rows: Sequence[Row], arm: str) -> dict[str, Any] | None:
-    """Read what is known of the experts that are asked, and compare their disagreement with the scores."""
+def _alignment(unit: Unit) -> dict[str, Any] | None:
+    """Read what is known of the experts that are asked."""
     if CONCEPT_ALIGNMENT not in unit.inputs:
         return None
     content: dict[str, Any] = reading.need_json(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE))
-    if "disagreement" in content:
-        table = [row.as_json() for row in rows]
-        against = analysis.disagreement_against_score(content["disagreement"], table, arm)
-        content["disagreement_against_score"] = against
     return content
 
 

@@ -82,7 +82,7 @@ def test_several_runs_are_fitted_together_and_written(runs, tmp_path):
     assert (
         "relative score and frequency, 2 runs, 95 % intervals" in text
         and "proposal" not in text
-        and "summary" not in pooled
+        and "advice" not in pooled
     )
     said(roots[0], "--json", tmp_path / "alone.json")
     alone = json.loads((tmp_path / "alone.json").read_text())
