@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import stdtrit
 
-from hpcddm.uncertainty.distributions import t_quantile
 from hpcddm.uncertainty.shared_errors import Cosines, linear_variance, residual_degrees
 
 CONFIDENCE = 0.95
@@ -109,7 +109,7 @@ def _estimate(statistic: Float[np.ndarray, " c1"], variance: float, degrees: flo
     # What rounding takes off one degree of freedom is not meant.
     if degrees < 1 - 1e-9 or not np.isfinite(variance):
         return Estimate(value, None, None)
-    half = float(t_quantile(CONFIDENCE, max(degrees, 1.0)) * math.sqrt(variance))
+    half = float(stdtrit(max(degrees, 1.0), (1 + CONFIDENCE) / 2) * math.sqrt(variance))
     return Estimate(value, value - half, value + half)
 
 
