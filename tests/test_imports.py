@@ -68,6 +68,7 @@ MAY_IMPORT = {
         "provenance",
         "rundir",
         "pipeline",
+        "site",
     },
     "data": FOUNDATION | {"pipeline"},
     "devices": FOUNDATION,
