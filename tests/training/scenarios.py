@@ -51,7 +51,7 @@ from tests.orders import uniform
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8
-AVERAGES = {"extra_ema_halflives_images": [1], "power_ema": [0.05, 0.1]}
+AVERAGES = {"power_ema": [0.05, 0.1]}
 REFUSED, KILLED = 4, -signal.SIGKILL
 
 
@@ -207,8 +207,6 @@ def snapshots(runs: Runs) -> dict:
         "whole": runs.chain("kept", [], settings),
         "stopped": runs.chain("kept-stopped", [1, 2, 2, 3], settings),
     }
-    usual = runs.chain("kept-usual", [], training(ema_halflife_images=1))
-    found["usual"] = usual["weights"]
     for when in ("before", "after"):
         unit = runs.unit(f"kept-killed-{when}")
         with killed(when):
