@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import fresh, inside, sharing, training_states
 from hpcddm.rundir import manifest as manifests
@@ -182,7 +182,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
 
 def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
-    resources = validate(Resources, spec.resources, f"{run.spec(spec.key)}: resources")
+    resources = _resources(spec, run)
     gathered = patient_gather(spec, run)
     inputs = gathered.manifests
     if gathered.missing:
@@ -217,6 +217,14 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         _close_states(spec, unit)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
     return Outcome.COMPLETE
+
+
+def _resources(spec: Spec, run: RunDir) -> Resources:
+    """Return the resources that a spec names; raises `UserError` for what no site can have given."""
+    try:
+        return validate(Resources, spec.resources, f"{run.spec(spec.key)}: resources")
+    except ConfigError as error:
+        raise UserError(f"{error}; submit the run again") from None
 
 
 def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:
