@@ -45,25 +45,24 @@ def prefetch(
     name: str | None,
     overrides: tuple[str, ...],
     folder: Path | None,
-    sets: tuple[str, ...] = (),
     archives_in: Path | None = None,
 ) -> None:
     """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
-    sets: of drawings of the collection `name`, which is then fetched alone; archives_in: folder with its packages,
-    likewise. A collection whose name no experiment has needs neither. Weights that an experiment names by a folder are
-    checked there. Raises `UserError` when a file is missing, cannot be fetched or has another hash.
+    archives_in: folder with the packages of the collection `name`, which is then fetched alone. A collection whose name
+    no experiment has needs none. Weights that an experiment names by a folder are checked there. Raises `UserError`
+    when a file is missing, cannot be fetched or has another hash.
     """
     cache = folder and folder.resolve()
-    if sets or archives_in or _names_a_collection(name):
+    if archives_in or _names_a_collection(name):
         if name not in COLLECTIONS:
-            raise UserError(f"--sets and --from need the name of a collection: {', '.join(COLLECTIONS)}")
-        fetch_collection(COLLECTIONS[name], sets, cache, archives_in)
+            raise UserError(f"--from needs the name of a collection: {', '.join(COLLECTIONS)}")
+        fetch_collection(COLLECTIONS[name], cache, archives_in)
     else:
         experiment = load_experiment(name, overrides) if name else None
         collections = _collections_of(experiment) if experiment else []
         for collection in collections:
-            fetch_collection(collection, (), cache, None)
+            fetch_collection(collection, cache, None)
         files = _weights_of(experiment) if experiment else _of_all_variants()
         _fetch_weights(files, cache)
         if cache:
