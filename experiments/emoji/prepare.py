@@ -60,7 +60,7 @@ TABLE = Package(
     *("Miles Johnson", "MIT", "https://github.com/milesj/emojibase", "Names and keywords after data of Unicode, Inc."),
 )
 COMMAND = f"python {__file__}"
-ICON_SETS, NAMES = Collection("icon_sets", SETS, COMMAND), Collection("emoji_names", (TABLE,), COMMAND)
+EMOJI, NAMES = Collection("emoji", (*SETS, TABLE), COMMAND), Collection("emoji_names", (TABLE,), COMMAND)
 
 SPLITS = {"concepts": (0.2, "key")}
 """Share that is held out, and by what, for experiments that need another one than (0.15, "name")."""
@@ -199,7 +199,7 @@ def read_set(folder: Path, names: UnicodeNames, left_out: Counter[str]) -> list[
         prefix, icons, aliases = content["prefix"], content["icons"], content.get("aliases", {})
         turned = [name for name, alias in aliases.items() if alias.keys() - {"parent", "hidden"}]
         listed = sorted([*icons.keys(), *turned])
-    with valid(folder / CATEGORIES):
+    with valid(f"{folder}: categories"):
         has_file = "categories" not in content and (folder / CATEGORIES).is_file()
         by_category = (read_json(folder / CATEGORIES) if has_file else content).get("categories", {})
         # Of several categories of an icon the first one counts.
@@ -274,9 +274,9 @@ def write(folder: Path, splits: dict[str, list[Drawing]], size: int) -> None:
             csv.writer(file).writerows([("file", "caption"), *((one.file, one.caption) for one in drawings)])
 
 
-def prepare(folder: Path, sets: Sequence[Path], heldout: float, by: str, size: int) -> None:
+def prepare(folder: Path, table: Path, sets: Sequence[Path], heldout: float, by: str, size: int) -> None:
     """Draw the sets into `folder`, which appears when it is whole; one that was prepared in the same way stays."""
-    names, left_out = UnicodeNames(NAMES.place() / TABLE.folder, sets), Counter[str]()
+    names, left_out = UnicodeNames(table, sets), Counter[str]()
     drawings = [drawing for one in sets for drawing in read_set(one, names, left_out)]
     twice = [key for key, count in Counter(drawing.key for drawing in drawings).items() if count > 1]
     require(not twice, f"--set: two sets have the icon {', '.join(twice[:1])}; remove one of the sets")
@@ -330,14 +330,14 @@ def main(
     require(source.name == "image_folder", f"{experiment}: data.source is {source.name}, and not an image_folder")
     needed = "the package resvg-py draws the icons; install it with: pip install 'hpcddm[emoji]'"
     require(importlib.util.find_spec("resvg_py") is not None, needed)
-    fetch_collection(NAMES, None, archives_in)
-    if not sets:
-        fetch_collection(ICON_SETS, None, archives_in)
-        sets = tuple(ICON_SETS.place() / package.folder for package in SETS)
+    collection = NAMES if sets else EMOJI
+    fetch_collection(collection, None, archives_in)
+    table = collection.place() / TABLE.folder
+    sets = sets or tuple(collection.place() / package.folder for package in SETS)
     share, usual = SPLITS.get(settings.name, (0.15, "name"))
     share = share if heldout is None else heldout
     try:
-        prepare(folder, sets, share, by or usual, max(SIDE, settings.data.image_size))
+        prepare(folder, table, sets, share, by or usual, max(SIDE, settings.data.image_size))
     except OSError as error:
         raise UserError(f"{folder}: cannot write there: {error.strerror or error}") from error
     prefetch(experiment, overrides, None)
