@@ -18,9 +18,7 @@ from tests.helpers import hpcddm
 
 CONTENT = {"words.json": b'{"prefix": "noto"}' * 100, "LICENSE": b"MIT"}
 FILES = tuple(f"package/{name}" for name in CONTENT)
-TINY = [
-    Package(f"@tiny/{name}", "1.2.9", "", name, FILES, "Somebody", "MIT", "https://tiny") for name in ("one", "two")
-]
+TINY = [Package(f"@tiny/{name}", "1.2.9", "", name, FILES, "Me", "MIT", "https://tiny") for name in ("one", "two")]
 WORDS = ["LICENSE", "data.noun", "index.noun", "noun.exc"]
 NPM = """#!/bin/sh
 echo "$@" >> {folder}/asked
