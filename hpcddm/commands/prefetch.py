@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from hpcddm import paths, plugins, pretrained
+from hpcddm import plugins, pretrained
 from hpcddm.collections import COLLECTIONS
 from hpcddm.collections.packages import Collection
 from hpcddm.commands import prefetch_hub
@@ -105,15 +105,9 @@ def fetch(file: PretrainedFile, path: Path) -> None:
 
 
 def _collections_of(experiment: Experiment) -> list[Collection]:
-    """List the collections that variants need, or in whose folders of the cache the experiment names files."""
-    values = experiment.model_dump()
-    named = [Path(holder[key]) for holder, key in paths.places(values, Experiment)]
+    """List the collections that variants need."""
     needed = {collection for _, variant in variants_of(experiment) for collection in variant.collections}
-    return [
-        one
-        for one in COLLECTIONS.values()
-        if one.name in needed or any(path.is_relative_to(one.place()) for path in named)
-    ]
+    return [one for one in COLLECTIONS.values() if one.name in needed]
 
 
 def _names_a_collection(name: str | None) -> bool:
