@@ -341,6 +341,7 @@ def test_an_error_is_one_line_without_a_traceback(tmp_path):
 @pytest.mark.long
 def test_the_real_drawings_are_as_many_as_the_documents_say(tmp_path, monkeypatch):
     """This needs npm and a network."""
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
     done = command("emoji")
     assert done.exit_code == 0 and done.output.count("fetched  ") >= 5, (done.output, done.exception)
     for package in script.SETS:
