@@ -70,7 +70,7 @@ class VariantSettings(StrictModel):
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     collections: ClassVar[tuple[str, ...]] = ()
-    """Names of collections that it needs, though no key names a file of theirs; `hpcddm prefetch` fetches them."""
+    """Names of collections that it needs; `hpcddm prefetch` fetches them."""
 
     name: str
 

@@ -128,6 +128,6 @@ def test_prefetch_of_pictures_that_are_not_there_says_so(tmp_path, monkeypatch):
     write_experiment(tmp_path)
     done = hpcddm("prefetch", "tiny.yaml")
     assert done.output.startswith(
-        f"images   {tmp_path / 'images'}: not there, and cannot be fetched. Put your own images"
+        f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
     )
     assert prefetch_idx.elsewhere(FASHION_MNIST).count("http://") == 4
