@@ -43,7 +43,7 @@ from hpcddm.rundir.layout import Locate, RunDir
 from hpcddm.schema import validate
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.spaces.settings import SpaceSettings
-from hpcddm.unit_states import UnitStatus, is_current, require_complete, survey
+from hpcddm.unit_states import State, UnitStatus, is_current, require_complete, survey
 
 
 class Run:
@@ -105,14 +105,15 @@ class Run:
         """Open the samples of a split, 'train' or 'heldout': images, labels, captions and clusters by number.
 
         Also any column by its name, and batches of images and columns. Raises `ConfigError` for another split,
-        `UserError` where the data stages are not complete.
+        `UserError` where the data stages are not complete, or what their clusters were made of is gone or has changed.
         """
         if split not in SPLITS:
             raise ConfigError(f"split {split}: valid names: {', '.join(SPLITS)}")
         states = self._require(CATALOG)
         catalog = open_catalog(self._run, split)
-        if not is_current(states, self._run, LISTS):
+        if states[LISTS].state is State.MISSING:
             return NamedReader(catalog, None, {})
+        self._require(LISTS)
         made = {samples.CLUSTER: samples.clusters}
         if self.settings.cluster.clustering.needs_features:
             made[samples.FEATURE] = samples.features

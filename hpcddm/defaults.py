@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from hpcddm import plugins
 from hpcddm.clusterings.settings import ClusteringSettings, TwoStageSettings
 from hpcddm.combinations import FEWEST_IMAGES
@@ -263,8 +261,10 @@ def _inside(holder: Values, key: str) -> Values:
 def _data(values: Values) -> DataSettings | None:
     """Return the valid settings of the data; None for wrong ones, which are named later."""
     try:
-        return DataSettings.model_validate(values.get("data"))
-    except (ValidationError, UserError):
+        data = DataSettings.model_validate(values.get("data"))
+        # Raises `ValueError` for an image size that the space cannot have.
+        return data if data.x_shape else None
+    except (ValueError, UserError):
         return None
 
 

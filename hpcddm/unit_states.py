@@ -98,7 +98,7 @@ def described(status: UnitStatus, run: RunDir) -> str:
 
 def are_numbered(states: Mapping[str, UnitStatus]) -> bool:
     """Tell if a catalog has numbered the samples, so that other images would be those of another run."""
-    return states[CATALOG].state not in (State.MISSING, State.OUTDATED)
+    return states[CATALOG].state is not State.MISSING
 
 
 def has_numbers(experiment: Experiment, run: RunDir) -> bool:

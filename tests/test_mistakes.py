@@ -122,7 +122,7 @@ def test_a_combination_of_the_file_is_not_blamed_on_an_override_beside_it(tmp_pa
     number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if line == "  clustering:")
     lines = mistakes(load_experiment, "tiny.yaml", ("seed=1", "evaluate.images=25"))
     assert f"tiny.yaml:{number}: cluster.clustering: fine 8 is less than experts 16" in lines
-    assert "'evaluate.images=25': evaluate.images: 25 cannot be balanced over 4 classes" in lines
+    assert "'evaluate.images=25': evaluate.images: 25 cannot be balanced over 4 classes; take 24 or 32" in lines
 
 
 def test_a_setting_of_a_sweep_is_blamed_with_the_line_of_its_key(tmp_path, monkeypatch):

@@ -236,7 +236,7 @@ def refused(run, states, *keys):
 def test_what_is_not_complete_is_described_as_the_status_does(made_anew):
     run, states = made_anew
     require_complete(states, run, "lists/all")
-    advice = f"; see: hpcddm status {run.root}"
+    advice = f"; next: hpcddm status {run.root}"
     assert refused(run, states, "lists/all", EXPERT) == f"{EXPERT} is missing{advice}"
     assert refused(run, states, "report/all") == f"report/all is waiting ({EVALUATE} is not complete){advice}"
     token = submitted(run, [EXPERT])

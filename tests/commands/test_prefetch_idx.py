@@ -94,7 +94,7 @@ def test_damaged_images_are_fetched_anew_and_foreign_ones_are_not_kept(files, tm
 def test_an_error_about_the_images_names_what_fetches_them(files, tmp_path, verb):
     done = hpcddm(verb, "tiny.yaml", "--site", "embedded", "--run-dir", "run")
     assert done.exit_code == 1 and done.output.count("\n") == 1
-    assert f"{files.folder} is no folder; to fetch them: hpcddm prefetch fashion_mnist" in done.output
+    assert f"{files.folder} is no folder; to fetch them; next: hpcddm prefetch fashion_mnist" in done.output
 
 
 def test_without_a_network_prefetch_says_how_to_get_them(files, tmp_path, monkeypatch):

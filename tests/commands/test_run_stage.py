@@ -111,7 +111,10 @@ def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(
     unit = next(unit for unit in plan(experiment) if unit.key == MONOLITH)
     job = submit_unit(unit, experiment, run, launcher)
     try:
-        wait_for(lambda: len(psutil.Process(int(job)).children()) == 2)
+        # A child has the environment of its rank only when it executes Python.
+        wait_for(
+            lambda: {one.environ().get(RANK_VARIABLE) for one in psutil.Process(int(job)).children()} == {"0", "1"}
+        )
         (second,) = [one for one in psutil.Process(int(job)).children() if one.environ()[RANK_VARIABLE] == "1"]
         second.suspend()
         wait_for((run.logs(MONOLITH) / "attempt-2" / "meeting.json").exists)

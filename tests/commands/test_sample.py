@@ -294,12 +294,12 @@ def test_an_ensemble_draws_without_a_missing_expert_and_says_so(partial, strateg
 
 
 def test_what_an_ensemble_cannot_do_without_is_named(partial, tmp_path):
-    assert f"{expert_key(1)} is missing; see" in refused(partial, "--strategy", "expert-1", code=1)
+    assert f"{expert_key(1)} is missing; next" in refused(partial, "--strategy", "expert-1", code=1)
     store_experiment(tiny(tmp_path, evaluate__min_experts=2), partial)
-    assert f"{expert_key(1)} is missing; see" in refused(partial, "--strategy", "top-1", code=1)
+    assert f"{expert_key(1)} is missing; next" in refused(partial, "--strategy", "top-1", code=1)
     store_experiment(tiny(tmp_path, evaluate__min_experts=1), partial)
     (partial.unit(ROUTER) / "manifest.json").unlink()
-    assert f"{ROUTER} is missing; see" in refused(partial, "--strategy", "oracle", code=1)
+    assert f"{ROUTER} is missing; next" in refused(partial, "--strategy", "oracle", code=1)
 
 
 def test_a_class_without_heldout_images_matters_to_the_oracle_alone(run):

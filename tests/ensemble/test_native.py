@@ -143,5 +143,7 @@ def test_several_models_have_no_common_coordinates():
 
 
 def test_an_evaluation_by_a_native_solver_is_refused_with_what_to_do_instead(tmp_path):
-    with pytest.raises(ConfigError, match=r"evaluate.solver: ddim walks .* hpcddm sample RUN --solver ddim --strategy"):
+    with pytest.raises(
+        ConfigError, match=r"evaluate.solver: ddim walks .* 'hpcddm sample' takes --solver ddim --strategy"
+    ):
         tiny(tmp_path, evaluate__solver=DDIM)

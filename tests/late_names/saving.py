@@ -11,7 +11,9 @@ import traceback
 from pathlib import Path
 from types import SimpleNamespace
 
+import torch
 import torch.distributed as dist
+from safetensors.torch import load_file, save_file
 
 from hpcddm.rundir import reading
 from hpcddm.runtime.attempt import open_attempt
@@ -34,7 +36,7 @@ class Shards:
     def write(self, folder: Path) -> list[Path]:
         files = [folder / f"{kind}-rank{dist.get_rank()}" for kind in ("master", "ema")]
         for file in files:
-            file.write_text(str(self.images))
+            save_file({"step": torch.tensor(self.images)}, file)
         return files
 
 
@@ -51,7 +53,7 @@ def train(rank: int, node: Path, store: Path, steps: list[int]) -> None:
         checkpoints.wait()
     chosen = checkpoints.agree_on_newest()
     if rank == 0:
-        (node / "chosen").write_text(chosen[0][0].parent.name if chosen else "none")
+        (node / "chosen").write_text(chosen[0][0].path.parent.name if chosen else "none")
     dist.barrier()
 
 
@@ -70,7 +72,7 @@ def fork(rank: int, node: Path, store: Path, steps: list[int]) -> int:
 def content(state: Path) -> dict[str, str]:
     """Which step every file of a state was written at."""
     files = [file for file in state.rglob("*") if file.is_file() and file.name != "state.json"]
-    return {str(file.relative_to(state)): file.read_text() for file in sorted(files)}
+    return {str(file.relative_to(state)): str(load_file(file)["step"].item()) for file in sorted(files)}
 
 
 class Reusing(Checkpoints):

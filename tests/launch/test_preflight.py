@@ -151,11 +151,11 @@ def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_qu
     check_snapshots(last, unit, run)
     with pytest.raises(UserError, match=f"^{KEY}: snapshot 44, at 24 images .* {path.parent} lies beyond it; take 44 "):
         check_snapshots(late, unit, run)
-    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24}}}})
+    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24, "files": {}}}}})
     check_snapshots(late, unit, run)
     with pytest.raises(UserError, match=f"^{KEY}: snapshot 48, at 24 images"):
         check_snapshots(fits, unit, run)
-    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16}}}})
+    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16, "files": {}}}}})
     with pytest.raises(UserError, match="is missing .it was taken at 16, from other images of router or experts., and"):
         check_snapshots(late, unit, run)
     atomic.write_json(path, reading.read_json(path) | {"images": 16})

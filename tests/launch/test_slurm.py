@@ -107,7 +107,8 @@ def test_name_dependencies_and_limit_of_requeueing_come_first(tmp_path, way, wor
     lines = rendered(tmp_path, requeue=way, max_excluded_nodes=7).splitlines()
     assert lines[1] == "#SBATCH --job-name=tiny-train" and "--job-name=tiny-train-TOKEN" in lines[2]
     assert lines[3] == "# Waits for  nothing" and words in lines[4]
-    assert ("7 times at most" in lines[5]) == (way == "scontrol")
+    assert any("7 times at most" in line for line in lines[5:7]) == (way == "scontrol")
+    assert any("12 where" in line for line in lines[4:6]) == (way != "none")
 
 
 def test_elements_are_listed_in_the_script(tmp_path):

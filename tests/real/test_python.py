@@ -66,6 +66,6 @@ def test_what_is_wrong_is_named(finished, tmp_path, run):
     (run / "report/manifest.json").unlink()
     with pytest.raises(UserError, match="train/expert-01 is missing"):
         opened.sample(1, "top-1")
-    with pytest.raises(UserError, match="report/all is missing; see: hpcddm status"):
+    with pytest.raises(UserError, match="report/all is missing; next: hpcddm status"):
         _ = hpcddm.open(run).metrics
     assert torch.is_tensor(opened.velocity(torch.zeros(1, 1, 28, 28), 0.5, opened.condition.null(1), "expert-0"))

@@ -12,6 +12,7 @@ from hpcddm.selftest import shapes, slurm_trial
 from hpcddm.selftest.evidence import Part, last_line
 from hpcddm.selftest.slurm_trial import SlurmTrial
 from hpcddm.site import Site
+from tests.launch.test_script import FUNCTIONS
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.4, ""), (60, "accepted, but pending because (InvalidAccount)")])
@@ -72,16 +73,16 @@ def test_jobs_ask_for_what_trainings_ask_for_and_start_python_as_they_do(tmp_pat
         shape = site.resources_for("train")
         ours = SlurmTrial(site, tmp_path).text(Part.NODES, shape)
         array = ArraySpec("train", ["train/a"], [], shape, [], 1)
-        theirs = create(site, RunDir(tmp_path)).render(array, "1.sbatch").read_text()
+        theirs = create(site, RunDir(tmp_path)).render(array, "1.sbatch").read_text() + FUNCTIONS.read_text()
         assert "--reservation=r" in ours and "--partition=p" in ours and "--licenses=l" in ours
         assert asked(ours) == asked(theirs)
         assert way_to_python(ours) == way_to_python(theirs)
 
 
 def asked(script: str) -> list[str]:
-    """The #SBATCH lines that say what is asked for; which elements, whom to mail and where to write differ."""
+    """The #SBATCH lines that say what is asked for; names, elements, whom to mail and where to write differ."""
     lines = [line for line in script.splitlines() if line.startswith("#SBATCH")]
-    return [line for line in lines if not re.search("--(array|output|mail-user)", line)]
+    return [line for line in lines if not re.search("--(job-name|array|output|mail-user)", line)]
 
 
 def way_to_python(script: str) -> list[str]:

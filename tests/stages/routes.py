@@ -120,11 +120,12 @@ class Bench:
         often = Resources(agree_every=1)
         return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, trajectory, resources=often)
 
-    def publish(self, unit: Unit, result: Result) -> None:
-        """Write the manifest."""
+    def publish(self, unit: Unit, result: Result, settings: Experiment | None = None) -> None:
+        """Write the manifest that a job of these settings writes, by default of those of the run."""
+        planned = next(one for one in plan(settings or self.settings) if one.key == unit.key)
         outputs = manifest.describe_outputs(unit.folder, result.outputs)
         digests = {key: found.digest for key, found in unit.inputs.items()}
-        found = Manifest(*unit.key.split("/"), {"of": unit.trajectory}, digests, outputs, result.results)
+        found = Manifest(*unit.key.split("/"), planned.fingerprint_settings, digests, outputs, result.results)
         manifest.publish(unit.folder, found)
 
     def make(self, *keys: str) -> None:
@@ -149,12 +150,12 @@ class Bench:
             save_file(weights, unit.folder / "weights.safetensors")
             self.publish(unit, Result(["weights.safetensors"], list_results(lists, number)))
 
-    def train(self, unit: Unit, run: Callable[[], Result]) -> None:
+    def train(self, unit: Unit, run: Callable[[], Result], settings: Experiment | None = None) -> None:
         """Make a unit that trains in a process of its own, as the ranks of a job leave by ending theirs."""
         child = os.fork()
         if child == 0:
             try:
-                self.publish(unit, run())
+                self.publish(unit, run(), settings)
                 os._exit(0)
             except BaseException:
                 traceback.print_exc()
@@ -173,7 +174,7 @@ class Bench:
     def route(self, name: str, **changes: Any) -> dict:
         """Make a router in a process of its own; its manifest's facts and outputs."""
         settings, unit = self.router(name, **changes)
-        self.train(unit, lambda: route.run(settings, unit))
+        self.train(unit, lambda: route.run(settings, unit), settings)
         found = manifest.read(unit.folder)
         return {
             "facts": found.results,

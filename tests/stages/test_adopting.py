@@ -245,7 +245,19 @@ def test_a_picture_is_decoded_for_its_own_split_only(adopted_run, monkeypatch):
 
 
 PERSON = "alice-mustermann"
-STAYS = {"experiment.json", "journal.jsonl", ".submit.lock", "sites", "specs", "code", "jobs", "logs", "scripts"}
+STAYS = {
+    "experiment.json",
+    "command.json",
+    "defaults.json",
+    "journal.jsonl",
+    ".submit.lock",
+    "sites",
+    "specs",
+    "code",
+    "jobs",
+    "logs",
+    "scripts",
+}
 """What docs/run-folder.md says is of no use elsewhere."""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -153,8 +154,10 @@ def test_a_refit_is_billed_without_the_backward_pass_that_it_saves(made):
     assert head["images"] == full["images"] and 0.3 < ratio < 0.4
 
 
-def test_a_refit_from_another_network_names_the_tensor(made, bench):
-    start = {"weights": str(Path(made["natural"]["folder"]) / "weights.safetensors")}
+def test_a_refit_from_another_network_names_the_tensor(made, bench, tmp_path):
+    # Beside its manifest, a file would be refused by its settings.
+    weights = Path(made["natural"]["folder"]) / "weights.safetensors"
+    start = {"weights": str(shutil.copy(weights, tmp_path))}
     wider = trained(refit=start)
     wider["router"]["model"] = wider["router"]["model"] | {"width": 96}
     settings, unit = bench.router("wider", **wider)
