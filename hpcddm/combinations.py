@@ -89,11 +89,10 @@ def _of_kept_weights(experiment: "Experiment") -> list[tuple[str, str]]:
     for place, training in others.items():
         text = "nothing reads them: it measures as it ended"
         problems += [(f"{place}.training.{key}", text) for key in training.kept]
-    for key in ("snapshots", "extra_ema_halflives_images"):
-        own, routed = getattr(experts, key), getattr(router, key, [])
-        if routed and len(routed) != len(own):
-            text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
-            problems.append((f"router.training.{key}", text))
+    own, routed = experts.snapshots, router.snapshots if router else []
+    if routed and len(routed) != len(own):
+        text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
+        problems.append(("router.training.snapshots", text))
     problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
     return problems
 
@@ -101,19 +100,15 @@ def _of_kept_weights(experiment: "Experiment") -> list[tuple[str, str]]:
 def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
     """Return what is wrong with the weights that an evaluation names, by its key: those that no training keeps."""
     problems = {}
-    halflives = [training.ema_halflife_images, *training.extra_ema_halflives_images]
-    for key, kept in (("snapshot", training.snapshots), ("ema_halflife_images", halflives)):
-        if getattr(evaluate, key) not in (None, *kept):
-            listed = ", ".join(map(str, kept)) or f"none, name some in experts.training.{key}s"
-            problems[key] = f"{getattr(evaluate, key)} is not kept; valid numbers: {listed}"
+    if evaluate.snapshot not in (None, *training.snapshots):
+        listed = ", ".join(map(str, training.snapshots)) or "none, name some in experts.training.snapshots"
+        problems["snapshot"] = f"{evaluate.snapshot} is not kept; valid numbers: {listed}"
     if evaluate.sigma_rel is None:
         return problems
     if not training.power_ema:
         problems["sigma_rel"] = "is made of averages that experts.training.power_ema names, and it names none"
     elif not 0 < evaluate.sigma_rel < LONGEST:
         problems["sigma_rel"] = f"{evaluate.sigma_rel:g}: needs a length above 0 and below {LONGEST}"
-    elif evaluate.ema_halflife_images is not None:
-        problems["sigma_rel"] = "and ema_halflife_images: an average has one length; remove one of the two"
     return problems
 
 

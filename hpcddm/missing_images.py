@@ -7,7 +7,6 @@ from pathlib import Path
 from hpcddm import paths
 from hpcddm.config import Experiment
 from hpcddm.errors import UserError
-from hpcddm.fetched import COLLECTIONS
 from hpcddm.fetched.idx_files import IDX_FILES
 from hpcddm.next_step import LABEL, step
 from hpcddm.package_data import share_folder
@@ -42,9 +41,7 @@ def with_remedy(experiment: Experiment) -> Iterator[None]:
         yield
     except UserError as error:
         gone = missing(experiment)
-        places = [one.place() for one in COLLECTIONS.values()]
         is_fetched = any(path == one.folder for path in gone for one in IDX_FILES)
-        is_fetched |= any(path.is_relative_to(place) for path in gone for place in places)
         if not gone or not (is_fetched or description(experiment.name)) or LABEL in str(error):
             raise
         verb = "this fetches the images" if is_fetched else "this says how to get the images"

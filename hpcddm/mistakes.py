@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from hpcddm import plugins, renamed
+from hpcddm import plugins
 from hpcddm.printing import printable
 
 Location = tuple[str | int, ...]
@@ -177,7 +177,7 @@ def _mistakes(error: ValidationError, schema: type[Any], values: Any) -> Iterato
         elif item["type"] == "missing":
             yield _Mistake(location, "missing", "this key is needed")
         elif item["type"] == "extra_forbidden":
-            yield _unknown(location, owner)
+            yield _Mistake(location, "extra_forbidden", "unknown key", keys=tuple(owner.model_fields))
         else:
             message = item["msg"] if item["type"] == "variant" else f"{item['msg'][0].lower()}{item['msg'][1:]}"
             found = "" if item["type"] == "variant" else f", found {printable(repr(item['input']), LONGEST_VALUE)}"
@@ -185,13 +185,6 @@ def _mistakes(error: ValidationError, schema: type[Any], values: Any) -> Iterato
             merged.setdefault((location, found + hint), []).append(message)
     for (location, ending), messages in merged.items():
         yield _Mistake(location, "value", f"{', or '.join(dict.fromkeys(messages))}{ending}")
-
-
-def _unknown(location: Location, owner: type[Any]) -> _Mistake:
-    old, keys = str(location[-1]), tuple(owner.model_fields)
-    if renamed.KEYS.get(old) in keys:
-        return _Mistake(location, "extra_forbidden", f"unknown key{renamed.hint(renamed.KEYS, old)}")
-    return _Mistake(location, "extra_forbidden", "unknown key", keys=keys)
 
 
 def _located(loc: Location, schema: Any, values: Any) -> tuple[Location, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hpcddm.printing import quoted
 
 LABEL = "next: "
-PROGRAMS = ("hpcddm", "cd", "rm", "touch", "tar", "scontrol", "pip", "npm")
+PROGRAMS = ("hpcddm", "cd", "rm", "touch", "tar", "scontrol", "pip", "npm", "python")
 """Programs that advice may name."""
 
 

@@ -14,7 +14,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from hpcddm import plugins, renamed
+from hpcddm import plugins
 from hpcddm.errors import ConfigError
 from hpcddm.mistakes import Origins, lines_of, model_in
 from hpcddm.pretrained import PretrainedFile
@@ -70,7 +70,7 @@ class VariantSettings(StrictModel):
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     collections: ClassVar[tuple[str, ...]] = ()
-    """Names of collections that it needs, though no key names a file of theirs; `hpcddm prefetch` fetches them."""
+    """Names of collections that it needs; `hpcddm prefetch` fetches them."""
 
     name: str
 
@@ -96,8 +96,8 @@ class VariantSettings(StrictModel):
             raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
         if value["name"] not in plugins.names(cls.room, cls):
             name, valid = str(value["name"]), ", ".join(plugins.names(cls.room, cls))
-            context = {"name": name, "new": renamed.hint(renamed.VARIANTS, name), "valid": valid}
-            raise PydanticCustomError("variant", "unknown name '{name}'{new}; valid names: {valid}", context)
+            context = {"name": name, "valid": valid}
+            raise PydanticCustomError("variant", "unknown name '{name}'; valid names: {valid}", context)
         return plugins.settings_class(cls.room, value["name"]).model_validate(value)
 
 

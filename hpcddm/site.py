@@ -110,6 +110,11 @@ class Resources(UnitKeys):
         """World size of the unit."""
         return self.nodes * self.ranks_per_node
 
+    @property
+    def for_job(self) -> dict[str, int | bool | None]:
+        """Values that a job reads again, without the keys by which it was submitted."""
+        return self.model_dump(exclude=set(UnitKeys.model_fields))
+
 
 def _unit_keys(changes: Any) -> Any:
     """Validate the keys that a stage or a unit changes, one by one."""

@@ -7,7 +7,6 @@ from hpcddm.concepts.advice import advise
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import JOINT
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score
-from hpcddm.concepts.summary import summary
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
 
 ARM, DENSE = "top-2", "monolith"
@@ -54,8 +53,7 @@ def content(
     made = {
         "experiment": "emoji", "seed": seed, "settings": {"samples": 16},
         "frequency": JOINT, "arm": ARM, "dense": dense_arm,
-        "summary": summary(counts, JOINT),
-        "concepts": [row.as_json() for row in rows], "alignment": alignment(rows) if experts > 1 else None,
+        "concepts": [row.as_json() for row in rows], "alignment": alignment() if experts > 1 else None,
     }  # fmt: skip
     advice = advise(rows, counts.samples.tolist(), ARM, dense_arm)
     moved = {"train": 120, "heldout": 11} if advice.worst else {"train": 0, "heldout": 0}
@@ -76,7 +74,7 @@ def _counts(experts, concepts):
     return counts
 
 
-def alignment(rows):
+def alignment():
     """Make the content of alignment.json."""
     levels, times = [0.1, 0.3, 0.5, 0.7, 0.9], [1 - step / 10 for step in range(10)]
     errors = {
@@ -87,11 +85,8 @@ def alignment(rows):
         arm: {"asked": [20 - 4 * t + shift for t in times], "every": [24.0] * 10, "nearest_asked": nearest}
         for arm, shift in {ARM: 0.0, "top-1": 1.0}.items()
     }  # fmt: skip
-    disagreement = {str(row.concept): 0.01 * (row.concept % 9 + 1) for row in rows if row.scores}
-    against = analysis.disagreement_against_score(disagreement, rows, ARM)
     return {
         "levels": levels, "errors": errors | {"selected_is_best": [0.9, 0.8, 0.7, 0.5, 0.3]},
-        "disagreement": disagreement, "disagreement_against_score": against,
         "times": times, "distances": distances,
     }  # fmt: skip
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -22,6 +23,8 @@ SHAPES_CHECKED += ("spaces",)
 jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 
 # The hook sees only what is imported after it.
+from hpcddm import plugins, rooms  # noqa: E402
+from tests.helpers import LOAD_VARIANTS  # noqa: E402
 from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 
@@ -57,6 +60,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory, two_ranks: Path) -> Path:
 def run(finished: Path, tmp_path: Path) -> Path:
     """An own copy of the finished run."""
     return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def load_variants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The variants of the load test, beside those of the package."""
+    monkeypatch.setenv(rooms.VARIABLE, str(LOAD_VARIANTS))
+    plugins.names.cache_clear()
+    yield
+    plugins.names.cache_clear()
 
 
 def _cluster(name: str) -> str:

@@ -152,9 +152,9 @@ DAMAGED: dict[str, tuple[Callable[[Beside], None], str]] = {
     "output with NUL": (_output("a\0b"), "names a file outside of its folder"),
     "deep settings": (_deep_settings, "is deeper than 32 levels"),
     "doubled keys": (_twice, "key 'settings' appears twice"),
-    "FLOPs below zero": (_manifest(lambda values: values["facts"].update(train_flops=-1)), "below zero"),
-    "FLOPs as text": (_manifest(lambda values: values["facts"].update(train_flops="lots")), "facts.train_flops: "),
-    "digests as text": (_manifest(lambda values: values["facts"].update(digests="x")), "facts.digests: "),
+    "FLOPs below zero": (_manifest(lambda values: values["results"].update(train_flops=-1)), "below zero"),
+    "FLOPs as text": (_manifest(lambda values: values["results"].update(train_flops="lots")), "results.train_flops: "),
+    "digests as text": (_manifest(lambda values: values["results"].update(digests="x")), "results.digests: "),
     "seconds as text": (_manifest(lambda values: values["record"].update(seconds="x")), "record.seconds: "),
     "inputs of numbers": (_manifest(lambda values: values["inputs"].update(x=1)), "inputs.x: "),
     "key of escapes": (

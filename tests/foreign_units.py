@@ -319,15 +319,17 @@ CASES: dict[str, Case] = {
         manifest(lambda own: own.update(inputs=dict.fromkeys(own["inputs"], "0" * 64))), "has changed since"
     ),
     "record gone": Case(manifest(lambda own: own.update(record={}))),
-    "another's FLOPs": Case(manifest(lambda own: own["facts"].update(LIES)), "records images 1 instead of", job=REPORT),
-    "result gone": Case(manifest(lambda own: own["facts"].clear()), "records images None", job=REPORT),
+    "another's FLOPs": Case(
+        manifest(lambda own: own["results"].update(LIES)), "records images 1 instead of", job=REPORT
+    ),
+    "result gone": Case(manifest(lambda own: own["results"].clear()), "records images None", job=REPORT),
     "no outputs": Case(
         lambda beside: edited(beside.run / "measuring/classifier/manifest.json", lambda own: own.update(outputs=[])),
         "was made with another measuring/classifier",
         job=REPORT,
     ),
     "start of markup": Case(
-        manifest(lambda own: own["facts"].update(start=START)), "other initial weights", job=REPORT
+        manifest(lambda own: own["results"].update(start=START)), "other initial weights", job=REPORT
     ),
     "curve of markup": Case(content("curve.json", of_length('[[0, "<script>"]]'), False), NOT_ITS_BYTES, job=REPORT),
     "another curve": Case(content("curve.json", of_length("[[256, 0.001]]"), False), NOT_ITS_BYTES, job=REPORT),

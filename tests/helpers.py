@@ -21,6 +21,8 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import Manifest
 
 REPOSITORY = Path(__file__).parent.parent
+LOAD_VARIANTS = REPOSITORY / "tests/benchmarks/variants"
+"""Variants of one's own: a source and an encoder that invent samples, for load tests."""
 SIDE, CLASSES = 8, 4
 ALL_DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.is_made_everywhere)
 """Stages that every site makes for itself."""

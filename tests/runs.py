@@ -9,7 +9,6 @@ TINY = [
     "experts.training.images=2048",
     "experts.training.batch=64",
     "experts.training.snapshots=[1000, 2048]",
-    "experts.training.extra_ema_halflives_images=[100]",
     "experts.training.power_ema=[0.05, 0.1]",
     "experts.model.heads=3",
     "evaluate.guidance=1.0",

@@ -117,35 +117,6 @@ WRONG = {
         {"experts__overrides": [{"clusters": [1]}, {"clusters": [1]}]},
         "experts.overrides: cluster 1 is named 2 times",
     ),
-    "the old name of a key": ({"critics": {}}, "critics: unknown key, which is now called 'measuring'"),
-    "the old name of a key in a key": (
-        {"measuring__judge": {}},
-        "measuring.judge: unknown key, which is now called 'classifier'",
-    ),
-    "the old name of the overrides": (
-        {"experts__mixed": []},
-        "experts.mixed: unknown key, which is now called 'overrides'",
-    ),
-    "the old name of initial weights": (
-        {"experts__start": {"weights": "a"}},
-        "experts.start: unknown key, which is now called 'init_from'",
-    ),
-    "the old name of k-means' restarts": (
-        {"cluster__clustering__redo": 2},
-        "cluster.clustering.redo: unknown key, which is now called 'nredo'",
-    ),
-    "the old name of a placement": (
-        {"evaluate__residency": {"name": "spread"}},
-        "evaluate.residency: unknown key, which is now called 'placement'",
-    ),
-    "the old name of a weighting": (
-        {"experts__objective__weighting": {"name": "measured"}},
-        "experts.objective.weighting: unknown name 'measured', which is now called 'target_space'; valid",
-    ),
-    "the old name of a strategy": (
-        {"evaluate__strategies": ["once"]},
-        "evaluate.strategies: unknown name 'once', which is now called 'per-trajectory'; valid names: full",
-    ),
     "unknown key in a list": (
         {"experts__overrides": [{"cluster": [1]}]},
         "experts.overrides.0.cluster: unknown key; valid",
@@ -178,7 +149,6 @@ WRONG = {
         {"data__condition": {"name": "text", "encoder": {"name": "words"}, "prompts": ["a shoe"]}},
         "data.condition: prompts: 1 for 4 classes",
     ),
-    "a text as it was told before": ({"data__text": {}}, "data.text: unknown key, which is now called 'condition'"),
     "samples of the experts by caption": (
         {"data__condition": {"name": "text", "encoder": {"name": "words"}}, "router__samples": {"images": 10}},
         "router.samples: are drawn class by class, and a class does not say an image's caption; remove it",
@@ -189,7 +159,7 @@ WRONG = {
     ),
     "what the data say said by a model": (
         {"router__model__condition": "text"},
-        "router.model.condition: is now said by data.condition; remove 'text' here, where 'none' alone has a meaning",
+        "router.model.condition: input should be 'given' or 'none', found 'text'",
     ),
 }
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm import renamed
 from hpcddm.cli import main
 from tests.helpers import REPOSITORY
 
@@ -95,9 +94,3 @@ def test_the_architecture_names_every_room():
     assert [name for name in named if not (package / name).exists()] == []
     rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
     assert rooms - named == set()
-
-
-def test_the_changelog_tells_every_old_name():
-    text = (REPOSITORY / "docs/changelog.md").read_text()
-    for old, new in (renamed.KEYS | renamed.VARIANTS | renamed.STAGES).items():
-        assert re.search(rf"^\|.*\b{old}\b.*\|.*\b{new}\b.*\|", text, re.MULTILINE), (old, new)

@@ -86,7 +86,8 @@ def calls():
     for path, tree in ADVISING.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                if node.func.id in ("command", "step"):
+                # What begins with words of others is tried where these are written.
+                if node.func.id in ("command", "step") and not isinstance(node.args[0], ast.Starred):
                     yield f"{path.relative_to(PACKAGE)}:{node.lineno}", [_word(word) for word in node.args]
         for node in ast.walk(tree):
             # Commands of a `NextStep`, and those that others put into one.

@@ -123,23 +123,13 @@ def _print_fits(facts: "ConceptFacts") -> None:
 
 
 def _print_concepts(facts: "ConceptFacts") -> None:
-    """Print the long tail, and the worst drawn, the rarest, and the split concepts."""
-    from hpcddm.report.concept_facts import MOST_NEVER, MOST_SPLIT, tail_rows
+    """Print the worst drawn and the split concepts."""
+    from hpcddm.report.concept_facts import MOST_NEVER, MOST_SPLIT
 
-    tails = facts.tails()
-    tail = _table(f"long tail of {len(facts.rows):,} concepts in {facts.content['summary']['samples']:,} samples")
-    for title in ("counted by", *tails):
-        tail.add_column(title, justify="left" if title == "counted by" else "right", no_wrap=True)
-    for label, values in tail_rows(tails):
-        tail.add_row(*map(plain_text, (label, *values)))
-    _print_table(tail)
-    for said in facts.agreement():
-        _print_text(said)
     if facts.indistinct:
         _print_text(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
     groups = (
         (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
-        (f"rarest of {len(facts.occurring)} concepts with a score", facts.rarest),
         (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MOST_NEVER]),
         (f"split across experts, the most frequent of {len(facts.split)}", facts.split[:MOST_SPLIT]),
     )
@@ -188,8 +178,8 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
 
 
 def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:
-    """Return what was computed: the answer and its fits, and of one run alone its summary, advice and proposal too."""
-    alone = ("summary", "advice", "proposal") if len(contents) == 1 else ()
+    """Return what was computed: the answer and its fits, and of one run alone its advice and proposal too."""
+    alone = ("advice", "proposal") if len(contents) == 1 else ()
     same = ("experiment", "frequency", "arm", "dense", *alone)
     return {
         "runs": [str(root) for root in roots],

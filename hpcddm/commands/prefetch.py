@@ -48,29 +48,28 @@ def prefetch(
     name: str | None,
     overrides: tuple[str, ...],
     folder: Path | None,
-    sets: tuple[str, ...] = (),
     archives_in: Path | None = None,
 ) -> None:
     """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
-    sets: of drawings of the collection `name`, which is then fetched alone; archives_in: folder with its packages,
-    likewise. A collection whose name no experiment has needs neither. Weights that an experiment names by a folder are
-    checked there. Raises `UserError` when a file is missing, cannot be fetched or has another hash.
+    archives_in: folder with the packages of the collection `name`, which is then fetched alone. A collection whose name
+    no experiment has needs none. Weights that an experiment names by a folder are checked there. Raises `UserError`
+    when a file is missing, cannot be fetched or has another hash.
     """
     cache = folder and folder.resolve()
-    if sets or archives_in or _names_a_collection(name):
+    if archives_in or _names_a_collection(name):
         if name not in COLLECTIONS:
-            raise UserError(f"--sets and --from need the name of a collection: {', '.join(COLLECTIONS)}")
-        fetch_collection(COLLECTIONS[name], sets, cache, archives_in)
+            raise UserError(f"--from needs the name of a collection: {', '.join(COLLECTIONS)}")
+        fetch_collection(COLLECTIONS[name], cache, archives_in)
     else:
         experiment = load_experiment(name, overrides) if name else None
         collections = _collections_of(experiment) if experiment else []
         for collection in collections:
-            fetch_collection(collection, (), cache, None)
+            fetch_collection(collection, cache, None)
         idx_files = _idx_files_of(experiment) if experiment else []
         for one in idx_files:
             fetch_idx(one, cache)
-        if experiment and not collections and not idx_files:
+        if experiment and not idx_files:
             _describe_images(experiment)
         files = _weights_of(experiment) if experiment else _of_all_variants()
         _fetch_weights(files, cache)
@@ -115,15 +114,9 @@ def fetch(file: PretrainedFile, path: Path) -> None:
 
 
 def _collections_of(experiment: Experiment) -> list[Collection]:
-    """List the collections that variants need, or in whose folders of the cache the experiment names files."""
-    values = experiment.model_dump()
-    named = [Path(holder[key]) for holder, key in paths.places(values, Experiment)]
+    """List the collections that variants need."""
     needed = {collection for _, variant in variants_of(experiment) for collection in variant.collections}
-    return [
-        one
-        for one in COLLECTIONS.values()
-        if one.name in needed or any(path.is_relative_to(one.place()) for path in named)
-    ]
+    return [one for one in COLLECTIONS.values() if one.name in needed]
 
 
 def _idx_files_of(experiment: Experiment) -> list[IdxFiles]:
@@ -134,10 +127,10 @@ def _idx_files_of(experiment: Experiment) -> list[IdxFiles]:
 
 
 def _describe_images(experiment: Experiment) -> None:
-    """Say of images that are not there, and cannot be fetched, how to get them."""
+    """Say of images that are not there, and that this verb cannot fetch, how to get them."""
     for path in missing(experiment):
         text = description(experiment.name) or "Put your own images there, or name their folder in data.source"
-        echo(f"images   {path}: not there, and cannot be fetched. {text}")
+        echo(f"images   {path}: not there, and prefetch cannot fetch it. {text}")
 
 
 def _names_a_collection(name: str | None) -> bool:

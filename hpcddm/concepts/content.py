@@ -5,12 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from hpcddm.concepts.advice import Advice
-from hpcddm.concepts.presence import KINDS
 from hpcddm.concepts.scores import Score, require_moderate
 from hpcddm.concepts.table import Row
-from hpcddm.concepts.tail import LongTail, Misalignment
 from hpcddm.rundir import reading
-from hpcddm.uncertainty.jackknife import Estimate
 
 
 @dataclass(frozen=True)
@@ -42,39 +39,12 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Content of summary.json."""
-
-    samples: int
-    tails: dict[str, LongTail]
-    misalignment: Misalignment
-    misalignment_by_expert: list[Misalignment]
-    text_image: float | None
-    between_experts: float | None
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a count that cannot be, and where a kind of frequency is missing."""
-        reading.require_counts(self.samples)
-        if self.tails.keys() != set(KINDS):
-            raise ValueError(f"tails: are not those of {', '.join(KINDS)}")
-
-
-@dataclass(frozen=True)
-class Correlation(Estimate):
-    """An estimate over some concepts."""
-
-    concepts: int = 0
-
-
-@dataclass(frozen=True)
 class Alignment:
     """Content of alignment.json, and of that part of concepts.json; either `left_out`, or all else."""
 
     left_out: str | None = None
     levels: list[float] = field(default_factory=list)
     errors: dict[str, list[float]] = field(default_factory=dict)
-    disagreement: dict[str, float] = field(default_factory=dict)
-    disagreement_against_score: Correlation | None = None
     distances: dict[str, dict[str, list[float]]] | None = None
     times: list[float] = field(default_factory=list)
     reason: str | None = None
@@ -86,9 +56,7 @@ class Alignment:
         _require_lines(self.errors, ("selected", "others", "best", "selected_is_best"), len(self.levels))
         for lines in (self.distances or {}).values():
             _require_lines(lines, ("asked", "every"), len(self.times))
-        if not all(key.isascii() and key.isdecimal() for key in self.disagreement):
-            raise ValueError("disagreement: has a name that is not a number")
-        require_moderate(*self.levels, *self.times, *self.disagreement.values())
+        require_moderate(*self.levels, *self.times)
 
 
 @dataclass(frozen=True)
@@ -118,7 +86,6 @@ class Content:
     frequency: Literal["text", "image", "joint"]
     arm: str
     dense: str | None
-    summary: Summary
     concepts: list[Row]
     alignment: Alignment | None
     advice: Advice
@@ -133,8 +100,7 @@ class Content:
             raise ValueError("concepts: are not numbered from 0 on")
         if any(len(row.experts) != len(experts) for row in self.concepts):
             raise ValueError("concepts: have other experts than the advice")
-        asked = self.alignment.disagreement if self.alignment else {}
-        named = [*self.advice.split, *self.advice.worst, *self.proposal.concepts, *map(int, asked)]
+        named = [*self.advice.split, *self.advice.worst, *self.proposal.concepts]
         if not all(0 <= concept < len(self.concepts) for concept in named):
             raise ValueError("names a concept that is not in the table")
 

@@ -13,7 +13,7 @@ from hpcddm.rundir import atomic, hdf5
 
 @dataclass
 class Counts:
-    """Numbers of training samples by concept and cluster, and of those whose caption and image disagree, by cluster.
+    """Numbers of training samples by concept and cluster.
 
     text, image, joint: (V, K), samples whose captions name a concept, whose images show it, and both.
     """
@@ -23,16 +23,12 @@ class Counts:
     joint: Int64[np.ndarray, "v k"]
     samples: Int64[np.ndarray, " k"]
     """All samples."""
-    any_either: Int64[np.ndarray, " k"]
-    """Samples with a concept in caption or image."""
-    misaligned: Int64[np.ndarray, " k"]
-    """Samples with concepts in both, and none in common (arXiv 2404.04125, sec. 5.2)."""
 
     @classmethod
     def zeros(cls, concepts: int, clusters: int) -> "Counts":
         """Return counts of nothing."""
-        tables = (np.zeros((concepts, clusters), np.int64) for _ in KINDS)
-        return cls(*tables, *(np.zeros(clusters, np.int64) for _ in range(3)))
+        text, image, joint = (np.zeros((concepts, clusters), np.int64) for _ in KINDS)
+        return cls(text, image, joint, np.zeros(clusters, np.int64))
 
     def add(self, pairs: dict[str, Pairs], clusters: Integer[np.ndarray, " n"]) -> None:
         """Count some samples; pairs: of `Presence`, by kind; clusters: of all of them."""
@@ -41,13 +37,7 @@ class Counts:
         for kind in KINDS:
             both = pairs[kind].concepts * num_clusters + own[pairs[kind].samples]
             self.table(kind)[:] += np.bincount(both, minlength=size * num_clusters).reshape(size, num_clusters)
-        has = {kind: np.bincount(pairs[kind].samples, minlength=len(own)) > 0 for kind in KINDS}
-        for counted, which in (
-            (self.samples, np.ones(len(own), bool)),
-            (self.any_either, has[TEXT] | has[IMAGE]),
-            (self.misaligned, has[TEXT] & has[IMAGE] & ~has[JOINT]),
-        ):
-            counted += np.bincount(own[which], minlength=num_clusters)
+        self.samples += np.bincount(own, minlength=num_clusters)
 
     def table(self, kind: str) -> Int64[np.ndarray, "v k"]:
         """Return the counts of one kind by concept and cluster."""

@@ -35,8 +35,7 @@ class LogLinearFit:
     intercept: Estimate
     """Score of the line at a frequency of 1."""
     pearson: Estimate | None
-    """Pearson's r of score and log10 frequency over concepts; None where all scores are equal, as for `spearman`."""
-    spearman: Estimate | None
+    """Pearson's r of score and log10 frequency over concepts; None where all scores are equal."""
     line: tuple[FittedScore, ...]
     """The line and its 95 % band (of the line, not of single concepts) at half decades, and at both ends."""
 
@@ -55,8 +54,6 @@ class FrequencyBin:
     """Concepts whose rows have no score, of this half decade; they are in no other figure."""
     score: Estimate | None
     """None where no concept has a score."""
-    enough: bool
-    """True for as many concepts as a bin needs to count in the r over bin means."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,6 @@ class FrequencyCurve:
     no_fit: str | None
     """Reason why there is no fit."""
     bins: tuple[FrequencyBin, ...]
-    r_of_bin_means: float | None
-    """Pearson's r over the means of bins: mostly much nearer to 1 than that over concepts, and no measure of these."""
     zeros: ZeroFrequency | None
 
     def as_json(self) -> dict[str, Any]:
@@ -102,7 +97,6 @@ def fit_curve(
     concepts: Shaped[np.ndarray, " n"],
     runs: Shaped[np.ndarray, " n"] | None = None,
     overlap: Overlap = NONE_SHARED,
-    least_per_bin: int = 10,
 ) -> FrequencyCurve:
     """Fit score = intercept + slope * log10(frequency) over concepts, with 95 % jackknife intervals over concepts.
 
@@ -116,7 +110,7 @@ def fit_curve(
     points, cosines = pooled.per_concept(positive), overlap.matrix(pooled.names_of(positive))
     no_fit = _reason_for_no_fit(points)
     unscored = _unscored(frequencies, concepts, pooled.names)
-    bins = _bin_means(points, cosines, half_decades(unscored), least_per_bin)
+    bins = _bin_means(points, cosines, half_decades(unscored))
     zeros, of_zeros = pooled.scores_per_concept(~positive), overlap.matrix(pooled.names_of(~positive))
     return FrequencyCurve(
         concepts=len(points),
@@ -126,7 +120,6 @@ def fit_curve(
         fit=None if no_fit else _fit(points, cosines),
         no_fit=no_fit,
         bins=bins,
-        r_of_bin_means=_r_of_bin_means([entry for entry in bins if entry.enough]),
         zeros=ZeroFrequency(len(zeros), jackknife.mean(zeros, of_zeros)) if len(zeros) else None,
     )
 
@@ -153,7 +146,6 @@ def _fit(points: Float[np.ndarray, "c 2"], cosines: Cosines) -> LogLinearFit:
         slope=fit.interval(slopes, [0, 1]),
         intercept=fit.interval(intercepts, [1, 0]),
         pearson=fit.correlation(moments.pearson(0, 1)),
-        spearman=jackknife.spearman(points[:, 0], points[:, 1], cosines),
         line=tuple(
             FittedScore(float(10**place), fit.interval(intercepts + slopes * place, [1, place])) for place in places
         ),
@@ -171,10 +163,7 @@ def _unscored(
 
 
 def _bin_means(
-    points: Float[np.ndarray, "c 2"],
-    cosines: Cosines,
-    unscored: Int64[np.ndarray, " u"],
-    least_per_bin: int,
+    points: Float[np.ndarray, "c 2"], cosines: Cosines, unscored: Int64[np.ndarray, " u"]
 ) -> tuple[FrequencyBin, ...]:
     """Average the points by half decade; unscored: the half decades of concepts that have no score."""
     scores, logs = points.T
@@ -186,15 +175,6 @@ def _bin_means(
         centre = float(10 ** logs[inside].mean()) if len(inside) else math.sqrt(low * high)
         within = None if cosines is None else cosines[np.ix_(inside, inside)]
         score = jackknife.mean(scores[inside], within) if len(inside) else None
-        count, missing = len(inside), int((unscored == number).sum())
-        bins.append(FrequencyBin(low, high, centre, count, missing, score, count >= least_per_bin))
+        missing = int((unscored == number).sum())
+        bins.append(FrequencyBin(low, high, centre, len(inside), missing, score))
     return tuple(bins)
-
-
-def _r_of_bin_means(bins: list[FrequencyBin]) -> float | None:
-    """Return Pearson's r of log frequency and mean score over at least three bins that differ, else None."""
-    if len(bins) < 3:
-        return None
-    means = [(entry.score.value, np.log10(entry.frequency)) for entry in bins if entry.score]
-    r = Moments.of(np.array(means)).pearson(0, 1)[0]
-    return float(r) if np.isfinite(r) else None

@@ -11,7 +11,6 @@ from hpcddm.concepts.choosing import bins
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative, require_moderate
-from hpcddm.concepts.tail import entropy_over_experts
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.next_step import installing
 from hpcddm.pipeline.concept_scores import HOME_ARM
@@ -35,8 +34,6 @@ class Row:
     """Frequency in the cluster of every expert; they add up to that in all data."""
     home: int | None
     """Expert whose cluster has it most often; None for a concept that no training sample has."""
-    entropy: float | None
-    """Entropy over the experts, in bits: 0 where one expert has all of it."""
     bin: int
     scores: dict[str, dict[str, float | None]]
     """Scores by arm, of a concept that is scored: what `Score` holds, and the `relative` score."""
@@ -95,7 +92,7 @@ def rows(
     """Make the table; kind: of the samples that count; scores: by concept and arm; captions: hashes by concept."""
     own = counts.table(kind)
     text, image, joint = (counts.table(name).sum(1) for name in KINDS)
-    bin_of, entropies, homes = bins(own.sum(1)), entropy_over_experts(own), counts.homes(kind)
+    bin_of, homes = bins(own.sum(1)), counts.homes(kind)
     table = []
     for concept, entry in enumerate(vocabulary.concepts):
         frequency = int(own[concept].sum())
@@ -110,7 +107,6 @@ def rows(
                 joint=int(joint[concept]),
                 experts=own[concept].tolist(),
                 home=int(homes[concept]) if occurs else None,
-                entropy=float(entropies[concept]) if occurs else None,
                 bin=int(bin_of[concept]),
                 scores=_scores(scores[concept], int(homes[concept]) if occurs else None) if concept in scores else {},
                 captions=captions.get(concept, []),

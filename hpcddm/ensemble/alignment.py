@@ -1,4 +1,4 @@
-"""Alignment of experts with what they are asked about: distances, errors and disagreement (arXiv 2602.02685)."""
+"""Alignment of experts with what they are asked about: distances and errors (arXiv 2602.02685)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.ensemble.denoiser import Condition, Denoiser
-from hpcddm.ensemble.diagnostics import disagreement
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity
@@ -42,8 +41,6 @@ class LevelErrors:
 
     experts: Float[Tensor, "n k"]
     posterior: Float[Tensor, "n k"]
-    disagreement: Float[Tensor, " n"]
-    """Variance of the experts' velocities under equal weights, per value."""
 
 
 @torch.no_grad()
@@ -60,8 +57,7 @@ def level_errors(
     x, velocity = (1 - time) * x0 + time * noise, noise - x0
     estimates = torch.stack([expert(x, t, condition).to(x) for expert in experts], dim=1)
     errors = (estimates - velocity[:, None]).square().flatten(2).mean(2)
-    equal = torch.full((len(x0), len(experts)), 1 / len(experts), device=x0.device)
-    return LevelErrors(errors, field.posterior(x, t, condition), disagreement(equal, estimates))
+    return LevelErrors(errors, field.posterior(x, t, condition))
 
 
 def of_selected(errors: LevelErrors) -> dict[str, float]:

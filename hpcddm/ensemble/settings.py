@@ -34,7 +34,7 @@ class EvaluateSettings(SamplerSettings):
     """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first", "snapshot", "ema_halflife_images", "sigma_rel"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first", "snapshot", "sigma_rel"})
 
     images: Positive = 2000
     first: Annotated[int, Field(ge=0)] = 0
@@ -47,8 +47,6 @@ class EvaluateSettings(SamplerSettings):
     """Placement of the experts' weights while sampling; changes no bit of the samples."""
     snapshot: Positive | None = None
     """One of `experts.training.snapshots`, whose weights are evaluated; by default those of the end."""
-    ema_halflife_images: Positive | None = None
-    """One of `experts.training.extra_ema_halflives_images`, by default `ema_halflife_images` there."""
     sigma_rel: float | None = None
     """Relative length of the average that is evaluated, made of those of `experts.training.power_ema`."""
     units: Positive = 1

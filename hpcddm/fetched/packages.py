@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm import pretrained
-from hpcddm.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -41,25 +40,11 @@ class Package:
 
 @dataclass(frozen=True)
 class Collection:
-    """Packages that belong together; sets: of drawings, of which the default ones are fetched if none is named."""
+    """Packages that belong together; command: words of the one that fetches them, which takes --from FOLDER, too."""
 
     name: str
-    always: tuple[Package, ...]
-    sets: tuple[Package, ...] = ()
-    default: tuple[str, ...] = ()
-
-    def chosen(self, sets: tuple[str, ...]) -> list[Package]:
-        """Return the packages to fetch; sets: folders of those of drawings, none for the default ones.
-
-        Raises `UserError` with the valid names.
-        """
-        of_name = {package.folder: package for package in self.sets}
-        for name in sets:
-            if not of_name:
-                raise UserError(f"--sets {name}: {self.name} has no sets; leave it out")
-            if name not in of_name:
-                raise UserError(f"--sets {name}: no set of {self.name}; valid names: {', '.join(of_name)}")
-        return [*(of_name[name] for name in dict.fromkeys(sets or self.default)), *self.always]
+    packages: tuple[Package, ...]
+    command: tuple[str, ...]
 
     def place(self, cache: Path | None = None) -> Path:
         """Return its folder in the cache."""

@@ -18,4 +18,4 @@ NOUNS = Package(
     "https://wordnet.princeton.edu",
     "A dictionary; of its files those of nouns, as they were released in 2006.",
 )
-WORDNET = Collection("wordnet", (NOUNS,))
+WORDNET = Collection("wordnet", (NOUNS,), ("hpcddm", "prefetch", "wordnet"))

@@ -134,19 +134,12 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
         if id(item.experiment) not in settings:
             settings[id(item.experiment)] = item.experiment.model_dump(mode="json")
         unit, experiment = item.unit, settings[id(item.experiment)]
-        resources = site.resources_for(*unit.key.split("/"))
         spec = Spec(
             unit.key,
             experiment,
             unit.fingerprint_settings,
             unit.requires,
-            threads=resources.cpus_per_rank,
-            gpus=resources.gpus_per_node,
-            zero_stage=resources.zero_stage,
-            agree_every=resources.agree_every,
-            micro_batch=resources.micro_batch,
-            checkpoint_blocks=resources.checkpoint_blocks,
-            compile_blocks=resources.compile_blocks,
+            site.resources_for(*unit.key.split("/")).for_job,
             is_collective=is_collective(unit.key),
             optional=unit.optional,
             min_optional=unit.min_optional,

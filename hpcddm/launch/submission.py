@@ -20,7 +20,6 @@ from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.printing import warn
-from hpcddm.renamed import STAGES, hint
 from hpcddm.rundir import atomic, fresh, reading, vouching
 from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
@@ -79,8 +78,7 @@ def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> 
         valid = (*STAGE_NAMES, *OTHER_STAGES)
         stage = key.split("/")[0]
         if stage not in valid:
-            old = hint(STAGES, stage)
-            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage{old}; valid: {', '.join(valid)}")
+            raise ConfigError(f"site {site.name}: stages.{key}: unknown stage; valid: {', '.join(valid)}")
     for unit in decision.to_run:
         minutes = site.resources_for(*unit.key.split("/")).minutes
         if site.scheduler != "local" and 60 * minutes <= site.signal_lead_seconds:

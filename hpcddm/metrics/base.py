@@ -74,5 +74,5 @@ class Metric(ABC):
         return format(value, self.format)
 
     def text_of(self, values: Mapping[str, float]) -> str:
-        """Format its value among those of an arm by key; '' where a report of an earlier version lacks it."""
+        """Format its value among those of an arm by key; '' where the report lacks it."""
         return self.text(values[self.key]) if self.key in values else ""

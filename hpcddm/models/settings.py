@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.conditions.settings import Form
@@ -127,14 +127,6 @@ class TransformerSettings(NetworkSettings):
                 text = f"{key}: {values[key]}, but size {values['size']} has {value}; leave one of the two out"
                 raise PydanticCustomError("inner", "{text}", {"text": text})
         return values | filled
-
-    @field_validator("condition", mode="before")
-    @classmethod
-    def _said_by_the_data(cls, value: Any) -> Any:
-        if value in ("class", "text"):
-            text = f"is now said by data.condition; remove '{value}' here, where 'none' alone has a meaning"
-            raise PydanticCustomError("variant", "{text}", {"text": text})
-        return value
 
     def form(self, data: NetworkData) -> Form:
         return Form.NONE if self.condition == "none" else data.condition.form

@@ -10,8 +10,8 @@ from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, LISTS
 from hpcddm.pipeline.stage import DiskSpace, Stage
 
-COUNTS_FILE, SUMMARY_FILE, CHOSEN_FILE = "counts.h5", "summary.json", "chosen.json"
-"""Counts of all concepts; what they say of the data as a whole; the concepts that are scored, and their real images."""
+COUNTS_FILE, CHOSEN_FILE = "counts.h5", "chosen.json"
+"""Counts of all concepts; the concepts that are scored, and their real images."""
 COUNTED = 3
 """Counts of a concept in a cluster: by captions, by images, and by both."""
 
@@ -44,4 +44,4 @@ class ConceptCountsStage(Stage):
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the counts of the most concepts."""
-        return DiskSpace(COUNTED * 8 * MOST_CONCEPTS * experiment.cluster.experts, 0, 3)
+        return DiskSpace(COUNTED * 8 * MOST_CONCEPTS * experiment.cluster.experts, 0, 2)

@@ -12,7 +12,7 @@ from typing import Any
 from hpcddm.config import Experiment
 from hpcddm.initial_weights import OWN_WEIGHTS
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_of
-from hpcddm.pipeline.trainings import HALFLIVES, expert_training, numbered, router_training, student_training
+from hpcddm.pipeline.trainings import expert_training, numbered, router_training, student_training
 from hpcddm.rundir.manifest import SNAPSHOTS, Manifest
 from hpcddm.training.settings import Training
 
@@ -24,15 +24,12 @@ class Choice:
     """Selection among the weights that trainings have kept; by default the usual average at their end."""
 
     snapshot: int | None = None
-    halflife: int | None = None
-    """One of `extra_ema_halflives_images`, or None for `ema_halflife_images`."""
     sigma_rel: float | None = None
-    """Relative length of an average that is made of the power-function averages; then there is no half-life."""
+    """Relative length of an average that is made of the power-function averages."""
 
     def __str__(self) -> str:
         parts = {
             "after {:,} images of all experts together": self.snapshot,
-            "averaged with a half-life of {:,} images": self.halflife,
             "averaged afterwards to a relative length of {:g}": self.sigma_rel,
         }
         return ", ".join(text.format(value) for text, value in parts.items() if value is not None)
@@ -43,9 +40,7 @@ FINAL = Choice()
 
 def chosen(experiment: Experiment) -> Choice:
     """Return the weights that the experiment evaluates."""
-    evaluate, usual = experiment.evaluate, experiment.experts.training.ema_halflife_images
-    halflife = None if evaluate.ema_halflife_images == usual else evaluate.ema_halflife_images
-    return Choice(evaluate.snapshot, halflife, evaluate.sigma_rel)
+    return Choice(experiment.evaluate.snapshot, experiment.evaluate.sigma_rel)
 
 
 @dataclass(frozen=True)
@@ -54,21 +49,18 @@ class Kept:
 
     snapshots: Mapping[int, int] = field(default_factory=dict)
     """Images of the unit by those of the experiment."""
-    halflives: Mapping[int, int] = field(default_factory=dict)
-    """Further half-lives of the unit by those of the experiment."""
     power_ema: Sequence[float] = ()
     """Relative lengths of power-function averages."""
 
     @classmethod
     def of(cls, total: Training, own: Training) -> "Kept":
         """Return what a unit keeps by its own training, whose numbers `total` has in those of the experiment."""
-        return cls(numbered(total, own), numbered(total, own, HALFLIVES), own.power_ema)
+        return cls(numbered(total, own), own.power_ema)
 
     @property
     def averages(self) -> dict[str, str]:
         """Names of the averages by what they add to the name of a file."""
-        others = {halflife_average(number): halflife_average(own) for number, own in self.halflives.items()}
-        return {"": USUAL} | others | {name: name for name in map(power_average, self.power_ema)}
+        return {"": USUAL} | {name: name for name in map(power_average, self.power_ema)}
 
     def files(self) -> list[str]:
         """List the files of weights, the usual average at the end first."""
@@ -77,11 +69,6 @@ class Kept:
 
 USUAL = "ema"
 """Name of the average of `ema_halflife_images`."""
-
-
-def halflife_average(own: int) -> str:
-    """Return the name of the average of a further half-life."""
-    return f"ema-{own:012d}"
 
 
 def power_average(sigma_rel: float) -> str:
@@ -102,8 +89,7 @@ def weights_name(number: int | None, added: str = "") -> str:
 
 def weights_file(experiment: Experiment, key: str, choice: Choice) -> str:
     """Return the file of a unit's weights, relative to its folder, unless they are to be made of several."""
-    halflife = _own_of(experiment, key, HALFLIVES, choice.halflife)
-    return weights_name(snapshot_number(experiment, key, choice), halflife_average(halflife) if halflife else "")
+    return weights_name(snapshot_number(experiment, key, choice))
 
 
 def is_made_of_powers(experiment: Experiment, key: str, choice: Choice) -> bool:
@@ -117,18 +103,18 @@ def snapshot_number(experiment: Experiment, key: str, choice: Choice) -> int | N
 
     That is so for a router without snapshots, and for an expert that joined and ended before.
     """
-    number = _own_of(experiment, key, "snapshots", choice.snapshot)
+    number = _own_of(experiment, key, choice.snapshot)
     # The images of the monolith depend on FLOPs, but it has all snapshots.
     has_it = number is None or key in (MONOLITH, STUDENT, ROUTER) or number in own_images(experiment, key)
     return number if has_it else None
 
 
-def _own_of(experiment: Experiment, key: str, setting: str, number: int | None) -> int | None:
-    """Return the router's number that goes with one of the experts, and for other units that one itself."""
+def _own_of(experiment: Experiment, key: str, number: int | None) -> int | None:
+    """Return the router's snapshot that goes with one of the experts, and for other units that one itself."""
     if number is None or key != ROUTER:
         return number
-    place = getattr(experiment.experts.training, setting).index(number)
-    own = getattr(experiment.router.training, setting) if experiment.router.training else []
+    place = experiment.experts.training.snapshots.index(number)
+    own = experiment.router.training.snapshots if experiment.router.training else []
     return own[place] if own else None
 
 

@@ -13,8 +13,6 @@ from hpcddm.errors import ConfigError
 from hpcddm.schema import hashed
 from hpcddm.training.settings import Expert, ExpertOverride, JoinedExpert, Training
 
-HALFLIVES = "extra_ema_halflives_images"
-
 
 def expert_training(settings: Experiment, expert: Expert) -> Training:
     """Return an expert's training in its own precision and at its own rate.
@@ -62,20 +60,18 @@ def router_training(settings: Experiment) -> Training | None:
 def fingerprinted(total: Training, own: Training) -> dict[str, Any]:
     """Return the settings of a unit's own training under its fingerprint.
 
-    What bears numbers of the experiment in the names of files stands there by these numbers.
+    Snapshots bear numbers of the experiment in the names of their files, and stand there by these numbers.
     """
-    kept = {key: numbered(total, own, key) for key in ("snapshots", HALFLIVES)}
-    return hashed(own) | {
-        key: {str(number): one for number, one in values.items()} for key, values in kept.items() if values
-    }
+    snapshots = {str(number): images for number, images in numbered(total, own).items()}
+    return hashed(own) | ({"snapshots": snapshots} if snapshots else {})
 
 
-def numbered(total: Training, own: Training, key: str = "snapshots") -> dict[int, int]:
-    """Return the snapshots, or further half-lives, of a unit's own training by their numbers in the experiment.
+def numbered(total: Training, own: Training) -> dict[int, int]:
+    """Return the snapshots of a unit's own training by their numbers in the experiment.
 
     A training that joined may end before the last snapshot.
     """
-    return dict(zip(getattr(total, key), getattr(own, key), strict=False))
+    return dict(zip(total.snapshots, own.snapshots, strict=False))
 
 
 def part_of(total: Training, share: Fraction) -> Training:
@@ -89,7 +85,6 @@ def part_of(total: Training, share: Fraction) -> Training:
             "decay_images": None if total.decay_images is None else math.ceil(total.decay_images * share),
             "ema_halflife_images": math.ceil(total.ema_halflife_images * share),
             "log_images": math.ceil(total.log_images * share),
-            HALFLIVES: [math.ceil(halflife * share) for halflife in getattr(total, HALFLIVES)],
             "snapshots": [whole_batches(number * share, batch) for number in total.snapshots],
         }
     )

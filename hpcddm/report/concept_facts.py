@@ -1,7 +1,7 @@
 """Facts about the concepts, as in `concepts.json`, and what page and command line show of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,11 @@ from hpcddm.concepts.answer import Answer, answer, interval_text
 from hpcddm.concepts.content import Content
 from hpcddm.concepts.scores import REAL_ARM
 from hpcddm.concepts.table import HOME_ARM, Row
-from hpcddm.concepts.tail import Misalignment
 from hpcddm.printing import printable
 from hpcddm.rundir import reading
 
 MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
-"""Concepts that are shown at most: of the rarest and of the worst drawn ones; of those never seen; of those split."""
+"""Concepts that are shown at most: of the worst drawn ones; of those never seen; of those split."""
 MOST_LETTERS = 80
 """Letters of a name that are shown."""
 TITLES = {REAL_ARM: "real images", HOME_ARM: "expert alone"}
@@ -30,13 +29,9 @@ FIT_COLUMNS = {
     "total": "per decade, all data",
     "home": "per decade, inside expert",
     "pearson": "r",
-    "spearman": "Spearman",
-    "criterion": "AIC",
     "never": "never seen",
 }
 """Titles of the columns of the table of fits."""
-COUNTED_BY = {"text": "captions", "image": "images", "joint": "both"}
-"""Sources of a sample's concepts, by the names of the kinds of frequency."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,9 @@ class ConceptFacts:
     def counted_by(self) -> str:
         """Source of the concepts of a training sample: its caption, its image, or both."""
         kinds = {"text": "caption", "image": "image", "joint": "caption and image"}
-        return kinds[self.content["frequency"]] if len(self.tails()) > 1 else kinds["image"]
+        # Without captions all three are the same.
+        alike = all(row.text == row.image == row.joint for row in self.rows)
+        return kinds["image" if alike else self.content["frequency"]]
 
     @property
     def answer(self) -> Answer:
@@ -112,11 +109,6 @@ class ConceptFacts:
         return self.occurring[:MOST_SHOWN]
 
     @property
-    def rarest(self) -> list[Row]:
-        """Concepts with a score that the fewest training samples have, but some."""
-        return sorted(self.occurring, key=lambda row: (row.frequency, row.concept))[:MOST_SHOWN]
-
-    @property
     def never(self) -> list[Row]:
         """Concepts with a score that no training sample has, the worst drawn first."""
         return [row for row in self.scored if not row.frequency]
@@ -147,14 +139,12 @@ class ConceptFacts:
         for arm, curves in self.fitted.items():
             against, never = self.content["fits"]["against"][arm], curves["total"]["zeros"]
             total, home = (curves[kind]["fit"] or {} for kind in ("total", "home"))
-            estimates = {key: total.get(key) for key in ("pearson", "spearman")}
-            estimates |= {"total": total.get("slope"), "home": home.get("slope")}
+            estimates = {"pearson": total.get("pearson"), "total": total.get("slope"), "home": home.get("slope")}
             estimates |= {
                 key: (against["comparison"] or {}).get(key) for key in ("home_given_total", "total_given_home")
             }
             rows[title_of(arm)] = {key: interval_text(estimate) for key, estimate in estimates.items()} | {
                 "concepts": f"{curves['total']['concepts']}",
-                "criterion": _criterion(against["models"]),
                 "never": f"{interval_text(never['score'], '.2f')}, n {never['concepts']}" if never else "-",
             }
         return rows
@@ -175,43 +165,13 @@ class ConceptFacts:
                 row[arm] = interval_text(entry["score"], ".2f")
         return [rows[low] for low in sorted(rows)]
 
-    def tails(self) -> dict[str, Mapping[str, Any]]:
-        """Return the shape of the long tail by what counts; only one where all are the same, as without captions."""
-        tails = {COUNTED_BY[kind]: tail for kind, tail in self.content["summary"]["tails"].items()}
-        first = next(iter(tails.values()))
-        return {COUNTED_BY["image"]: first} if all(tail == first for tail in tails.values()) else tails
-
-    def agreement(self) -> list[str]:
-        """Say how far captions and images agree, and how alike the experts' data are, a sentence each."""
-        summary, said = self.content["summary"], []
-        apart = Misalignment.from_json(summary["misalignment"])
-        by_expert = map(Misalignment.from_json, summary["misalignment_by_expert"])
-        shares = [expert.of_all for expert in by_expert if expert.of_all is not None]
-        if len(self.tails()) > 1 and apart.of_all is not None and apart.of_any is not None and shares:
-            said.append(
-                f"Caption and image have concepts, but none in common: {apart.of_all:.1%} of {apart.samples:,}"
-                f" samples ({min(shares):.1%} to {max(shares):.1%} by expert), {apart.of_any:.1%} of those with a"
-                f" concept in either (arXiv 2404.04125, section 5.2)."
-            )
-        for key, what in (("text_image", "by captions and by images"), ("between_experts", "in two clusters, mean")):
-            if summary[key] is not None and (len(self.tails()) > 1 or key != "text_image"):
-                said.append(f"Spearman's rho of the concepts' frequencies {what}: {summary[key]:.2f}.")
-        return said
-
     def pictured(self) -> dict[int, list[tuple[str, str]]]:
         """Return, by concept that is shown with pictures, the arms to show: by which name, and whose pictures."""
-        return {row.concept: self._pictured_arms(row) for row in (*self.worst, *self.rarest, *self.never[:MOST_NEVER])}
+        return {row.concept: self._pictured_arms(row) for row in (*self.worst, *self.never[:MOST_NEVER])}
 
     def _pictured_arms(self, row: Row) -> list[tuple[str, str]]:
         home = [] if row.home is None else [(HOME_ARM, f"expert-{row.home:02d}")]
         return [(arm, arm) for arm in (REAL_ARM, *self.arms)] + home
-
-
-def _criterion(models: Sequence[Mapping[str, Any]]) -> str:
-    """Format how much better home frequency alone explains the scores than total frequency alone, by AIC."""
-    known = {model["name"]: model["aic_difference"] for model in models}
-    total, home = known.get("total"), known.get("home")
-    return "-" if total is None or home is None else f"{total - home:+.1f}"
 
 
 def _bounds(entry: Mapping[str, Any]) -> str:
@@ -228,26 +188,3 @@ def title_of(arm: str) -> str:
 def shown_name(name: str) -> str:
     """Return a concept's name as page and terminal show it: without control characters, and not without end."""
     return printable(name, MOST_LETTERS)
-
-
-def tail_rows(tails: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Make the rows of the table of the long tail: what is said, and a text for each kind of frequency."""
-    first = next(iter(tails.values()))
-    head, middle = first["least_head"], first["least_middle"]
-    rows = (
-        ("Concepts that occur", lambda tail: f"{tail['concepts'] - tail['zero']:,}"),
-        (f"Head, {head:g} samples or more", lambda tail: f"{tail['head']:,}"),
-        (f"Middle, {middle:g} or more", lambda tail: f"{tail['middle']:,}"),
-        ("Tail, fewer", lambda tail: f"{tail['tail']:,}"),
-        ("Never", lambda tail: f"{tail['zero']:,}"),
-        ("Samples by concept, added up", lambda tail: f"{tail['mentions']:,}"),
-        ("Share of the head", lambda tail: _or_dash(tail["head_mentions"], ".1%")),
-        ("Gini coefficient", lambda tail: _or_dash(tail["gini"], ".2f")),
-        ("Exponent of Zipf's law", lambda tail: _or_dash((tail["power_law"] or {}).get("zipf"), ".2f")),
-        ("Distance from such a law (0 to 1)", lambda tail: _or_dash((tail["power_law"] or {}).get("distance"), ".2f")),
-    )
-    return [(label, [text(tail) for tail in tails.values()]) for label, text in rows]
-
-
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)

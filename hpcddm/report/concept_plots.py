@@ -1,4 +1,4 @@
-"""Plots about concepts: how well they are drawn by their frequency, the long tail, and the experts' disagreement."""
+"""Plots about concepts: how well they are drawn by their frequency."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -112,32 +112,3 @@ def _said(arm: ArmCurve) -> str:
     if curve["zeros"]:
         parts.append(f"never: {interval_text(curve['zeros']['score'], '.2f')}, n {curve['zeros']['concepts']}")
     return f"{arm.arm}, {curve['concepts']} concepts: {'; '.join(parts)}."
-
-
-def long_tail(name: str, frequencies: Sequence[int]) -> str:
-    """Plot frequency against rank, both logarithmic; concepts that never occur have no place on it."""
-    with page_style(name):
-        figure, axes = new_figure(2.7)
-        counts = np.sort([frequency for frequency in frequencies if frequency > 0])[::-1]
-        ranks = np.unique(np.geomspace(1, max(len(counts), 1), 200).astype(int))[: len(counts)]
-        axes.plot(ranks, counts[ranks - 1], color=TEXT)
-        axes.set(xscale="log", yscale="log", xlabel="rank of the concept", ylabel="training samples")
-        for axis, values in ((axes.xaxis, ranks), (axes.yaxis, counts)):
-            axis.set_major_locator(FixedLocator(round_values(values.min(), values.max()) if len(values) else [1]))
-            axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(EngFormatter(sep=""))
-        largest, middle = (counts[0], counts[len(counts) // 2]) if len(counts) else (0, 0)
-        return as_svg(
-            figure, name,
-            f"Frequency by rank of {len(counts)} concepts that occur: the most frequent has {largest:,} samples, the"
-            f" one in the middle {middle:,}; {len(frequencies) - len(counts)} never occur.",
-        )  # fmt: skip
-
-
-def scatter(name: str, points: Sequence[Point], labels: tuple[str, str], said: str) -> str:
-    """Plot one point per concept; labels: of the axes; said: what the plot shows, in words."""
-    with page_style(name):
-        figure, axes = new_figure(2.7)
-        axes.plot(*zip(*points, strict=True), "o", color=TEXT, alpha=0.4, markersize=3.5, markeredgewidth=0)
-        axes.set(xlabel=labels[0], ylabel=labels[1])
-        return as_svg(figure, name, said)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.concepts.answer import interval_text
 from hpcddm.concepts.table import Row
 from hpcddm.report import concept_plots, pictures, plots, rendering
 from hpcddm.report.concept_facts import (
@@ -15,7 +14,6 @@ from hpcddm.report.concept_facts import (
     MOST_SPLIT,
     ConceptFacts,
     shown_name,
-    tail_rows,
     title_of,
 )
 from hpcddm.report.concept_pictures import Pictures
@@ -24,8 +22,6 @@ from hpcddm.rundir import atomic
 
 PICTURE_COLUMNS, PICTURE_ROOM, PICTURE_PIXELS = 2, 136, 48
 """Pictures in a row of one arm, its width in CSS pixels, and the largest side of a picture."""
-LEAST_POINTS = 4
-"""Concepts that a correlation with the experts' disagreement needs."""
 
 
 def write(facts: ConceptFacts, shown: Pictures, path: Path) -> None:
@@ -46,8 +42,6 @@ def part(facts: ConceptFacts, shown: Pictures) -> dict[str, Any]:
         "fits": facts.fit_rows(), "fit_columns": FIT_COLUMNS, "bins": facts.bins(),
         "drawn": _drawn(facts, shown), "split": facts.split[:MOST_SPLIT],
         "experts": content["advice"]["experts"], "alignment": _alignment(facts),
-        "tail": concept_plots.long_tail("concepts-tail", [row.frequency for row in facts.rows]),
-        "tails": list(facts.tails()), "tail_rows": tail_rows(facts.tails()), "agreement": facts.agreement(),
         "name_of": shown_name, "title_of": title_of, "widths": _widths, "said": _said,
     }  # fmt: skip
 
@@ -79,7 +73,6 @@ def _drawn(facts: ConceptFacts, shown: Pictures) -> list[dict[str, Any]]:
     occurring = f"of {len(facts.occurring)} with a score that the training data have"
     groups = (
         ("Worst drawn", f"{occurring}, by {facts.arm}", facts.worst),
-        ("Rarest", occurring, facts.rarest),
         ("Never in the training data", f"the worst of {len(facts.never)} with a score", facts.never[:MOST_NEVER]),
     )
     pictured = facts.pictured()
@@ -142,22 +135,4 @@ def _alignment(facts: ConceptFacts) -> dict[str, Any] | None:
             "concepts-distances", content["times"], nearer, "distance, all clusters 1", levels={"all": 1.0}
         )
         drawn.append(("Distance to the clusters of those asked", "of the estimated image while it is drawn", plot))
-    disagreement = _disagreement(facts, content["disagreement"])
-    return {"left_out": content.get("reason") or "", "plots": [*drawn, *([disagreement] if disagreement else [])]}
-
-
-def _disagreement(facts: ConceptFacts, by_concept: Mapping[str, float]) -> tuple[str, str, str] | None:
-    """Draw the score against the experts' disagreement about real images of the concept; None for a few concepts."""
-    points = [(by_concept[key], score) for key in by_concept
-              if (score := facts.rows[int(key)].relative(facts.arm)) is not None]  # fmt: skip
-    if len(points) < LEAST_POINTS:
-        return None
-    said = interval_text(facts.content["alignment"].get("disagreement_against_score"))
-    labels = ("disagreement of experts about real images", f"relative score, {facts.arm}")
-    plot = concept_plots.scatter(
-        "concepts-disagreement",
-        points,
-        labels,
-        f"Relative score against disagreement of {len(points)} concepts; Spearman {said}.",
-    )
-    return "Disagreement and score", f"Spearman {said}, {len(points)} concepts", plot
+    return {"left_out": content.get("reason") or "", "plots": drawn}

@@ -112,8 +112,8 @@ def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
 
 
 def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:
-    judge = metrics["judge"]
-    return [("Classifier", f"right on {judge['heldout_accuracy']:.1%} of the held-out images")] if judge else []
+    own = metrics["classifier"]
+    return [("Classifier", f"right on {own['heldout_accuracy']:.1%} of the held-out images")] if own else []
 
 
 def _images_of_experts(settings: Experiment) -> str:

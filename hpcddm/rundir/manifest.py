@@ -22,8 +22,6 @@ SNAPSHOTS = "snapshots"
 """Part of the keys that say at which numbers of images a training keeps its weights; key among its results."""
 DIGESTS = "digests"
 """Key, among the results, of the digests of parts of the outputs: what is read of each, wherever it lies."""
-RESULTS = "facts"
-"""Key of the results in the file, as older runs also have it."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ class Stored:
     settings: dict[str, Any]
     inputs: dict[str, str]
     outputs: list[Output]
-    facts: KnownResults = field(default_factory=KnownResults)
+    results: KnownResults = field(default_factory=KnownResults)
     record: KnownRecord = field(default_factory=KnownRecord)
 
 
@@ -172,7 +170,7 @@ def read(folder: Path) -> Manifest | None:
     if content is None:
         return None
     outputs = [Output(**output) for output in content.pop("outputs")]
-    results = Results.read_from(folder / FILE_NAME, content.pop(RESULTS, {}))
+    results = Results.read_from(folder / FILE_NAME, content.pop("results", {}))
     return Manifest(outputs=outputs, results=results, **content)
 
 
@@ -187,8 +185,7 @@ def read_if_usable(folder: Path) -> Manifest | None:
 def publish(folder: Path, manifest: Manifest) -> None:
     """Make a unit complete; the last thing that is written."""
     stored = {key: value for key, value in asdict(manifest).items() if key != "lengths"}
-    values = {RESULTS if key == "results" else key: value for key, value in stored.items()}
-    atomic.write_json(folder / FILE_NAME, values)
+    atomic.write_json(folder / FILE_NAME, stored)
 
 
 def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpcddm import paths, provenance, rooms
 from hpcddm.config import Experiment
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import fresh, inside, private, sharing, training_states
 from hpcddm.rundir import manifest as manifests
@@ -31,6 +31,8 @@ from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.schema import validate
+from hpcddm.site import Resources
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the one before it, which may still be saving."""
@@ -180,6 +182,7 @@ def _leave_if_superseded(attempt: Attempt) -> None:
 
 def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
+    resources = _resources(spec, run)
     gathered = patient_gather(spec, run)
     inputs = gathered.manifests
     if gathered.missing:
@@ -194,12 +197,8 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
-        gpus=max(spec.gpus, environment.gpus_on_node()),
-        zero_stage=spec.zero_stage,
-        agree_every=spec.agree_every,
-        micro_batch=spec.micro_batch,
-        checkpoint_blocks=spec.checkpoint_blocks,
-        compile_blocks=spec.compile_blocks,
+        gpus=max(resources.gpus_per_node, environment.gpus_on_node()),
+        resources=resources,
         data_threads=environment.data_threads(spec.threads),
     )
     if ranks.rank > 0:
@@ -218,6 +217,14 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
         _close_states(spec, unit)
     print(f"{spec.key} is complete after {time.time() - attempt.started:.1f} s", flush=True)
     return Outcome.COMPLETE
+
+
+def _resources(spec: Spec, run: RunDir) -> Resources:
+    """Return the resources that a spec names; raises `UserError` for what no site can have given."""
+    try:
+        return validate(Resources, spec.resources, f"{run.spec(spec.key)}: resources")
+    except ConfigError as error:
+        raise UserError(f"{error}; submit the run again") from None
 
 
 def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:

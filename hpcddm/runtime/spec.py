@@ -21,18 +21,10 @@ class Spec:
     experiment: dict[str, Any]
     fingerprint_settings: dict[str, Any]
     requires: list[str]
-    threads: int
+    resources: dict[str, int | bool | None]
+    """`Resources` of the site, by name."""
     is_collective: bool = False
     """True for a training, in which all ranks take part and which a later attempt continues."""
-    gpus: int = 0
-    """Number of GPUs that the unit gets on each node."""
-    zero_stage: int = 1
-    micro_batch: int | None = None
-    """Number of images that a rank sends through a network at once; None for its whole share of a batch."""
-    checkpoint_blocks: int = 0
-    """Every so many-th block of a network recomputes its activations in the backward pass; 0 for none."""
-    compile_blocks: bool = False
-    agree_every: int = 1
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20
@@ -61,6 +53,11 @@ class Spec:
     def stage(self) -> str:
         """The stage's name, which is also its module's."""
         return self.key.split("/")[0]
+
+    @property
+    def threads(self) -> int:
+        """Number of threads of a rank."""
+        return self.resources.get("cpus_per_rank") or 1
 
     def write(self, run: RunDir) -> Path:
         """Store the spec in the run and return its path."""

@@ -10,6 +10,7 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import Attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
+from hpcddm.site import Resources
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,7 @@ class Unit:
     watchdog_minutes: float = 20
     gpus: int = 0
     """Number of GPUs that the unit got on each of its nodes."""
-    zero_stage: int = 1
-    """Stage of DeepSpeed's ZeRO."""
-    micro_batch: int | None = None
-    """Number of images that a rank sends through a network at once; None for its whole share of a batch."""
-    checkpoint_blocks: int = 0
-    """Every so many-th block of a network recomputes its activations in the backward pass; 0 for none."""
-    compile_blocks: bool = False
-    agree_every: int = 1
-    """Most steps of a training between two agreements of its ranks on stops and saves."""
+    resources: Resources = Resources()
     data_threads: int = 1
     """Number of threads in which a rank reads samples ahead of its training."""
 

@@ -38,7 +38,7 @@ IMAGES_AT_ONCE = 64
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Measure errors, disagreement and distances."""
+    """Measure errors and distances."""
     choice = Choice.read(unit.input(CONCEPT_COUNTS, CHOSEN_FILE))
     drawing = UnitDrawing(settings, unit)
     numbers = np.unique([number for concept in choice.chosen for number in concept.real[:REAL_OF_CONCEPT]])[:MOST_REAL]
@@ -46,14 +46,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
         reason = "no concept is scored" if not len(numbers) else "not all experts are there"
         atomic.write_json(unit.folder / ALIGNMENT_FILE, {"left_out": reason})
         return Result([ALIGNMENT_FILE], {"left_out": reason})
-    measured, of_image = _errors(settings, unit, drawing, numbers)
-    disagreement = {
-        str(concept.concept): float(np.mean([of_image[number] for number in concept.real if number in of_image]))
-        for concept in choice.chosen
-        if any(number in of_image for number in concept.real)
-    }
-    distances = _distances(settings, unit, drawing)
-    content = {"levels": LEVELS, "errors": measured, "disagreement": disagreement, **distances}
+    errors = _errors(settings, unit, drawing, numbers)
+    content = {"levels": LEVELS, "errors": errors, **_distances(settings, unit, drawing)}
     atomic.write_json(unit.folder / ALIGNMENT_FILE, content)
     return Result([ALIGNMENT_FILE], {"images": len(numbers), "samples": DRAWN})
 
@@ -66,16 +60,13 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [*asked, *workload.sampling(strategy_labels(settings), DRAWN, DRAWN)]
 
 
-def _errors(
-    settings: Experiment, unit: Unit, drawing: UnitDrawing, numbers: np.ndarray
-) -> tuple[dict[str, list[float]], dict[int, float]]:
-    """Return errors by level, and the mean disagreement of all levels by held-out image."""
+def _errors(settings: Experiment, unit: Unit, drawing: UnitDrawing, numbers: np.ndarray) -> dict[str, list[float]]:
+    """Return errors by level."""
     space, device = drawing.space, drawing.device
     read = x0_of(settings, unit, HELDOUT, drawing.reader, space)
     field = drawing.ensemble.field("full", settings.evaluate)
     experts = [expert for expert in drawing.ensemble.experts if expert is not None]
     measured: dict[str, list[float]] = {}
-    total = np.zeros(len(numbers))
     for done, level in enumerate(LEVELS):
         unit.heartbeat.beat(done, len(LEVELS) + len(strategy_labels(settings)))
         parts = []
@@ -87,8 +78,7 @@ def _errors(
         joined = LevelErrors(*(torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])))
         for name, value in alignment.of_selected(joined).items():
             measured.setdefault(name, []).append(value)
-        total += joined.disagreement.double().cpu().numpy() / len(LEVELS)
-    return measured, dict(zip(numbers.tolist(), total.tolist(), strict=True))
+    return measured
 
 
 def _distances(settings: Experiment, unit: Unit, drawing: UnitDrawing) -> dict[str, Any]:

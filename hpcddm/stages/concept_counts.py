@@ -1,4 +1,4 @@
-"""Stage concept_counts: adds the ranges up, describes the long tail, and chooses the concepts that are scored."""
+"""Stage concept_counts: adds the ranges up, and chooses the concepts that are scored."""
 
 import numpy as np
 from jaxtyping import Int64
@@ -7,10 +7,9 @@ from hpcddm.concepts import choosing, inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import TEXT, Presence
-from hpcddm.concepts.summary import summary
 from hpcddm.config import Experiment
 from hpcddm.data import draws, samples
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
+from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
@@ -35,13 +34,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     chosen = np.array([*bin_of], dtype=np.int64)
     seen = _pairs(unit, presences[TRAIN], TRAIN, chosen)
     choice = _choice(settings, len(samples.catalog(unit, HELDOUT)), bin_of, different, (numbers, concepts), seen)
-    described = summary(counts, kind)
     counts.write(unit.folder / COUNTS_FILE)
-    atomic.write_json(unit.folder / SUMMARY_FILE, described)
     atomic.write_json(unit.folder / CHOSEN_FILE, choice.as_json())
     print(f"{len(choice.chosen)} of {presences[TRAIN].size} concepts are scored", flush=True)
     results = {"concepts": presences[TRAIN].size, "chosen": len(choice.chosen)}
-    return Result([COUNTS_FILE, SUMMARY_FILE, CHOSEN_FILE], results)
+    return Result([COUNTS_FILE, CHOSEN_FILE], results)
 
 
 def _counts(settings: Experiment, unit: Unit, presence: Presence) -> Counts:

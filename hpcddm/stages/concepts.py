@@ -10,7 +10,7 @@ import numpy as np
 from hpcddm.concepts import analysis, inputs, table
 from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
 from hpcddm.concepts.choosing import Choice
-from hpcddm.concepts.content import Alignment, Scores, Summary
+from hpcddm.concepts.content import Alignment, Scores
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.scores import ChanceScores, Score, by_concept
@@ -20,7 +20,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE, SUMMARY_FILE
+from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.pipeline.concept_scores import HOME_ARM, PICTURES_FILE, SCORES_FILE, concept_strategies
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
@@ -49,9 +49,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
         "frequency": kind,
         "arm": arm,
         "dense": dense,
-        "summary": reading.need_mapping(unit.input(CONCEPT_COUNTS, SUMMARY_FILE), Summary),
         "concepts": [row.as_json() for row in rows],
-        "alignment": _alignment(unit, rows, arm),
+        "alignment": _alignment(unit),
         "advice": advice.as_json(),
     }
     content["proposal"] = _propose(settings, unit, rows, advice)
@@ -65,15 +64,11 @@ def run(settings: Experiment, unit: Unit) -> Result:
     )
 
 
-def _alignment(unit: Unit, rows: Sequence[Row], arm: str) -> dict[str, Any] | None:
-    """Read what is known of the experts that are asked, and compare their disagreement with the scores."""
+def _alignment(unit: Unit) -> dict[str, Any] | None:
+    """Read what is known of the experts that are asked."""
     if CONCEPT_ALIGNMENT not in unit.inputs:
         return None
-    content = reading.need_mapping(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE), Alignment)
-    if "disagreement" in content:
-        against = analysis.disagreement_against_score(content["disagreement"], rows, arm)
-        content["disagreement_against_score"] = against
-    return content
+    return reading.need_mapping(unit.input(CONCEPT_ALIGNMENT, ALIGNMENT_FILE), Alignment)
 
 
 def _show(unit: Unit, facts: ConceptFacts) -> None:

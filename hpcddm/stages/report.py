@@ -98,8 +98,7 @@ def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
         "missing_experts": missing_experts(settings, unit.inputs),
         "remark": _remark(settings, unit),
         "extractor": _measuring_network(settings, unit, EXTRACTOR),
-        # The key by which the files of earlier runs and their readers know it.
-        "judge": _measuring_network(settings, unit, CLASSIFIER) if has_classes else None,
+        "classifier": _measuring_network(settings, unit, CLASSIFIER) if has_classes else None,
         "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
         "steps": settings.evaluate.steps,
         "guidance": settings.evaluate.guidance,

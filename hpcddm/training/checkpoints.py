@@ -58,7 +58,7 @@ class Checkpoints:
         self._trajectory = unit.trajectory
         self._world_size = unit.ranks.world_size
         self._local_rank = unit.ranks.local_rank
-        self._resources = {name: getattr(unit, name) for name in ("zero_stage", "micro_batch")}
+        self._resources = {name: getattr(unit.resources, name) for name in ("zero_stage", "micro_batch")}
         self._attempt = unit.attempt
         # A group of its own: states are written beside the training, whose messages go through others.
         self._group = dist.new_group(backend="gloo", timeout=TIMEOUT)

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from hpcddm.pipeline.snapshots import USUAL, halflife_average, power_average
+from hpcddm.pipeline.snapshots import USUAL, power_average
 from hpcddm.training import power_ema
 from hpcddm.training.settings import Training
 
@@ -26,17 +26,12 @@ def update_weight(images_seen: int, training: Training) -> float:
 def update_weights(training: Training) -> dict[str, Callable[[int], float]]:
     """Return for every average of a training, by its name, the weight of the newest values as a function of images.
 
-    The usual one is the first; those of further half-lives and power-function averages follow.
+    The usual one is the first; power-function averages follow.
     """
-    halflives = {USUAL: training.ema_halflife_images}
-    halflives |= {halflife_average(own): own for own in training.extra_ema_halflives_images}
-    others = {name: training.model_copy(update={"ema_halflife_images": own}) for name, own in halflives.items()}
-    exponents = {power_average(sigma_rel): power_ema.exponent(sigma_rel) for sigma_rel in training.power_ema}
-    weights: dict[str, Callable[[int], float]] = {}
-    for name, own in others.items():
-        weights[name] = partial(update_weight, training=own)
-    for name, gamma in exponents.items():
-        weights[name] = partial(power_ema.update_weight, gamma, batch=training.batch)
+    weights: dict[str, Callable[[int], float]] = {USUAL: partial(update_weight, training=training)}
+    for sigma_rel in training.power_ema:
+        gamma = power_ema.exponent(sigma_rel)
+        weights[power_average(sigma_rel)] = partial(power_ema.update_weight, gamma, batch=training.batch)
     return weights
 
 

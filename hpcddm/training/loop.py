@@ -81,7 +81,7 @@ def train(task: Task[B], training: Training, unit: Unit, kept: Kept | None = Non
     # Before the seed: counting builds a network, which draws random numbers.
     flops_per_image = task.flops_per_image() if task.flops_per_image and ranks.rank == 0 else None
     device = process_group.join(unit)
-    checkpoints, agreement = Checkpoints(unit, training.images), Agreement(unit.agree_every)
+    checkpoints, agreement = Checkpoints(unit, training.images), Agreement(unit.resources.agree_every)
     engine, progress = _start(task, training, unit, checkpoints, device)
     mean_loss, log = MeanLoss(progress, device), TrainingLog(unit, training, progress, flops_per_image, device)
     kept_weights = KeptWeights(kept or Kept(), progress, unit)
@@ -169,15 +169,16 @@ def _start(
     resumable = checkpoints.agree_on_newest()
     if resumable is None and task.start is not None:
         task.start(model)
-    prepared = blocks.prepare(model, unit.checkpoint_blocks, unit.compile_blocks)
-    micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, unit.micro_batch)
-    engine = Engine(model, training, unit.ranks, device, unit.zero_stage, micro_batches)
+    resources = unit.resources
+    prepared = blocks.prepare(model, resources.checkpoint_blocks, resources.compile_blocks)
+    micro_batches = count_micro_batches(training.batch // unit.ranks.world_size, resources.micro_batch)
+    engine = Engine(model, training, unit.ranks, device, resources.zero_stage, micro_batches)
     if resumable is not None:
         files, state = resumable
         engine.load(files)
         progress = Progress(**state["loop"])
         engine.set_scaler_state(progress.scaler)
-    progress.note(unit.ranks.world_size, unit.zero_stage, micro_batches)
+    progress.note(unit.ranks.world_size, resources.zero_stage, micro_batches)
     if unit.ranks.rank == 0:
         print(
             f"{unit.key}: {progress.images} of {training.images} images seen,"

@@ -23,8 +23,7 @@ class Training(StrictModel):
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset(
-        {"schedule", "decay_images", "final_rate", "betas", "eps"}
-        | {"snapshots", "extra_ema_halflives_images", "power_ema"}
+        {"schedule", "decay_images", "final_rate", "betas", "eps", "snapshots", "power_ema"}
     )
 
     images: Positive
@@ -48,8 +47,6 @@ class Training(StrictModel):
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
     """Half-life of the average of the weights; a file that leaves it out gets a share of `images`, too."""
-    extra_ema_halflives_images: list[Positive] = []
-    """Half-lives of further averages, kept beside that of `ema_halflife_images` wherever that is, ascending."""
     power_ema: list[Annotated[float, Field(gt=0, lt=LONGEST)]] = []
     """Relative lengths, sigma_rel, of power-function averages that are kept, too; of two, such as 0.05 and 0.1, that of
     any other length can be made afterwards (arXiv 2312.02696)."""
@@ -66,13 +63,11 @@ class Training(StrictModel):
 
     @model_validator(mode="after")
     def _keeps_what_it_can(self) -> "Training":
-        for key in ("snapshots", "extra_ema_halflives_images", "power_ema"):
+        for key in ("snapshots", "power_ema"):
             values = getattr(self, key)
             if values != sorted(set(values)):
                 text = f"{key}: needs numbers of which each is larger than the one before it"
                 raise PydanticCustomError("inner", "{text}", {"text": text})
-        if self.ema_halflife_images in self.extra_ema_halflives_images:
-            raise PydanticCustomError("inner", "extra_ema_halflives_images: holds ema_halflife_images; leave it out")
         if len(self.power_ema) == 1:
             raise PydanticCustomError("inner", "power_ema: needs two lengths or more; of one no other can be made")
         if self.snapshots and self.snapshots[-1] > self.images:
@@ -93,12 +88,12 @@ class Training(StrictModel):
     @property
     def averages(self) -> int:
         """Number of averages of the weights that a training keeps."""
-        return 1 + len(self.extra_ema_halflives_images) + len(self.power_ema)
+        return 1 + len(self.power_ema)
 
     @property
     def kept(self) -> list[str]:
         """Keys that have a training keep more than the usual average at its end."""
-        return [key for key in ("snapshots", "extra_ema_halflives_images", "power_ema") if getattr(self, key)]
+        return [key for key in ("snapshots", "power_ema") if getattr(self, key)]
 
     @property
     def decays_within_warmup(self) -> bool:

@@ -1,1 +1,1 @@
-"""Intervals of statistics: distributions, the jackknife, and observations whose errors correlate."""
+"""Intervals of statistics: the jackknife, and observations whose errors correlate."""

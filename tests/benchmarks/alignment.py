@@ -9,13 +9,13 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, REPORT
 from hpcddm.pipeline.report import METRICS
 from hpcddm.rundir import reading
 from hpcddm.rundir.layout import RunDir
-from hpcddm.uncertainty.jackknife import rank_correlation
 
 QUALITIES = {"fd": "FD", "kid": "KID"}
 
@@ -42,10 +42,10 @@ def main() -> None:
         for arm, ratio in near.items():
             print(f"| {root.name} | {arm} | {ratio:.3f} | {measured[arm]['fd']:.2f} | {measured[arm]['kid']:.2f} |")
         rho = {
-            title: rank_correlation(np.array([*near.values()]), np.array([measured[arm][key] for arm in near]))
+            title: stats.spearmanr([*near.values()], [measured[arm][key] for arm in near]).statistic
             for key, title in QUALITIES.items()
         }
-        named = ", ".join(f"{title} {'-' if value is None else f'{value:+.2f}'}" for title, value in rho.items())
+        named = ", ".join(f"{title} {value:+.2f}" for title, value in rho.items())
         said.append(f"{root.name}: Spearman's rho of distance and {named}, over {len(near)} strategies")
     print("\n".join(["", *said]))
 

@@ -39,7 +39,7 @@ def apart(experiment: Experiment, run: RunDir, key: str, number: int | None, sig
 
     with TensorFile(run.unit(key) / weights_name(None)) as file:
         forms = file.forms
-    made = flat(posthoc.average(of_two(experiment), key, run.unit(key), Choice(number, None, sigma_rel), forms))
+    made = flat(posthoc.average(of_two(experiment), key, run.unit(key), Choice(number, sigma_rel), forms))
     direct = kept(sigma_rel)
     between = kept(MADE_OF[0]) - kept(MADE_OF[1])
     return ((made - direct).norm() / direct.norm()).item(), ((made - direct).norm() / between.norm()).item()

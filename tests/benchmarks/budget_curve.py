@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import stdtrit
 
 from hpcddm.errors import UserError
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
 from hpcddm.uncertainty import jackknife
-from hpcddm.uncertainty.distributions import t_quantile
 from hpcddm.uncertainty.jackknife import CONFIDENCE, Estimate
 
 Row = dict[str, str]
@@ -71,7 +71,7 @@ class Curve:
         if not variances:
             return Estimate(value, None, None)
         degrees = max(map(len, seeds)) - 1
-        half = float(t_quantile(CONFIDENCE, degrees) * math.sqrt(np.mean(variances) / len(seeds[index])))
+        half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2) * math.sqrt(np.mean(variances) / len(seeds[index])))
         return Estimate(value, value - half, value + half)
 
     def points(self) -> list[Estimate]:

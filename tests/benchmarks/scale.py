@@ -30,10 +30,12 @@ from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
 from hpcddm.plugins import create
+from hpcddm.rooms import VARIABLE
 from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.schema import validate
 from tests.benchmarks.expert_reading import write_tars
+from tests.helpers import LOAD_VARIANTS
 from tests.stages.routes import STAGES, Bench
 
 REAL_TARS = 70
@@ -199,6 +201,7 @@ def show(measured: dict[int, dict[str, Cost]]) -> None:
 
 def main(arguments: list[str]) -> None:
     """Measure, and print one table."""
+    os.environ[VARIABLE] = str(LOAD_VARIANTS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(arguments[0] if arguments else temporary)
         real = folder / "real"

@@ -19,6 +19,7 @@ from hpcddm.loading import load_experiment
 from hpcddm.networks import denoisers
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
+from hpcddm.site import Resources
 from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
 from hpcddm.training.settings import Training
@@ -31,8 +32,7 @@ OVERRIDES += ("experts.model.patch=7",)
 def states_in(folder: Path, ranks: Ranks) -> Checkpoints:
     """States of a training without end, in a folder."""
     attempt = open_attempt(folder / "logs", ranks)
-    resources = {"zero_stage": 1, "micro_batch": None}
-    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
+    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
     return Checkpoints(unit, 10**9)
 
 

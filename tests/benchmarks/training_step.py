@@ -35,6 +35,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
+from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.settings import Training
@@ -121,7 +122,8 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, s
     run.unit(KEY).mkdir(parents=True, exist_ok=True)
     attempt = open_attempt(run.logs(KEY), place)
     writer = HeartbeatWriter(attempt.folder, place.owner, attempt.number, "host")
-    unit = Unit(KEY, run, place, attempt, writer, StopFlag(), {}, "f", zero_stage=stage, agree_every=16, data_threads=0)
+    own = Resources(zero_stage=stage)
+    unit = Unit(KEY, run, place, attempt, writer, StopFlag(), {}, "f", resources=own, data_threads=0)
     loop.train(loop.Task(0, network, loss, batches, to_unit), settings, unit)
     return steps * share / (stamps[-1] - stamps[UNCOUNTED])
 

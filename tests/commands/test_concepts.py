@@ -82,7 +82,7 @@ def test_several_runs_are_fitted_together_and_written(runs, tmp_path):
     assert (
         "relative score and frequency, 2 runs, 95 % intervals" in text
         and "proposal" not in text
-        and "summary" not in pooled
+        and "advice" not in pooled
     )
     said(roots[0], "--json", tmp_path / "alone.json")
     alone = json.loads((tmp_path / "alone.json").read_text())
@@ -164,12 +164,10 @@ DAMAGED = {
     "rows in another order": lambda known: known["concepts"].reverse(),
     "a row too few": lambda known: known["concepts"].pop(0),
     "no such concept": lambda known: at(known, "advice").update(split=[10**6]),
-    "no tails": lambda known: at(known, "summary").update(tails={}),
     "another kind of frequency": lambda known: known.update(frequency="any"),
     "an expert without number": lambda known: at(known, "advice", "experts", 0).pop("expert"),
     "a split too few": lambda known: at(known, "proposal").update(moved={"train": 1}),
     "a line too short": lambda known: at(known, "alignment", "errors").update(best=[1.0]),
-    "a concept that is no number": lambda known: at(known, "alignment").update(disagreement={"x": 1.0}),
     "nothing": lambda known: known.clear(),
 }
 

@@ -141,6 +141,7 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)
 
 
+@pytest.mark.usefixtures("load_variants")
 def test_the_time_of_encode_has_the_reading_in_it_but_of_an_encoder_that_sees_no_picture(tmp_path, monkeypatch):
     speed = {READING: 10, ENCODER: 1000}
     monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *_: work.images / speed.get(work.network, 1))

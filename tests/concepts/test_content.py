@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hpcddm.concepts.content import Alignment, Content, Scores, Summary, Thresholds, Words
+from hpcddm.concepts.content import Alignment, Content, Scores, Thresholds, Words
 from hpcddm.rundir import reading
 from tests.concept_contents import content
 
@@ -18,8 +18,6 @@ WRONG = {
     "a threshold as text": (Thresholds, {"scores": ["high"]}),
     "a score without its arm": (Scores, {"scores": [{"concept": 1}], "chance": {}}),
     "a chance without counts": (Scores, {"scores": [SCORE], "chance": {"top-1": [[0.5]]}}),
-    "a summary without its tails": (Summary, content()["summary"] | {"tails": {}}),
-    "more that disagree than there are": (Summary, content()["summary"] | {"misalignment": {"disjoint": 9}}),
     "an alignment without errors": (Alignment, {"levels": [0.5]}),
     "distances at other times": (Alignment, content()["alignment"] | {"times": [0.5]}),
 }
@@ -27,7 +25,6 @@ RIGHT = {
     "words": (Words, WORDS),
     "thresholds": (Thresholds, {"scores": [0.5, None]}),
     "scores": (Scores, {"scores": [SCORE], "chance": {"top-1": [[0.5], [3]]}}),
-    "a summary": (Summary, content()["summary"]),
     "an alignment": (Alignment, content()["alignment"]),
     "what was left out": (Alignment, {"left_out": "not all experts are there"}),
     "all of it": (Content, content()),

@@ -58,11 +58,11 @@ def test_intervals_of_permuted_scores_hold_zero():
         fit_curve(np.tile(frequencies, 3), scores[:, rng.permutation(80)].ravel(), concepts, runs).fit
         for _ in range(200)
     ]
-    for name in ("slope", "pearson", "spearman"):
+    for name in ("slope", "pearson"):
         covered = sum(covers(getattr(fit, name), 0) for fit in permuted)
         assert in_binomial_band(covered, 200), (name, covered)
     real = fit_curve(np.tile(frequencies, 3), scores.ravel(), concepts, runs).fit
-    assert not any(covers(estimate, 0) for estimate in (real.slope, real.pearson, real.spearman))
+    assert not any(covers(estimate, 0) for estimate in (real.slope, real.pearson))
 
 
 def test_seeds_are_no_independent_concepts():
@@ -77,7 +77,7 @@ def test_seeds_are_no_independent_concepts():
         np.repeat(["a", "b", "c"], 60),
     )
     assert (many.concepts, many.runs) == (60, 3)
-    for name in ("slope", "intercept", "pearson", "spearman"):
+    for name in ("slope", "intercept", "pearson"):
         expected, pooled = getattr(alone.fit, name), getattr(many.fit, name)
         assert (pooled.value, pooled.low, pooled.high) == pytest.approx((expected.value, expected.low, expected.high))
 
@@ -109,20 +109,10 @@ def test_bins_are_half_decades():
     np.testing.assert_array_equal(half_decades(frequencies), [0, 0, 1, 1, 2, 2, 3, 5, 6, -1])
     np.testing.assert_array_equal(half_decades(10 ** np.arange(12)), 2 * np.arange(12))
     scores = np.arange(10.0)
-    bins = fit_curve(frequencies, scores, np.arange(10), least_per_bin=2).bins
+    bins = fit_curve(frequencies, scores, np.arange(10)).bins
     assert [entry.concepts for entry in bins] == [1, 2, 2, 2, 1, 1, 1]
-    assert [entry.enough for entry in bins] == [False, True, True, True, False, False, False]
     assert bins[1].frequency == pytest.approx(np.sqrt(3)) and bins[1].score.value == 0.5
     assert (bins[2].low, bins[2].high) == pytest.approx((10**0.5, 10))
-
-
-def test_r_over_bin_means_is_another_number_than_that_over_concepts():
-    frequencies, scores = planted(np.random.default_rng(0), 600, noise=0.4)
-    curve = fit_curve(frequencies, scores, np.arange(600))
-    kept = [(np.log10(entry.frequency), entry.score.value) for entry in curve.bins if entry.enough]
-    assert curve.r_of_bin_means == pytest.approx(np.corrcoef(np.array(kept).T)[0, 1])
-    assert curve.r_of_bin_means > 0.9 and curve.fit.pearson.value < 0.4
-    assert fit_curve(frequencies, scores, np.arange(600), least_per_bin=500).r_of_bin_means is None
 
 
 @pytest.mark.parametrize(
@@ -145,13 +135,13 @@ def test_a_line_that_hangs_on_one_concept_has_no_interval(concepts):
     """Of those without it the logarithms are equal but for rounding."""
     frequencies = np.append(np.full(concepts - 1, 7), 1000)
     fit = fit_curve(frequencies, np.random.default_rng(0).random(concepts), np.arange(concepts)).fit
-    assert fit.slope.low is fit.slope.high is fit.pearson.low is fit.spearman.low is None
+    assert fit.slope.low is fit.slope.high is fit.pearson.low is None
 
 
 def test_equal_scores_have_a_slope_of_zero_and_no_r():
     fit = fit_curve(np.array([1, 10, 100, 1000, 30]), np.full(5, 0.3), np.arange(5)).fit
     assert (fit.slope.value, fit.slope.low, fit.slope.high) == (0, 0, 0)
-    assert fit.pearson is fit.spearman is None
+    assert fit.pearson is None
 
 
 def test_json_holds_the_curve():

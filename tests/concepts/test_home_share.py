@@ -23,28 +23,6 @@ def covers(estimate, truth):
     return estimate.low <= truth <= estimate.high
 
 
-def test_models_and_tests_are_those_of_statsmodels():
-    """Expected values by statsmodels 0.15.0: ols, aic, compare_f_test; partial correlations by numpy below."""
-    result = home_against_total(SCORES, TOTAL, HOME, CONCEPTS)
-    models = {model.name: model for model in result.models}
-    expected = {
-        "total": ([0.1795719322661873], 0.8307005451942784, 34.62817568323649),
-        "home": ([0.1940242010005882], 0.9264584342470352, 21.28708285079047),
-        "total and home": ([-0.2733242501330857, 0.46982445358890346], 0.9789953333185989, 3.237384757007547),
-        "interaction": ([-0.29175766887086796, 0.4843557147896467, 0.11997025753795021], 0.9848589728579129, 0.0),
-    }
-    assert models.keys() == expected.keys()
-    for name, (coefficients, r_squared, aic) in expected.items():
-        fitted = [estimate.value for estimate in models[name].coefficients.values()]
-        assert fitted == pytest.approx(coefficients, rel=1e-8)
-        assert models[name].r_squared == pytest.approx(r_squared)
-        assert models[name].aic_difference == pytest.approx(aic, abs=1e-8)
-    comparison = result.comparison
-    assert comparison.p_home_added == pytest.approx(2.952299915505211e-07, rel=1e-7)
-    assert comparison.p_total_added == pytest.approx(7.265668770624192e-05, rel=1e-7)
-    assert comparison.p_interaction_added == pytest.approx(0.052106306098527594, rel=1e-7)
-
-
 @pytest.mark.parametrize("given, field", [(TOTAL, "home_given_total"), (HOME, "total_given_home")])
 def test_partial_correlations_are_those_of_the_residuals(given, field):
     other, given = np.log10(HOME if given is TOTAL else TOTAL), np.log10(given)
@@ -55,30 +33,21 @@ def test_partial_correlations_are_those_of_the_residuals(given, field):
 
 
 @pytest.mark.parametrize("of_total, of_home, field", [(0.1, 0, "home_given_total"), (0, 0.1, "total_given_home")])
-def test_the_frequency_that_does_not_matter_adds_nothing(of_total, of_home, field):
+def test_the_frequency_that_does_not_matter_correlates_with_nothing(of_total, of_home, field):
     """In 95 % of 200 sets: 180 to 199 of them, which intervals of exactly 95 % do in 99.8 % of cases."""
     rng = np.random.default_rng(0)
     results = [home_against_total(*planted(rng, of_total, of_home)) for _ in range(200)]
-    other, p = ("log10_home", "p_home_added") if of_total else ("log10_total", "p_total_added")
-    coefficients = [result.models[2].coefficients[other] for result in results]
-    partial = [getattr(result.comparison, field) for result in results]
-    for covered in (
-        sum(covers(estimate, 0) for estimate in partial),
-        sum(covers(estimate, 0) for estimate in coefficients),
-        sum(getattr(result.comparison, p) > 0.05 for result in results),
-        sum(result.comparison.p_interaction_added > 0.05 for result in results),
-    ):
-        assert 180 <= covered < 200
+    assert 180 <= sum(covers(getattr(result.comparison, field), 0) for result in results) < 200
 
 
 def test_the_frequency_that_matters_is_recovered():
-    """In 95 % of 100 sets: 89 to 99 of them, which intervals of exactly 95 % do in 98.9 % of cases."""
+    """In 95 % of 200 sets: given the total, the share at home alone moves log10 home."""
+    spread = 0.1 * np.log10(np.linspace(0.15, 1, 10_001)).std()
+    truth = spread / np.hypot(spread, 0.1)
     rng = np.random.default_rng(0)
-    results = [home_against_total(*planted(rng, 0.03, 0.1)) for _ in range(100)]
-    for name, truth in (("log10_total", 0.03), ("log10_home", 0.1)):
-        estimates = [result.models[2].coefficients[name] for result in results]
-        assert np.mean([estimate.value for estimate in estimates]) == pytest.approx(truth, abs=0.01)
-        assert 89 <= sum(covers(estimate, truth) for estimate in estimates) < 100
+    results = [home_against_total(*planted(rng, 0, 0.1)).comparison for _ in range(200)]
+    assert 180 <= sum(covers(result.home_given_total, truth) for result in results) < 200
+    assert np.mean([result.home_given_total.value for result in results]) == pytest.approx(truth, abs=0.01)
 
 
 def test_a_difference_of_arms_takes_off_what_makes_concentrated_concepts_easy():
@@ -88,8 +57,7 @@ def test_a_difference_of_arms_takes_off_what_makes_concentrated_concepts_easy():
     monolith = ensemble - 0.02 + 0.1 * rng.standard_normal(400)
     alone = home_against_total(ensemble, total, home, concepts).comparison
     difference = home_against_total(ensemble - monolith, total, home, concepts).comparison
-    assert alone.home_given_total.low > 0.3 and alone.p_home_added < 1e-6
-    assert covers(difference.home_given_total, 0) and difference.p_home_added > 0.05
+    assert alone.home_given_total.low > 0.3 and covers(difference.home_given_total, 0)
 
 
 def test_seeds_are_no_independent_concepts():
@@ -99,24 +67,22 @@ def test_seeds_are_no_independent_concepts():
     rows = [np.tile(column, 3) for column in (scores, total, home, concepts)]
     many = home_against_total(rows[0] + levels, *rows[1:], runs=np.repeat([0, 1, 2], 80))
     assert (many.concepts, many.runs) == (80, 3)
-    assert many.comparison.p_home_added == pytest.approx(alone.comparison.p_home_added)
     assert many.comparison.home_given_total.low == pytest.approx(alone.comparison.home_given_total.low)
 
 
 @pytest.mark.parametrize(
-    "total, home, models, reason",
+    "total, home, reason",
     [
-        (TOTAL * 8, TOTAL, ["total", "home"], "share at home hardly differs between concepts of one total frequency"),
-        (TOTAL, TOTAL, ["total", "home"], "share at home hardly differs"),
-        (np.full(16, 5000), TOTAL, ["home"], "nearly the same total frequency"),
-        (TOTAL + 10, np.full(16, 2), ["total"], "nearly the same home frequency"),
+        (TOTAL * 8, TOTAL, "share at home hardly differs between concepts of one total frequency"),
+        (TOTAL, TOTAL, "share at home hardly differs"),
+        (np.full(16, 5000), TOTAL, "nearly the same total frequency"),
+        (TOTAL + 10, np.full(16, 2), "nearly the same home frequency"),
     ],
 )
-def test_what_cannot_be_told_apart_is_said(total, home, models, reason):
+def test_what_cannot_be_told_apart_is_said(total, home, reason):
     result = home_against_total(SCORES, total, home, CONCEPTS)
     assert result.comparison is None
     assert result.not_identified.startswith("not identified: ") and reason in result.not_identified
-    assert [model.name for model in result.models] == models
     json.dumps(result.as_json(), allow_nan=False)
 
 
@@ -127,17 +93,10 @@ def test_a_share_that_only_rounding_moves_is_no_spread():
     assert home_against_total(total % 7, total, np.round(total / 3), np.arange(200), least_spread=1e-5).comparison
 
 
-def test_three_pairs_of_counts_tell_total_from_home_and_no_interaction():
-    total, home = np.tile([10, 100, 1000], 6), np.tile([9, 30, 700], 6)
-    result = home_against_total(np.random.default_rng(0).random(18), total, home, np.arange(18))
-    assert [model.name for model in result.models] == ["total", "home", "total and home"]
-    assert result.comparison.p_interaction_added is None and result.comparison.p_home_added > 0
-
-
 def test_few_concepts_are_said():
     result = home_against_total(SCORES[:9], TOTAL[:9], HOME[:9], CONCEPTS[:9])
     assert result.not_identified == "this needs 10 concepts with samples at home and an outcome, and there are 9"
-    assert result.models == () and result.comparison is None
+    assert result.comparison is None
 
 
 def test_concepts_without_samples_and_rows_without_outcome_are_counted():
@@ -148,14 +107,9 @@ def test_concepts_without_samples_and_rows_without_outcome_are_counted():
     assert result.comparison == home_against_total(SCORES, TOTAL, HOME, CONCEPTS).comparison
 
 
-def test_outcomes_without_residuals_and_without_spread():
-    exact = home_against_total(np.log10(HOME), TOTAL, HOME, CONCEPTS)
-    assert exact.comparison.p_home_added == 0 and exact.comparison.p_total_added is None
-    assert exact.models[1].r_squared == 1 and exact.models[1].aic_difference is None
+def test_equal_outcomes_correlate_with_nothing():
     equal = home_against_total(np.full(16, 0.4), TOTAL, HOME, CONCEPTS)
-    assert equal.comparison.home_given_total is equal.comparison.p_home_added is None
-    assert equal.models[0].r_squared is None and equal.models[0].coefficients["log10_total"].high == 0
-    json.dumps([exact.as_json(), equal.as_json()], allow_nan=False)
+    assert equal.comparison.home_given_total is equal.comparison.total_given_home is None
 
 
 def test_more_at_home_than_in_total_names_the_concept():

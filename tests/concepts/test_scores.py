@@ -122,17 +122,17 @@ VOCABULARY = Vocabulary([Concept(name) for name in ("cat", "dog", "never", 'odd,
 
 
 def rows():
-    counts = Counts(COUNTED, COUNTED, COUNTED, np.array([60, 20]), np.array([20, 17]), np.array([1, 0]))
+    counts = Counts(COUNTED, COUNTED, COUNTED, np.array([60, 20]))
     scores = [*of_concept(0, 0.9, **{"expert-00": 0.8}), *of_concept(1, 0.3, monolith=0.5), *of_concept(2, 0.2)]
     return table.rows(VOCABULARY, counts, "joint", by_concept(scores), {0: ["a", "b"]})
 
 
 def test_the_table_says_where_each_concept_is_at_home():
     cat, dog, never, odd = rows()
-    assert (cat.home, cat.at_home, cat.share_at_home, cat.entropy) == (0, 8, 1.0, 0.0)
+    assert (cat.home, cat.at_home, cat.share_at_home) == (0, 8, 1.0)
     assert (dog.home, dog.frequency, dog.share_at_home) == (1, 20, 0.75)
     assert (never.home, never.share_at_home, never.bin, never.at_home) == (None, None, -1, 0)
-    assert odd.entropy == pytest.approx(1) and odd.scores == {}
+    assert odd.share_at_home == 0.5 and odd.scores == {}
     assert cat.relative(table.HOME_ARM) == pytest.approx(0.75), "that of expert 0 alone"
     assert all(sum(row.experts) == row.frequency for row in rows())
 
@@ -163,7 +163,7 @@ def test_the_advice_names_split_concepts_starving_experts_and_what_is_drawn_wors
 def test_only_the_worst_tenth_is_moved_even_where_it_is_at_home_already():
     def row(concept, at_home, value):
         scores = {"top-1": {"relative": value}}
-        return Row(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 0.0, 1, scores, [])
+        return Row(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 1, scores, [])
 
     alone = [row(number, 4, number / 100) for number in range(10)]
     assert worst([*alone, *(row(10 + number, 3, 0.5) for number in range(10))], "top-1") == []
@@ -172,7 +172,7 @@ def test_only_the_worst_tenth_is_moved_even_where_it_is_at_home_already():
 
 def test_of_equal_counts_the_smaller_cluster_is_the_home():
     counted = np.array([[2, 2, 1], [0, 3, 3], [0, 0, 0], [4, 3, 3]])
-    counts = Counts(counted, counted, counted, np.array([50, 10, 40]), np.zeros(3, int), np.zeros(3, int))
+    counts = Counts(counted, counted, counted, np.array([50, 10, 40]))
     assert counts.homes("joint").tolist() == [1, 1, 0, 0]
 
 

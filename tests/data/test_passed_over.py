@@ -1,6 +1,5 @@
 """Nothing vanishes unsaid: what is put in is a sample, broken, or counted, from every source."""
 
-import json
 import os
 import tarfile
 import tempfile
@@ -135,22 +134,6 @@ def arrays(root, named):
     return source, Counter({SAMPLE: 5, COUNTED: len(others)})
 
 
-def iconify(root, named):
-    """A set of icons, of which the odd ones are hidden, aliases, or skipped."""
-    body, icons, aliases = {"body": '<path d="M0 0h2v1h-1z"/>'}, {}, {}
-    for number, (name, _) in enumerate(named):
-        if number % 3 == 0:
-            icons[f"skip-{name}"] = body
-        elif number % 3 == 1:
-            icons[name] = body | {"hidden": True}
-        else:
-            aliases[name] = {"parent": "good1"}
-    icons |= {f"good{number}": body for number in range(6)}
-    (root / "icons.json").write_text(json.dumps({"prefix": "set", "icons": icons, "aliases": aliases}))
-    source = {"name": "iconify", "files": [str(root / "icons.json")], "skip": ["skip-*"], "heldout": {"share": 0.5}}
-    return source | {"size": 16}, Counter({SAMPLE: 6, COUNTED: len(named)})
-
-
 def beside_tars(root, named):
     """A tar, and a mixture beside it."""
     write_tar(root / "data" / "x.tar", [(f"{number}.png", PNG) for number in range(8)])
@@ -197,7 +180,7 @@ def _lost(counts):
     return Counter({BROKEN: counts[SAMPLE] + counts[BROKEN], COUNTED: counts[COUNTED]})
 
 
-SOURCES = [image_folder, images_alone, two_folders, idx, arrays, iconify, beside_tars, inside_tars, collections]
+SOURCES = [image_folder, images_alone, two_folders, idx, arrays, beside_tars, inside_tars, collections]
 
 
 @settings(

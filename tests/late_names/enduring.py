@@ -27,6 +27,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
+from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from slurm.testbed import late_names
@@ -137,7 +138,8 @@ class Endurance:
         heartbeat = (
             Witness(*identity, server=self.server, log=self.log) if ranks.rank == 0 else HeartbeatWriter(*identity)
         )
-        unit = Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, "f", network_interface="lo")
+        often = Resources(agree_every=1)
+        unit = Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, "f", network_interface="lo", resources=often)
         settings = training(images=self.saves * BATCH, checkpoint_minutes=1e-9)
         loop.train(loop.Task(0, build, loss, batches(self.reader), to_unit), settings, unit)
 

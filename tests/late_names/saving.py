@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from hpcddm.rundir import reading
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
+from hpcddm.site import Resources
 from hpcddm.training.checkpoints import Checkpoints
 
 OWNER = "slurm-x-0123456789ab-7_0.0"
@@ -44,8 +45,7 @@ def train(rank: int, node: Path, store: Path, steps: list[int]) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(store), 2), rank=rank, world_size=2)
     ranks = Ranks(rank, 0, 2, 2, OWNER)
     attempt = open_attempt(node / "logs", ranks)
-    resources = {"zero_stage": 1, "micro_batch": None}
-    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
+    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
     checkpoints, shards = {"fresh": Checkpoints, "reused": Reusing}[sys.argv[4]](unit, 10**9), Shards()
     for images in steps:
         shards.images = images

@@ -106,7 +106,7 @@ def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_complet
     reader = next(unit for unit in units if unit.requires == [CATALOG])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
     finish([unit for unit in units if unit.key in catalog.requires], there)
-    spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, threads=1)
+    spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, {})
     assert survey(units, here)[CATALOG].state is State.MISSING and gate.missing_units(spec, here, here) == {CATALOG}
     with pytest.raises(NotReady):
         gather(spec, here)

@@ -9,7 +9,7 @@ from hpcddm.loading import stored_experiment
 from hpcddm.networks import budgets, denoisers, loading, posthoc, router
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.snapshots import Choice, Kept, chosen, own_images, power_average, weights_file, weights_name
+from hpcddm.pipeline.snapshots import Choice, Kept, own_images, power_average, weights_file, weights_name
 from hpcddm.pipeline.trainings import expert_training, numbered
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
@@ -73,16 +73,10 @@ def test_the_monoliths_snapshots_cost_what_those_of_experts_and_router_cost(tmp_
         (KEPT | {"evaluate__snapshot": 32}, "evaluate.snapshot: 32 is not kept; valid numbers: 100, 320, 640"),
         (KEPT | {"router__training__snapshots": [9]}, "router.training.snapshots: go with .* there are 3; here 1"),
         ({"measuring__extractor__training__snapshots": [16]}, "extractor.training.snapshots: nothing reads them"),
-        ({"experts__training__extra_ema_halflives_images": [100]}, "holds ema_halflife_images; leave it out"),
         ({"experts__training__power_ema": [0.1]}, "power_ema: needs two lengths or more"),
         ({"experts__training__power_ema": [0.1, 0.3]}, "power_ema.1: input should be less than 0.28"),
-        ({"evaluate__ema_halflife_images": 7}, "ema_halflife_images: 7 is not kept; valid numbers: 100"),
         ({"evaluate__sigma_rel": 0.1}, "evaluate.sigma_rel: is made of averages .* names none"),
         (POWERS | {"evaluate__sigma_rel": 0.28}, "evaluate.sigma_rel: 0.28: needs a length above 0 and below 0.28"),
-        (
-            POWERS | {"evaluate__sigma_rel": 0.1, "evaluate__ema_halflife_images": 100},
-            "evaluate.sigma_rel: and ema_halflife_images: an average has one length",
-        ),
     ],
 )
 def test_snapshots_that_nothing_names_or_keeps_are_refused(tmp_path, changes, words):
@@ -104,35 +98,22 @@ def test_snapshots_are_under_the_fingerprint_and_not_in_the_trajectory(tmp_path)
 STAGES = ("train", "route")
 
 
-def test_further_averages_are_scaled_and_hashed_and_bear_the_numbers_of_the_experiment(tmp_path):
-    changes = {"experts__training__extra_ema_halflives_images": [33, 500], "experts__training__snapshots": [32]}
-    experiment = tiny(tmp_path, **changes, experts__joined=[JOINED], distill__share=0.25)
+def test_further_averages_are_hashed_and_have_files_at_the_end_and_of_every_snapshot(tmp_path):
+    changes = {"experts__training__power_ema": [0.05, 0.1], "experts__training__snapshots": [32]}
+    experiment = tiny(tmp_path, **changes, distill__share=0.25)
     units = {unit.key: unit.expected({}) for unit in plan(experiment) if unit.stage in ("train", "distill")}
-    own = {
-        key: {name[-3:]: value for name, value in unit.settings.items() if "extra" in name}
-        for key, unit in units.items()
-    }
-    assert own[expert_key(0)] == own[expert_key("hats")] == {".33": 17, "500": 250}
-    assert own[STUDENT] == {".33": 9, "500": 125} and own[MONOLITH] == {"ges": [33, 500]}
+    powers = [[value for name, value in unit.settings.items() if "power" in name] for unit in units.values()]
+    assert len(powers) == 4 and all(own == [[0.05, 0.1]] for own in powers)
     # An average cannot be had of a training that has begun without it.
     plain = {unit.key: unit.expected({}) for unit in plan(tiny(tmp_path)) if unit.stage == "train"}
     assert all(unit.trajectory != units[key].trajectory for key, unit in plain.items())
     kept = Kept.of(experiment.experts.training, expert_training(experiment, 0))
-    assert kept.averages == {"": "ema", "ema-000000000033": "ema-000000000017", "ema-000000000500": "ema-000000000250"}
+    assert kept.averages == {"": "ema", "power-0.05": "power-0.05", "power-0.1": "power-0.1"}
     assert kept.files() == [
         f"{stem}{added}.safetensors"
         for stem in ("weights", "snapshots/images-000000000032")
-        for added in ("", "-ema-000000000033", "-ema-000000000500")
+        for added in ("", "-power-0.05", "-power-0.1")
     ]
-    for choice, name in ((Choice(halflife=33), kept.files()[1]), (Choice(32, 500), kept.files()[5])):
-        assert {weights_file(experiment, key, choice) for key in (MONOLITH, expert_key(1), expert_key("hats"))} == {
-            name
-        }
-        assert weights_file(experiment, ROUTER, choice) == "weights.safetensors"
-    routed = tiny(tmp_path, **changes, router__training__extra_ema_halflives_images=[7, 8])
-    assert weights_file(routed, ROUTER, Choice(halflife=500)) == "weights-ema-000000000008.safetensors"
-    usual = tiny(tmp_path, **changes, evaluate__ema_halflife_images=100)
-    assert chosen(usual) == Choice()
 
 
 def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
@@ -154,7 +135,7 @@ def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
         manifest.publish(folder, Manifest(*key.split("/"), {}, {}, outputs, results))
         for number, own in points.items():
             for sigma_rel, most in ((0.05, 1e-6), (0.1, 1e-6), (0.07, 0.01), (0.15, 0.06)):
-                made = posthoc.average(experiment, key, folder, Choice(number, None, sigma_rel), FORMS)
+                made = posthoc.average(experiment, key, folder, Choice(number, sigma_rel), FORMS)
                 gamma = exponent(sigma_rel)
                 aim = (gamma + 1) / (gamma + 2) * own
                 assert made["a"].dtype == torch.float32 and made["b"].item() == 7
@@ -162,7 +143,7 @@ def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
     changed = folder / weights_name(16, power_average(0.1))
     changed.write_bytes(changed.read_bytes()[:-1] + b"\1")
     with pytest.raises(UserError, match="its bytes are not those of its manifest"):
-        posthoc.average(experiment, key, folder, Choice(None, None, 0.07), FORMS)
+        posthoc.average(experiment, key, folder, Choice(None, 0.07), FORMS)
 
 
 def test_the_weights_that_were_chosen_are_loaded(tmp_path):
@@ -184,25 +165,20 @@ def test_the_weights_that_were_chosen_are_loaded(tmp_path):
 
 REFUSED = [
     (["--snapshot", 7], "--snapshot: 7 is not kept; valid numbers: 1000, 2048"),
-    (["--ema-halflife", 7], "--ema-halflife: 7 is not kept; valid numbers: 6000, 100"),
     (["--sigma-rel", 0.3], "--sigma-rel: 0.3: needs a length above 0 and below 0.28"),
-    (
-        ["--sigma-rel", 0.1, "--ema-halflife", 100],
-        "--sigma-rel: and ema_halflife_images: an average has one length; remove one of the two",
-    ),
 ]
 
 
 @pytest.mark.usefixtures("two_ranks")
 def test_a_finished_run_is_sampled_as_it_was_on_the_way(finished, tmp_path):
     pictures = []
-    options = (["--snapshot", 1000], ["--snapshot", 2048], [], ["--ema-halflife", 100], ["--sigma-rel", 0.07])
+    options = (["--snapshot", 1000], ["--snapshot", 2048], [], ["--sigma-rel", 0.07])
     for option in (*options, ["--sigma-rel", 0.07, "--snapshot", 1000]):
         file = tmp_path / f"{len(pictures)}.png"
         done = hpcddm("sample", finished, "--num-images", 4, *option, "--output", file)
         assert done.exit_code == 0, done.output
         pictures.append(file.read_bytes())
-    assert pictures[0] != pictures[1] == pictures[2] and len(set(pictures)) == 5
+    assert pictures[0] != pictures[1] == pictures[2] and len(set(pictures)) == 4
     for option, words in REFUSED:
         assert hpcddm("sample", finished, *option).output == f"error: {words}\n"
     experiment = stored_experiment(RunDir(finished))

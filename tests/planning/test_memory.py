@@ -78,6 +78,6 @@ def test_every_further_average_takes_memory_and_room_in_the_copy_of_a_state(tmp_
         site = validate(Site, {"name": "here", "scheduler": "local"}, "here")
         return of_units(["train/expert-00"], Costs(tiny(tmp_path, **changes), COUNTS), site)[0]
 
-    one, four = planned(), planned(extra_ema_halflives_images=[100_000], power_ema=[0.05, 0.1])
+    one, four = planned(), planned(power_ema=[0.05, 0.1, 0.2])
     assert four.parts.averages == 4 * one.parts.averages
     assert four.peak - one.peak == four.parts.state_copy - one.parts.state_copy == 3 * one.parts.averages

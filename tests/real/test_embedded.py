@@ -41,7 +41,7 @@ def test_the_metrics_name_every_arm_the_floor_and_what_measured_them(finished):
         assert arm["fd"] > metrics["floor"]["fd"] > 0
         assert 0 <= arm["agreement"] <= 1 and arm["images"] == metrics["floor"]["images"] == 400
     assert re.fullmatch("[0-9a-f]{64}", metrics["extractor"]["sha256"])
-    assert metrics["extractor"]["sha256"] != metrics["judge"]["sha256"]
+    assert metrics["extractor"]["sha256"] != metrics["classifier"]["sha256"]
 
 
 def test_everything_is_written_with_the_permissions_that_the_umask_leaves(finished):
@@ -55,8 +55,8 @@ def test_everything_is_written_with_the_permissions_that_the_umask_leaves(finish
 def test_the_arms_cost_the_same(finished):
     """At this size one monolith batch is a larger step than 1 %; equal up to half of it."""
     costs = [arm["train_flops"] for arm in metrics_of(finished)["arms"].values()]
-    batch_cost = 64 * json.loads((finished / "train/monolith/manifest.json").read_text())["facts"]["train_flops"]
-    images = json.loads((finished / "train/monolith/manifest.json").read_text())["facts"]["images"]
+    batch_cost = 64 * json.loads((finished / "train/monolith/manifest.json").read_text())["results"]["train_flops"]
+    images = json.loads((finished / "train/monolith/manifest.json").read_text())["results"]["images"]
     assert max(costs) - min(costs) <= batch_cost / images / 2 + 1
 
 
@@ -161,13 +161,13 @@ def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arr
     assert said in partial.stdout and said in (run / "report/index.html").read_text()
     metrics, full = metrics_of(run), metrics_of(finished)
     assert (metrics["missing_experts"], full["missing_experts"]) == ([MISSING], [])
-    cost = json.loads((finished / MISSING / "manifest.json").read_text())["facts"]["train_flops"]
+    cost = json.loads((finished / MISSING / "manifest.json").read_text())["results"]["train_flops"]
     for arm, expected in full["arms"].items():
         assert (metrics["arms"][arm] == expected) == (arm == "monolith")
         assert metrics["arms"][arm]["train_flops"] == expected["train_flops"] - (arm != "monolith") * cost
     for key in ("evaluate/0000000-0000200", "evaluate/0000200-0000400", "report"):
         content = json.loads((run / key / "manifest.json").read_text())
-        assert MISSING not in content["inputs"] and content["facts"]["missing_experts"] == [MISSING]
+        assert MISSING not in content["inputs"] and content["results"]["missing_experts"] == [MISSING]
     with h5py.File(run / EVALUATION.format("0000000-0000200")) as file:
         usage = file["top-2"]["usage"][:]
     assert not usage[:, 3].any() and usage.sum(axis=1) == pytest.approx([200] * 4)

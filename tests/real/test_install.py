@@ -67,3 +67,4 @@ def test_an_installed_package_submits_from_any_folder(tmp_path):
     assert sorted(path.name for path in (target / "share/hpcddm/slurm/sites").iterdir()) == sorted(
         path.name for path in (CHECKOUT / "slurm/sites").iterdir()
     )
+    assert (target / "share/hpcddm/experiments/emoji/prepare.py").is_file()

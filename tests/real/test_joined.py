@@ -33,7 +33,7 @@ def test_an_expert_joins_a_finished_run_and_nothing_else_is_made_again(run, two_
     }
     made = json.loads((run / "train/hats/manifest.json").read_text())
     assert list(made["inputs"]) == ["lists/hats#hats"] and "cluster.experts" not in made["settings"]
-    assert (made["facts"]["samples"], made["facts"]["images"]) == (200, 256)
+    assert (made["results"]["samples"], made["results"]["images"]) == (200, 256)
 
     again = hpcddm(*arguments)
     assert again.returncode == 0 and "nothing to submit" in again.stdout

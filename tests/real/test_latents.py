@@ -41,8 +41,8 @@ def test_every_arm_is_measured_as_images(run):
     # Without training 7.7 and chance, which is 0.1; the router, made from so few rough samples, is not judged here.
     for name in ("monolith", "oracle"):
         assert metrics["arms"][name]["fd"] < 5 and metrics["arms"][name]["agreement"] > 0.2, metrics["arms"][name]
-    facts = json.loads((run / "route/router/manifest.json").read_text())["facts"]
-    assert max(facts["accuracy"]) > facts["accuracy"][-1] + 0.05
+    results = json.loads((run / "route/router/manifest.json").read_text())["results"]
+    assert max(results["accuracy"]) > results["accuracy"][-1] + 0.05
 
 
 def test_the_router_is_trained_on_samples_that_are_images(run):

@@ -43,7 +43,7 @@ def mixed(finished, tmp_path_factory):
 
 
 def results(run, key):
-    return json.loads((run / key / "manifest.json").read_text())["facts"]
+    return json.loads((run / key / "manifest.json").read_text())["results"]
 
 
 def test_every_arm_is_measured_and_the_bill_is_of_all_networks(mixed):

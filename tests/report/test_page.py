@@ -48,7 +48,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "neighbours": [3, 5],
             "extractor": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92},
             "left_out": {},
-            "judge": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
+            "classifier": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
             "steps": STEPS,
             "guidance": 1.5,
             "missing_experts": [],
@@ -261,7 +261,7 @@ def test_without_monolith_nothing_speaks_of_it():
 
 def test_a_metric_that_is_left_out_is_named_with_the_reason():
     given = bare(content())
-    given.metrics.update(judge=None, left_out={"agreement": "compares classes, and these images have none"})
+    given.metrics.update(classifier=None, left_out={"agreement": "compares classes, and these images have none"})
     for figures in (*given.metrics["arms"].values(), given.metrics["floor"]):
         figures.pop("agreement")
     text = Page(page.render(given)).text

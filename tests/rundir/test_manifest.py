@@ -56,12 +56,12 @@ def test_foreign_json_is_no_manifest(tmp_path, content):
         {"settings": "text"},
         {"inputs": []},
         {"inputs": {"a": 1}},
-        {"facts": None},
-        {"facts": {"train_flops": "lots"}},
-        {"facts": {"train_flops": -1}},
-        {"facts": {"images": 1 << 63}},
-        {"facts": {"class_counts": [1, -1]}},
-        {"facts": {"digests": "x"}},
+        {"results": None},
+        {"results": {"train_flops": "lots"}},
+        {"results": {"train_flops": -1}},
+        {"results": {"images": 1 << 63}},
+        {"results": {"class_counts": [1, -1]}},
+        {"results": {"digests": "x"}},
         {"record": {"seconds": "1"}},
         {"lengths": []},
         {"outputs": [{"path": 3, "size": 1, "sha256": "x"}]},
@@ -158,7 +158,7 @@ def test_a_result_that_a_manifest_lacks_is_named_with_its_file(finished):
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "results",
     [
         {"lists": {"expert-00": {}}},
         {"lists": {"expert-00": {"samples": -1}}},
@@ -174,9 +174,9 @@ def test_a_result_that_a_manifest_lacks_is_named_with_its_file(finished):
         {"noise_levels": [0.5], "nll": [1.0, 2.0]},
     ],
 )
-def test_a_result_of_another_type_makes_a_manifest_unusable(finished, facts):
+def test_a_result_of_another_type_makes_a_manifest_unusable(finished, results):
     folder, _ = finished
     file = folder / "manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"facts": facts}))
-    with pytest.raises(Unreadable, match=f"holds no usable JSON .facts.{next(iter(facts))}|facts: "):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"results": results}))
+    with pytest.raises(Unreadable, match=f"holds no usable JSON .results.{next(iter(results))}|results: "):
         manifest.read(folder)

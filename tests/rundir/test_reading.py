@@ -198,7 +198,7 @@ WHOLE = {
     "settings": {"a.b": 1, "c": [1.5, None, "x"]},
     "inputs": {"lists/all": "00"},
     "outputs": [{"path": "weights.safetensors", "size": 3, "sha256": "00"}],
-    "facts": {"images": 3, "digests": {"a": "b"}},
+    "results": {"images": 3, "digests": {"a": "b"}},
     "record": {"world_size": 1, "seconds": 2.5},
     "event": "intent",
     "uuid": "0123456789ab",

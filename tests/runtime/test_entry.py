@@ -19,7 +19,7 @@ from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.inputs import Inputs
 from hpcddm.runtime.stopping import POLL_SECONDS, StopFlag, Stopped
 from hpcddm.runtime.unit import Result
-from hpcddm.site import Site
+from hpcddm.site import Resources, Site
 from tests.helpers import tiny
 
 
@@ -65,6 +65,20 @@ def test_rank_0_says_so(ended):
 
 def test_every_rank_says_why_it_failed(ended):
     assert ended(UserError("no luck"), rank=1) == (1, ("failed", "no luck"))
+
+
+@pytest.mark.parametrize(
+    "resources, words",
+    [
+        ({"zero_stage": 9}, "resources: zero_stage: input should be 0, 1, 2 or 3, found 9; submit the run again"),
+        ({"zero": 1}, "resources: zero: unknown key"),
+    ],
+)
+def test_resources_that_no_site_has_given_are_named(ended, monkeypatch, resources, words):
+    monkeypatch.setattr(Resources, "for_job", resources)
+    code, (outcome, reason) = ended(DONE)
+    assert (code, outcome) == (1, "failed") and words in reason and reason.endswith("; submit the run again")
+    assert "specs/train/" in reason
 
 
 def test_what_fails_after_the_training_is_recorded_with_its_reason(ended, monkeypatch):

@@ -26,7 +26,7 @@ def run(tmp_path):
 
 
 def spec(*needs):
-    return Spec("evaluate/0-8", {}, {}, list(needs), 1)
+    return Spec("evaluate/0-8", {}, {}, list(needs), {})
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_what_is_there_may_be_made_anew_and_is_asked_for_with_what_is_missing(ru
 
 
 def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
-    enough = Spec("evaluate/0-8", {}, {}, [], 1, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
+    enough = Spec("evaluate/0-8", {}, {}, [], {}, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
     assert missing_units(enough, run, run) == {EXPERTS[1]}
 
 
@@ -107,7 +107,7 @@ def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, mo
 def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
     journal = Journal(run.journal)
     token = journal.intend("slurm", "north", [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
-    path = Spec("evaluate/0-8", {}, {}, [], 1).write(run)
+    path = Spec("evaluate/0-8", {}, {}, [], {}).write(run)
     run.jobs.mkdir()
     map_path = run.jobs / f"{token}.json"
     map_path.write_text(json.dumps({"specs": [f"../{path.relative_to(run.root)}"] * 2}))
@@ -131,7 +131,7 @@ def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     journal = Journal(home.journal)
     token = journal.intend("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
     table = journal.intend("slurm", "north", ["table/all"], "x-table")
-    wanted = missing_units(Spec("table/all", {}, {}, [], 1), home, home)
+    wanted = missing_units(Spec("table/all", {}, {}, [], {}), home, home)
     assert wanted == {"a/train/expert-00", "a/report/all"}
     queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
     assert start_flag(queue, wanted, home, 300) == "--dependency=afterany:11_1"

@@ -31,6 +31,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
+from hpcddm.site import Resources
 from hpcddm.stages import (
     assign,
     captions,
@@ -116,7 +117,8 @@ class Bench:
         ranks = Ranks(0, 0, 1, 1, "me")
         attempt = open_attempt(run.logs(key), ranks)
         heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, trajectory)
+        often = Resources(agree_every=1)
+        return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, trajectory, resources=often)
 
     def publish(self, unit: Unit, result: Result, settings: Experiment | None = None) -> None:
         """Write the manifest that a job of these settings writes, by default of those of the run."""

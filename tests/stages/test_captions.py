@@ -110,7 +110,7 @@ def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run
 def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_without_classes(run):
     metrics = json.loads((run.unit("report/all") / "metrics.json").read_text())
     assert set(metrics["arms"]) == {"student", "top-1", "oracle"}
-    assert set(metrics["left_out"]) == {"agreement", "diversity"} and metrics["judge"] is None
+    assert set(metrics["left_out"]) == {"agreement", "diversity"} and metrics["classifier"] is None
     for figures in (*metrics["arms"].values(), metrics["floor"]):
         assert np.isfinite([figures[key] for key in ("fd", "kid", "precision", "coverage")]).all()
         assert not {"agreement", "diversity"} & set(figures)

@@ -1,8 +1,5 @@
 """Collections as they are through the first stages: a share held out, paths relative to the run, keys, captions."""
 
-import shutil
-from pathlib import Path
-
 import h5py
 import numpy as np
 import pytest
@@ -22,7 +19,6 @@ from tests import pictures
 from tests.data.sources.opening import records_of, split_of
 from tests.stages.routes import Bench
 
-ICONS = Path(__file__).parents[1] / "fixtures" / "icons"
 SHARE = {"heldout": {"share": 0.5}}
 
 
@@ -45,14 +41,7 @@ def array_file(root):
     return {"name": "arrays", "file": "images.h5", "images": "x", "captions": "texts"} | SHARE, 60, {"caption"}
 
 
-def icon_files(root):
-    """Two icon sets, of which the categories are classes."""
-    shutil.copytree(ICONS, root / "icons")
-    files = ["icons/icons.json", "icons/noto.json"]
-    return {"name": "iconify", "files": files, "classes": "category", "size": 16} | SHARE, 50, {"label", "caption"}
-
-
-@pytest.mark.parametrize("collection", [folder_of_classes, array_file, icon_files])
+@pytest.mark.parametrize("collection", [folder_of_classes, array_file])
 def test_a_collection_becomes_tars_with_a_share_held_out(tmp_path, collection):
     source, count, columns = collection(tmp_path)
     changes = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
@@ -93,7 +82,7 @@ def plain(tmp_path, source, **changes):
     return Bench(tmp_path, "run", data__source=source, **(base | changes))
 
 
-@pytest.mark.parametrize("collection", [folder_of_classes, array_file, icon_files])
+@pytest.mark.parametrize("collection", [folder_of_classes, array_file])
 def test_a_key_is_known_without_the_picture(tmp_path, collection, monkeypatch):
     source = collection(tmp_path)[0]
     records = split_of(**absolute(source, tmp_path))
@@ -106,8 +95,7 @@ def test_a_key_is_known_without_the_picture(tmp_path, collection, monkeypatch):
 
 def absolute(source, root):
     """The source with its paths below a folder."""
-    paths = {key: str(root / source[key]) for key in ("folder", "file") if key in source}
-    return source | paths | ({"files": [str(root / file) for file in source["files"]]} if "files" in source else {})
+    return source | {key: str(root / source[key]) for key in ("folder", "file") if key in source}
 
 
 def test_a_table_chooses_records_and_is_read_once_for_a_unit(tmp_path, monkeypatch):

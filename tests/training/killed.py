@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
+from hpcddm.site import Resources
 from hpcddm.training import shards
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy
@@ -43,8 +44,7 @@ def checkpoints(folder: Path) -> Checkpoints:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     ranks = Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0")
     attempt = open_attempt(folder / "logs", ranks)
-    resources = {"zero_stage": 1, "micro_batch": None}
-    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, **resources)
+    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
     return Checkpoints(unit, 10**9)
 
 

@@ -29,6 +29,7 @@ from hpcddm.runtime.attempt import attempts, open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
+from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import corrections, loop, outcomes
 from hpcddm.training.engine import Engine
@@ -153,7 +154,8 @@ class Pairs:
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", **resources)
+        own = Resources(**({"agree_every": 1} | resources))
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", resources=own)
 
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0
@@ -201,7 +203,7 @@ class Pairs:
     ) -> dict:
         """Train with these interruptions, one attempt after the other, to the end.
 
-        resources: world size and fields of `Unit`, those of each attempt where it is a list.
+        resources: world size and fields of `Resources`, those of each attempt where it is a list.
         """
         settings, ends = training(**changes), (*stops, None)
         each = resources if isinstance(resources, list) else [resources or {}] * len(ends)

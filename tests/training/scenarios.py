@@ -38,6 +38,7 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
+from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
@@ -50,7 +51,7 @@ from tests.orders import uniform
 
 KEY = "train/expert-00"
 STEPS, BATCH = 10, 8
-AVERAGES = {"extra_ema_halflives_images": [1], "power_ema": [0.05, 0.1]}
+AVERAGES = {"power_ema": [0.05, 0.1]}
 REFUSED, KILLED = 4, -signal.SIGKILL
 
 
@@ -87,12 +88,15 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.root, self.reader = root, write_tar(root)
 
-    def unit(self, name: str, trajectory: str = "f", **resources: int) -> Unit:
+    def unit(self, name: str, trajectory: str = "f", data_threads: int = 1, **resources: int) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(0, 0, 1, 1, "me")
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, trajectory, **resources)
+        own = Resources(**({"agree_every": 1} | resources))
+        return Unit(
+            KEY, run, ranks, attempt, writer, StopFlag(), {}, trajectory, resources=own, data_threads=data_threads
+        )
 
     def train(
         self,
@@ -203,8 +207,6 @@ def snapshots(runs: Runs) -> dict:
         "whole": runs.chain("kept", [], settings),
         "stopped": runs.chain("kept-stopped", [1, 2, 2, 3], settings),
     }
-    usual = runs.chain("kept-usual", [], training(ema_halflife_images=1))
-    found["usual"] = usual["weights"]
     for when in ("before", "after"):
         unit = runs.unit(f"kept-killed-{when}")
         with killed(when):

@@ -18,6 +18,7 @@ from hpcddm.rundir import training_states
 from hpcddm.runtime.attempt import Superseded, open_attempt
 from hpcddm.runtime.entry import LASTING
 from hpcddm.runtime.environment import Ranks
+from hpcddm.site import Resources
 from hpcddm.training.checkpoints import KEPT, Checkpoints
 from hpcddm.training.meters import Progress
 
@@ -45,9 +46,7 @@ def unit(folder, trajectory):
     """As much of a unit as its training states ask for."""
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
     ranks = Ranks(0, 0, 1, 1, attempt.owner)
-    return SimpleNamespace(
-        state=folder, trajectory=trajectory, ranks=ranks, zero_stage=1, micro_batch=None, attempt=attempt
-    )
+    return SimpleNamespace(state=folder, trajectory=trajectory, ranks=ranks, resources=Resources(), attempt=attempt)
 
 
 def save(folder, trajectory, *images):

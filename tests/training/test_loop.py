@@ -77,11 +77,10 @@ def test_snapshots_are_there_whole_wherever_the_training_was_interrupted(found, 
     assert interrupted == whole | {"states": interrupted["states"]}
     kept = whole["kept"] | {"weights.safetensors": whole["weights"]}
     stems = ["weights", *(f"images-{number:012d}" for number in (20, 40, 80))]
-    added = ("", "-ema-000000000001", "-power-0.05", "-power-0.1")
+    added = ("", "-power-0.05", "-power-0.1")
     assert set(kept) == {f"{stem}{one}.safetensors" for stem in stems for one in added}
     assert all(kept[f"weights{one}.safetensors"] == kept[f"{stems[-1]}{one}.safetensors"] for one in added)
     assert len(set(kept.values())) == 3 * len(added) and whole["weights"] == found["chains"]["reference"]["weights"]
-    assert kept["weights-ema-000000000001.safetensors"] == found["snapshots"]["usual"]
 
 
 def test_an_average_made_afterwards_is_near_the_one_that_was_kept(found):

@@ -1,13 +1,10 @@
 import numpy as np
-import pandas
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from scipy import stats
 
-from hpcddm.uncertainty.jackknife import LeastSquares, Moments, mean, ranks, spearman
+from hpcddm.uncertainty.jackknife import LeastSquares, Moments, mean
 
 COLUMNS = np.random.default_rng(0).standard_normal((12, 3)) @ np.array([[1, 0.5, 0.2], [0, 1, 0.7], [0, 0, 1.0]]) + 100
-SMALL_COUNTS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=12)
 
 
 def left_out(statistic, columns):
@@ -28,9 +25,7 @@ def test_slopes_are_those_of_numpy():
 
     moments = Moments.of(COLUMNS)
     np.testing.assert_allclose(moments.slopes(0, [1, 2]), left_out(fit, COLUMNS), rtol=1e-8)
-    line, residuals, *_ = np.polyfit(COLUMNS[:, 1], COLUMNS[:, 0], 1, full=True)
-    assert moments.slopes(0, [1])[0] == pytest.approx(line[0])
-    assert moments.residual(0, [1]) == pytest.approx(residuals[0])
+    assert moments.slopes(0, [1])[0] == pytest.approx(np.polyfit(COLUMNS[:, 1], COLUMNS[:, 0], 1)[0])
 
 
 def test_correlations_are_those_of_numpy():
@@ -45,13 +40,6 @@ def test_correlations_are_those_of_numpy():
     assert moments.partial(0, 1, given=2)[0] == pytest.approx(np.corrcoef(*residuals)[0, 1])
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_rounding_is_no_residual(seed):
-    columns = np.random.default_rng(seed).standard_normal((30, 3))
-    columns[:, 0] = 3 * columns[:, 1] - 0.7 * columns[:, 2] + 5
-    assert Moments.of(columns).residual(0, [1, 2]) == 0
-
-
 def test_constant_and_collinear_columns_have_no_slope():
     x = np.random.default_rng(0).standard_normal(9)
     constant, twice = np.full(9, np.log10(7)), 2 * x + 5
@@ -62,44 +50,17 @@ def test_constant_and_collinear_columns_have_no_slope():
     np.testing.assert_allclose(moments.slopes(2, [0]), 2)
 
 
-@given(SMALL_COUNTS)
-def test_spearman_with_ties_is_that_of_pandas(pairs):
-    first, second = np.array(pairs).T
-    expected = pandas.DataFrame({"first": first, "second": second}).corr(method="spearman").iloc[0, 1]
-    estimate = spearman(first, second)
-    assert (estimate is None) == (len(set(first)) == 1 or len(set(second)) == 1)
-    if estimate is not None:
-        assert estimate.value == pytest.approx(expected, abs=1e-12)
-        assert (
-            estimate.low is None or -1 <= estimate.low <= estimate.value + 1e-12 <= estimate.high + 2e-12 <= 1 + 2e-12
-        )
-
-
-def test_spearman_leaves_out_each_observation_and_ranks_anew():
-    """Beyond one block of observations, with ties."""
-    rng = np.random.default_rng(0)
-    columns = rng.integers(0, 40, (300, 2)) + rng.integers(0, 30, (300, 1))
-    statistic = left_out(lambda rows: np.corrcoef(ranks(rows[:, 0]), ranks(rows[:, 1]))[0, 1], columns)
-    fit = LeastSquares.on(*columns.T.astype(float), cosines=None)
-    expected, estimate = fit.correlation(statistic), spearman(*columns.T)
-    np.testing.assert_allclose([estimate.low, estimate.high], [expected.low, expected.high], rtol=1e-9)
-
-
 def test_interval_of_a_mean_is_that_of_the_t_test():
     values = np.array([1.0, 4.0, 2.0, 7.0, 3.0])
     estimate = mean(values)
-    # scipy 1.17.1: stats.ttest_1samp(values, 0).confidence_interval()
-    assert (estimate.low, estimate.high) == pytest.approx((0.5414748090129775, 6.258525190987022))
+    expected = stats.ttest_1samp(values, 0).confidence_interval()
+    assert (estimate.low, estimate.high) == pytest.approx((expected.low, expected.high), rel=1e-12)
 
 
 def test_there_is_no_interval_where_leaving_out_one_leaves_nothing():
     assert mean(np.array([3.0])).low is None
-    estimate = spearman(np.array([1, 1, 1, 2]), np.array([1, 2, 3, 4]))
+    x, y = np.array([1.0, 1, 1, 2]), np.array([1.0, 2, 3, 4])
+    estimate = LeastSquares.on(y, x, cosines=None).correlation(Moments.of(np.stack([x, y], axis=1)).pearson(0, 1))
     assert estimate.value > 0.7 and estimate.low is estimate.high is None
     with pytest.raises(ValueError, match="undefined"):
         LeastSquares.on(np.ones(2), np.ones(2), cosines=None).interval(np.array([np.nan, 1.0, 1.0]), [0, 1])
-
-
-def test_spearman_needs_two_observations():
-    with pytest.raises(ValueError, match="at least 2 observations, not 1"):
-        spearman(np.ones(1), np.ones(1))

@@ -1,6 +1,6 @@
 """Settings that all sources of images have in common in an experiment's YAML."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -42,20 +42,6 @@ class SeveralSettings(SourceSettings):
             pack = f"pack them ({command}) and name the tar as webdataset, where folders are no classes"
             what = f"its pictures cannot stand among tars; {pack}" if self.adopts_tars else "tars are tar_collections"
             raise ValueError(f"{other}: {what}")
-
-
-class HeldoutShare(StrictModel):
-    """Held-out images: a share of all, chosen by a hash of their keys (`sources.shares`)."""
-
-    share: Share
-
-
-class HeldoutIcons(HeldoutShare):
-    """Held-out icons: a share of the drawings, or of the names, whose drawings in all sets are held out together."""
-
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"by"})
-
-    by: Literal["key", "name"] = "key"
 
 
 class OneKey(StrictModel):

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from hpcddm import plugins
 from hpcddm.errors import ConfigError
-from hpcddm.renamed import VARIANTS, hint
 from hpcddm.schema import VariantSettings
 
 
@@ -37,7 +36,7 @@ def parse(text: str) -> StrategySettings:
     for name, settings in plugins.settings_classes(StrategySettings).items():
         if match := re.fullmatch(settings.pattern, text):
             return settings.model_validate({"name": name, **match.groupdict()})
-    raise ConfigError(f"unknown name '{text}'{hint(VARIANTS, text)}; valid names: {usage()}")
+    raise ConfigError(f"unknown name '{text}'; valid names: {usage()}")
 
 
 def is_strategy(text: str) -> bool:

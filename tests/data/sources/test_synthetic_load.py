@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hpcddm import rooms
 from hpcddm.data import samples
 from hpcddm.data.images import TarImages
-from hpcddm.data.sources.synthetic_load import captions
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
 from hpcddm.pipeline.keys import LISTS, MONOLITH
@@ -15,6 +15,7 @@ from hpcddm.rundir import manifest
 from tests.pictures import IMG2DATASET
 from tests.stages.routes import Bench
 
+pytestmark = pytest.mark.usefixtures("load_variants")
 LOAD = {
     "data__source": {
         "name": "synthetic_load",
@@ -56,6 +57,7 @@ def test_as_many_samples_as_wanted_have_keys_captions_features_and_real_pictures
 
 
 def test_words_are_as_frequent_as_their_rank_says():
+    captions = rooms.module("data/sources", "synthetic_load").captions
     counts = Counter(" ".join(captions(np.random.default_rng(0), 20_000, 1000)).split())
     shares = [counts[f"word{rank}"] / counts["word1"] for rank in (2, 4, 10, 100)]
     assert shares == pytest.approx([1 / 2, 1 / 4, 1 / 10, 1 / 100], rel=0.1)

@@ -55,6 +55,7 @@ def test_grey_is_the_colour_with_three_equal_bands(encoder):
     np.testing.assert_allclose(three.reshape(4, -1, one.shape[1]).mean(axis=1), one, atol=1e-4)
 
 
+@pytest.mark.usefixtures("load_variants")
 def test_an_encoder_that_needs_more_of_samples_than_their_images_is_none_of_images():
     of_samples, of_images = (
         plugins.names("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
