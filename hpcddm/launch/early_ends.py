@@ -140,7 +140,7 @@ def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
         # A job that is no array is the element 0 of itself.
         is_plain = "ArrayJobId" not in job
         index = "0" if is_plain else job.get("ArrayTaskId", "")
-        if index.isdecimal() and job.get("BatchHost"):
+        if index.isdecimal() and {"BatchHost", "JobState", "ExitCode"} <= job.keys():
             values = job["BatchHost"], job["JobState"], job["ExitCode"], seconds_of(job.get("RunTime", ""))
             element = array.element(int(index))
             ends[element] = EarlyEnd(element, *values)
@@ -154,8 +154,10 @@ def _from_accounting(array: JobId) -> dict[JobId, EarlyEnd]:
     except SlurmUnavailable:
         return {}
     ends = {}
-    for line in text.splitlines():
+    # Some clusters print a notice of their own before the answer.
+    for line in (line for line in text.splitlines() if line.count("|") == SACCT_FIELDS.count(",")):
         job, state, exit_code, nodes, seconds = line.split("|")
         element = JobId.of(job if "_" in job else f"{job}_0", array.cluster)
-        ends[element] = EarlyEnd(element, first_node(nodes), state.split()[0], exit_code, int(seconds or 0))
+        values = first_node(nodes), state.split(maxsplit=1)[0] if state else "", exit_code
+        ends[element] = EarlyEnd(element, *values, int(seconds) if seconds.isdecimal() else 0)
     return ends

@@ -269,8 +269,9 @@ def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple
     # One word of a command line may be 128 KiB long.
     some = [f"--name={names}"] if len(names) < 100_000 else []
     text = query("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
-    for line in text.splitlines():
-        job, element, state, reason, nodes, start, name = line.split("|", 6)
+    # Some clusters print a notice of their own before the answer.
+    for line in (line for line in text.splitlines() if line.count("|") >= QUEUE_FORMAT.count("|")):
+        job, element, state, reason, nodes, start, name = line.split("|", QUEUE_FORMAT.count("|"))
         token = name.rsplit("-", 1)[-1]
         # A job that is no array is the element 0 of itself, and Slurm knows it by its bare id.
         number, index = (job, "0") if element == "N/A" else (f"{job}_{element}", element)

@@ -28,6 +28,7 @@ PLAIN = {
     "scontrol": "JobId=81 JobName=x JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3 NodeList=n3\n",
     "sacct": "81|FAILED|1:0|n3|2\n",
 }
+NOTICE = "Maintenance on Friday | see the wiki\n"
 ARRAY = {
     "scontrol": "JobId=82 ArrayJobId=81 ArrayTaskId=0 JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3\n",
     "sacct": "81_0|FAILED|1:0|n3|2\n",
@@ -48,7 +49,11 @@ def submit(run, units=UNITS, cluster=None, site="here"):
 
 @pytest.mark.parametrize("cluster", [None, "annex"])
 @pytest.mark.parametrize("program", ["scontrol", "sacct"])
-@pytest.mark.parametrize("answers", [PLAIN, ARRAY], ids=["plain job", "array"])
+@pytest.mark.parametrize(
+    "answers",
+    [PLAIN, ARRAY, {program: f"{NOTICE}{answer}{NOTICE}" for program, answer in PLAIN.items()}],
+    ids=["plain job", "array", "with notices"],
+)
 def test_an_early_end_is_found_where_there_are_no_arrays_too(run, monkeypatch, answers, program, cluster):
     def query(name, *flags):
         if name != program:

@@ -85,7 +85,9 @@ def check(run, scheduler="local", names=UNITS):
 
 
 def in_queue(token):
-    return f"echo '100|0|RUNNING|None|h1|N/A|tiny-train-{token}'; echo '100|1|PENDING|Priority||N/A|tiny-train-{token}'"
+    notice = "echo 'Maintenance on Friday | see the wiki'"
+    lines = [f"100|0|RUNNING|None|h1|N/A|tiny-train-{token}", f"100|1|PENDING|Priority||N/A|tiny-train-{token}"]
+    return "; ".join([notice, *(f"echo '{line}'" for line in lines)])
 
 
 @pytest.mark.parametrize("command", ["submit", "dry run", "retry", "run-stage", "sweep"])
