@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hpcddm import plugins
+from hpcddm.commands.options import PATH, RUN
 from hpcddm.config import Experiment
 from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, require
@@ -35,11 +36,27 @@ TABLES, TEXT = (".csv", ".jsonl", ".parquet"), (".txt",)
 """Ends of the names of files that can be written: tables of clusters, or the keys of one cluster."""
 
 
+@click.command()
+@RUN
+@click.argument("sources", nargs=-1, required=True, type=PATH, metavar="SOURCE...")
+@click.option("--output", type=PATH, default=Path("clusters.csv"), show_default=True, help=".csv, .jsonl or .parquet.")
+@click.option(
+    "--cluster", type=click.IntRange(min=0), metavar="N", help="Write the keys of this cluster alone, into a .txt file."
+)
 def assign(root: Path, sources: tuple[Path, ...], output: Path, cluster: int | None) -> None:
-    """Write key and cluster of every sample of some sources; of one cluster, the keys alone.
+    """Find the clusters of new images, by the clusters of RUN.
 
-    Raises `ConfigError` over a wrong option or source, `UserError` where the run's clusters are not complete, or its
-    partition asks for what the new samples lack.
+    SOURCE is a folder of images, or of classes; a folder of WebDataset tars, or a .tar file; or a YAML file, such as
+    an experiment, of which data.source counts. All its images are encoded here as those of RUN were, and the table
+    gets a row for each: key, cluster. Broken images are named and left out. RUN stays as it is.
+
+    \b
+    The table is what a run of these images takes as its clusters, each expert's as in RUN:
+      cluster: {experts: 8, clustering: {name: file, table: {file: clusters.csv}}}
+    The keys of one cluster are a list for an expert that joins (experts.joined), of images that its run has.
+    Example: hpcddm assign runs/fashion_mnist new-images/ --output clusters.parquet
+             srun --gpus 1 hpcddm assign runs/fashion_mnist new.yaml --cluster 3 --output threes.txt
+    Next:    hpcddm submit new.yaml cluster.clustering='{name: file, table: {file: clusters.csv}}'
     """
     run = RunDir(root)
     experiment = out_of_run(stored_experiment(run), run)
