@@ -17,16 +17,18 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from hpcddm.arms import missing_experts, units_of
-from hpcddm.combinations import not_kept
 from hpcddm.conditions import base as conditions
-from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.config import Experiment
+from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.cross_checks import not_kept
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.sampling import EvaluateSettings
+from hpcddm.config.schema import validate
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.named import NamedReader
 from hpcddm.devices import current_device
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError
 from hpcddm.loading import out_of_run, stored_experiment
@@ -40,9 +42,7 @@ from hpcddm.pipeline.report import METRICS
 from hpcddm.pipeline.snapshots import chosen
 from hpcddm.rundir import reading
 from hpcddm.rundir.layout import Locate, RunDir
-from hpcddm.schema import validate
 from hpcddm.spaces.base import Space, space_of
-from hpcddm.spaces.settings import SpaceSettings
 from hpcddm.unit_states import State, UnitStatus, require_current, survey
 
 

@@ -1,8 +1,8 @@
 """Units that each way of drawing reads: of a routing strategy, of the monolith, the student, or one expert alone."""
 
-from hpcddm.config import Experiment
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
-from hpcddm.ensemble.strategies.settings import usage as usage_of_strategies
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.strategies import parse as parse_strategy
+from hpcddm.config.strategies import usage as usage_of_strategies
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.keys import LISTS, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.plan import plan

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm import plugins
-from hpcddm.clusterings.settings import ClusteringSettings, TwoStageSettings
-from hpcddm.combinations import FEWEST_IMAGES
-from hpcddm.data.sources.settings import HELDOUT_SHARE
-from hpcddm.data_settings import DataSettings
-from hpcddm.ensemble.settings import EvaluateSettings
+from hpcddm.config import variants
+from hpcddm.config.clustering import ClusteringSettings, TwoStageSettings
+from hpcddm.config.cross_checks import FEWEST_IMAGES
+from hpcddm.config.data import DataSettings
+from hpcddm.config.models import DenoiserModelSettings, RouterModelSettings, TransformerSettings
+from hpcddm.config.sampling import EvaluateSettings
+from hpcddm.config.schema import VariantSettings
+from hpcddm.config.sources import HELDOUT_SHARE
 from hpcddm.errors import UserError
-from hpcddm.models.settings import DenoiserModelSettings, RouterModelSettings, TransformerSettings
-from hpcddm.schema import VariantSettings
 
 Values = dict[str, Any]
 
@@ -154,7 +154,7 @@ def _images(values: Values) -> Images | None:
     from hpcddm.data.sources.base import SPLITS, Source
 
     try:
-        opened = plugins.create(Source, data.source)
+        opened = variants.create(Source, data.source)
         train, heldout = (opened.open_split(split) for split in SPLITS)
     except UserError:
         return None
@@ -173,7 +173,7 @@ def _fill_clustering(values: Values, num_experts: int, images: Images | None) ->
     is_whole = "clustering" not in cluster
     clustering = _inside(cluster, "clustering")
     clustering.setdefault("name", "kmeans")
-    if not issubclass(plugins.picked(ClusteringSettings, clustering), TwoStageSettings):
+    if not issubclass(variants.picked(ClusteringSettings, clustering), TwoStageSettings):
         return
     fine = 1024 if images is None else max(min(1024, images.train // FINE_IMAGES), num_experts)
     if fine < 1024:
@@ -194,7 +194,7 @@ def _fill_router(values: Values, num_experts: int, data: DataSettings | None) ->
     router, sizes = _inside(values, "router"), _sizes(data)
     name = "router_dit" if num_experts > 1 else "uniform_router"
     model = _fill_model(router, RouterModelSettings, name, sizes.router, data)
-    if plugins.picked(RouterModelSettings, model).trained:
+    if variants.picked(RouterModelSettings, model).trained:
         training = _inside(_inside(dict(values), "experts"), "training")
         images = _number(training.get("images"), EXPERT_IMAGES * num_experts)
         _fill_training(router, _whole(-(-images // ROUTER_SHARE)), SMALL_BATCH, SMALL_RATE)
@@ -206,7 +206,7 @@ def _fill_model(
     """Fill in the size and the patch of a transformer; return the settings of the model."""
     model = _inside(holder, "model")
     model.setdefault("name", name)
-    if not issubclass(plugins.picked(base, model), TransformerSettings):
+    if not issubclass(variants.picked(base, model), TransformerSettings):
         return model
     if model.get("size") is None:
         for key, value in zip(("width", "depth", "heads"), size, strict=True):

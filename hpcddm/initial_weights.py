@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpcddm import plugins
-from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment
-from hpcddm.data.settings import NetworkData
+from hpcddm.config import variants
+from hpcddm.config.conditions import Form
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.models import NetworkSettings
+from hpcddm.config.objectives import ObjectiveSettings, ScheduleSettings
+from hpcddm.config.schema import VariantSettings
+from hpcddm.config.shapes import NetworkData
+from hpcddm.config.spaces import WHAT_X_IS, SpaceSettings
+from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.models.settings import NetworkSettings
-from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.printing import printable
 from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.rundir.results import require_flops
 from hpcddm.rundir.tensor_file import TensorFile
-from hpcddm.schema import VariantSettings
-from hpcddm.spaces.settings import WHAT_X_IS, SpaceSettings
-from hpcddm.training.settings import Expert, ExpertVariation, InitialWeights
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
@@ -211,7 +210,7 @@ def check(request: InitRequest, path: Path, description: dict[str, Any], latents
         print(f"note: {path} says nothing of itself: taken for the right network by names and shapes", file=sys.stderr)
         return
     try:
-        model = plugins.settings_class("models", description["model"]["name"])(**description["model"])
+        model = variants.settings_class("models", description["model"]["name"])(**description["model"])
         pairs = [(f"{request.model_place}.{key}", *both) for key, both in _paired(model, request.model).items()]
         if request.objective is not None:
             objective = description.get("objective", {}).get("name")
@@ -279,7 +278,7 @@ def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
     )
     # A network that sees no condition is trained by settings that name none.
     name = settings.get("data.condition.name")
-    form = Form.NONE if name is None else plugins.settings_class("conditions", name).form
+    form = Form.NONE if name is None else variants.settings_class("conditions", name).form
     described = {"channels": channels, "image_size": height, "space": space}
     described |= {"condition": form.value, "encoder": settings.get("data.condition.encoder.name")}
     return described | {"num_classes": settings.get("data.num_classes")}

@@ -7,21 +7,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpcddm import defaults, initial_weights, paths, plugins, pretrained, rooms, weights
-from hpcddm.config import Experiment
-from hpcddm.data.sources.settings import SourceSettings
+from hpcddm import defaults, initial_weights, weights
+from hpcddm.config import paths, pretrained, variant_files, variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import Origins
+from hpcddm.config.package_data import find_yaml
+from hpcddm.config.schema import validate, variants_of
+from hpcddm.config.site import Site
+from hpcddm.config.sources import SourceSettings
+from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.fetched import idx_files
 from hpcddm.missing_images import with_remedy
-from hpcddm.mistakes import Origins
-from hpcddm.package_data import find_yaml
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir, relative_to_run
 from hpcddm.rundir.links import SWEEP_FILE
 from hpcddm.rundir.reading import Unreadable
-from hpcddm.schema import validate, variants_of
-from hpcddm.site import Site
-from hpcddm.strict_yaml import parse_value, read_yaml
 from hpcddm.unit_states import has_numbers
 from hpcddm.weights import SettingsWithWeights
 
@@ -102,9 +103,9 @@ def stored_experiment(run: RunDir) -> Experiment:
     try:
         return validate(Experiment, values, str(run.experiment))
     except ConfigError as error:
-        if rooms.own_folder() is None and "unknown name" in str(error):
+        if variant_files.own_folder() is None and "unknown name" in str(error):
             raise ConfigError(
-                f"{error}; where it is a variant of your own, set {rooms.VARIABLE} to its folder"
+                f"{error}; where it is a variant of your own, set {variant_files.VARIABLE} to its folder"
             ) from None
         raise
 
@@ -141,7 +142,7 @@ def with_content(
         from hpcddm.data.sources.base import Source
 
         with with_remedy(experiment):
-            images = plugins.create(Source, data.source).content()
+            images = variants.create(Source, data.source).content()
     # Of tars that stay where they are, it is asked every time whether they are the same.
     experiment = with_tars(experiment)
     values = experiment.model_dump()
@@ -202,7 +203,7 @@ def with_tars(experiment: Experiment) -> Experiment:
         return experiment
     from hpcddm.data.sources.base import SPLITS, TarSource
 
-    source = plugins.create(TarSource, data.source)
+    source = variants.create(TarSource, data.source)
     with with_remedy(experiment):
         counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
     return experiment.model_copy(update={"data": data.model_copy(update=counts)})

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hpcddm import paths
-from hpcddm.config import Experiment
+from hpcddm.config import paths
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.package_data import share_folder
 from hpcddm.errors import UserError
 from hpcddm.fetched.idx_files import IDX_FILES
 from hpcddm.next_step import LABEL, step
-from hpcddm.package_data import share_folder
 
 
 def missing(experiment: Experiment) -> list[Path]:

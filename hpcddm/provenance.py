@@ -15,9 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hpcddm import __version__, rooms
+from hpcddm import __version__
+from hpcddm.config import variant_files
+from hpcddm.config.package_data import AROUND, share_file
 from hpcddm.errors import UserError, require
-from hpcddm.package_data import AROUND, share_file
 from hpcddm.rundir import reading
 
 PACKAGE = Path(__file__).parent.name
@@ -57,7 +58,7 @@ def code_files() -> dict[str, bytes]:
         for name in names:
             path = Path(folder, name)
             files[str(path.relative_to(AROUND))] = path.read_bytes()
-    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in rooms.own_files().items()}
+    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in variant_files.own_files().items()}
     # A process that runs from a snapshot hands on what was submitted, whatever a checkout holds by now.
     return files | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
 
@@ -126,7 +127,7 @@ def commit() -> tuple[str | None, bool | None]:
     if not named or named[0] == "(initial)":
         return None, None
     is_own = all(share_file(name).read_bytes() == (AROUND / name).read_bytes() for name in TEMPLATES)
-    return named[0], not is_own or bool(rooms.own_files()) or any(not line.startswith("#") for line in lines)
+    return named[0], not is_own or bool(variant_files.own_files()) or any(not line.startswith("#") for line in lines)
 
 
 @cache

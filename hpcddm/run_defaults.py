@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from hpcddm import defaults
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import validate
 from hpcddm.errors import ConfigError
 from hpcddm.loading import experiment_values, set_value
 from hpcddm.printing import echo
@@ -15,7 +16,6 @@ from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import digest, flatten
 from hpcddm.rundir.reading import Unreadable
-from hpcddm.schema import validate
 
 BASIS = ("data", "cluster", "experts.model", "router.model", "measuring.extractor.model", "measuring.classifier.model")
 """Settings on which defaults depend, but for images of trainings: a training that goes on keeps its warm-up."""

@@ -6,7 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import default_at
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.next_step import step
 from hpcddm.pipeline.keys import CATALOG
@@ -22,7 +23,6 @@ from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record
-from hpcddm.schema import default_at
 
 LOOK_BACK = 20
 """Number of newest attempts that are searched for an attempt with progress."""

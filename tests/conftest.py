@@ -23,7 +23,7 @@ SHAPES_CHECKED += ("spaces",)
 jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 
 # The hook sees only what is imported after it.
-from hpcddm import plugins, rooms  # noqa: E402
+from hpcddm.config import variant_files, variants  # noqa: E402
 from tests.helpers import LOAD_VARIANTS  # noqa: E402
 from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
@@ -65,10 +65,10 @@ def run(finished: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def load_variants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The variants of the load test, beside those of the package."""
-    monkeypatch.setenv(rooms.VARIABLE, str(LOAD_VARIANTS))
-    plugins.names.cache_clear()
+    monkeypatch.setenv(variant_files.VARIABLE, str(LOAD_VARIANTS))
+    variants.names.cache_clear()
     yield
-    plugins.names.cache_clear()
+    variants.names.cache_clear()
 
 
 def _cluster(name: str) -> str:

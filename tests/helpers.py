@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from hpcddm.cli import HIDDEN, VERBS, main
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.loading import load_experiment
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import STAGES, PlannedUnit

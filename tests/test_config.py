@@ -1,11 +1,11 @@
 import pytest
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed, validate
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment, load_site
 from hpcddm.pipeline.plan import STAGE_NAMES, plan
-from hpcddm.schema import hashed, validate
-from hpcddm.site import Resources, Site
 from tests.helpers import EXPERIMENT, JOINED, REPOSITORY, changed, tiny
 
 

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from hpcddm import devices
+from hpcddm.config.site import Site
 from hpcddm.devices import Device, MissingGpu
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
@@ -25,7 +26,6 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime import entry
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
-from hpcddm.site import Site
 from hpcddm.training import process_group
 from tests.helpers import REPOSITORY, tiny
 

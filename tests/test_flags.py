@@ -2,10 +2,10 @@
 
 import pytest
 
+from hpcddm.config.sbatch_flags import SBATCH, SHORT, SRUN
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.flags import SBATCH, SHORT, SRUN
-from hpcddm.schema import validate
-from hpcddm.site import Site
 
 
 def site(**keys):

@@ -129,7 +129,7 @@ FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.
 
 
 def room(module: str) -> str | None:
-    """The room of 'hpcddm.data.tar' is 'data', that of 'hpcddm.objectives.settings' is 'settings'.
+    """The room of 'hpcddm.data.tar' is 'data', that of 'hpcddm.config.objectives' is 'settings'.
 
     None for foreign modules and for the version.
     """

@@ -3,12 +3,12 @@ import shutil
 import pytest
 import yaml
 
+from hpcddm.config.schema import hashed
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import _hash_of, load_experiment, load_site, stored_experiment, with_content, within_run
 from hpcddm.rundir import atomic
 from hpcddm.rundir.layout import RunDir
-from hpcddm.schema import hashed
 from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 

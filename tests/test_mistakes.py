@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import LONGEST_VALUE, MOST_LINES
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment, load_site
-from hpcddm.mistakes import LONGEST_VALUE, MOST_LINES
-from hpcddm.schema import validate
-from hpcddm.site import Site
 from hpcddm.sweep.settings import read_sweep
 from tests.helpers import EXPERIMENT, changed, write_experiment, write_source
 

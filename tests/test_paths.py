@@ -3,9 +3,9 @@ from typing import ClassVar
 
 import pytest
 
-from hpcddm import paths
-from hpcddm.config import Experiment
-from hpcddm.schema import PathSetting, Positive, StrictModel, hashed
+from hpcddm.config import paths
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import PathSetting, Positive, StrictModel, hashed
 from tests.helpers import JOINED, tiny
 
 

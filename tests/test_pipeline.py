@@ -1,6 +1,6 @@
 import pytest
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
 from hpcddm.pipeline.keys import (
     CATALOG,
@@ -150,7 +150,7 @@ def counted(unit):
     return {key: unit.parts.get(key) for key in unit.requires if unit.parts.get(key) != ""}
 
 
-@pytest.mark.parametrize("name", plugins.names("data/readings"))
+@pytest.mark.parametrize("name", variants.names("data/readings"))
 def test_how_samples_are_read_is_under_no_fingerprint(tmp_path, name):
     joined = {"experts__joined": [JOINED]}
     before = {unit.key: unit for unit in plan(tiny(tmp_path, **joined))}

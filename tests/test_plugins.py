@@ -6,13 +6,13 @@ import torch
 from jaxtyping import TypeCheckError
 from pydantic import ValidationError
 
-from hpcddm import plugins
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
+from hpcddm.config import variants
+from hpcddm.config.models import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
+from hpcddm.config.objectives import ScheduleSettings
+from hpcddm.config.schema import VariantSettings, validate
+from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.errors import ConfigError
-from hpcddm.models.settings import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
 from hpcddm.objectives.schedules.base import Schedule
-from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.schema import VariantSettings, validate
 from tests.helpers import REPOSITORY, python
 
 PACKAGE = REPOSITORY / "hpcddm"
@@ -23,7 +23,7 @@ ROOMS = sorted(
         if any(line.startswith("class Settings(") for line in file.read_text().splitlines())
     }
 )
-VARIANTS = [(room, name) for room in ROOMS for name in plugins.names(room)]
+VARIANTS = [(room, name) for room in ROOMS for name in variants.names(room)]
 
 
 def test_every_room_of_the_schema_has_variants():
@@ -39,7 +39,7 @@ def test_every_room_of_the_schema_has_variants():
 
 @pytest.mark.parametrize("room, name", VARIANTS)
 def test_the_settings_without_the_code_are_the_settings_of_the_code(room, name):
-    light, real = plugins.settings_class(room, name), plugins.load(room, name).Settings
+    light, real = variants.settings_class(room, name), variants.load(room, name).Settings
     assert issubclass(light, VariantSettings) and light.__doc__
     assert light.model_json_schema() == real.model_json_schema()
     assert light.not_hashed == real.not_hashed
@@ -54,13 +54,13 @@ def test_all_settings_load_without_heavy_imports():
 @pytest.mark.parametrize("name", ["", "dit/..", "../config", "DiT", "parts", "dit\n"])
 def test_an_unknown_variant_lists_the_valid_ones(name):
     with pytest.raises(ConfigError, match="valid names: .*dit, router_dit"):
-        plugins.load("models", name)
+        variants.load("models", name)
 
 
 def test_roles_part_a_room():
     bases = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)
-    roles = [plugins.names("models", base) for base in bases]
-    assert all(roles) and sorted(sum(roles, ())) == list(plugins.names("models"))
+    roles = [variants.names("models", base) for base in bases]
+    assert all(roles) and sorted(sum(roles, ())) == list(variants.names("models"))
 
 
 @pytest.mark.parametrize("word, label", [("top-1", "top-1"), ("top2", "top-2"), ("full", "full"), ("oracle", "oracle")])
@@ -76,9 +76,9 @@ def test_an_unknown_word_lists_the_valid_ones(word):
 
 def test_a_room_base_picks_the_variant_and_writes_its_fields():
     settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
-    assert type(settings) is plugins.settings_class("objectives/schedules", "linear_beta")
+    assert type(settings) is variants.settings_class("objectives/schedules", "linear_beta")
     assert settings.model_dump() == {"name": "linear_beta", "beta_min": 0.1, "beta_max": 10.0}
-    objective = plugins.settings_class("objectives", "epsilon")(name="epsilon", schedule=settings)
+    objective = variants.settings_class("objectives", "epsilon")(name="epsilon", schedule=settings)
     assert objective.model_dump(mode="json")["schedule"] == settings.model_dump()
 
 
@@ -93,17 +93,17 @@ def test_a_room_base_refuses_what_is_not_in_its_room():
 
 def test_a_variant_is_created_with_the_settings_class_of_its_file():
     settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
-    schedule = plugins.create(Schedule, settings)
+    schedule = variants.create(Schedule, settings)
     assert schedule.settings.model_dump() == settings.model_dump()
     assert type(schedule).__module__ == type(schedule.settings).__module__ == "hpcddm.objectives.schedules.linear_beta"
 
 
 def test_a_file_without_the_class_is_named():
-    class OtherBase(plugins.Variant):
+    class OtherBase(variants.Variant):
         """A base that nothing derives from."""
 
     with pytest.raises(ConfigError, match=r"schedules/linear.py: has 0 classes derived from OtherBase, needs one"):
-        plugins.create(OtherBase, ScheduleSettings.model_validate({"name": "linear"}))
+        variants.create(OtherBase, ScheduleSettings.model_validate({"name": "linear"}))
 
 
 def test_a_class_without_a_method_of_the_contract_is_named():
@@ -112,13 +112,13 @@ def test_a_class_without_a_method_of_the_contract_is_named():
     exec("class Mine(Schedule):\n    def level(self, t): ...", vars(module) | {"Schedule": Schedule}, vars(module))
     module.Mine.__module__ = "mine"
     with pytest.raises(ConfigError, match="^objectives/schedules/mine.py: Mine lacks log_snr, time_at$"):
-        plugins._implementation(Schedule, module)
+        variants._implementation(Schedule, module)
 
 
 def test_the_settings_may_mention_what_stands_in_their_file():
     settings = "import math\nimport torch\nHALF = math.pi / 2\nclass Settings:\n    angle: float = HALF\n"
     text = settings + "class Code:\n    settings: Settings"
-    needed = plugins._settings_and_mentioned(ast.parse(text))
+    needed = variants._settings_and_mentioned(ast.parse(text))
     assert [ast.unparse(node).splitlines()[0] for node in needed] == [
         "import math",
         "HALF = math.pi / 2",
@@ -128,7 +128,7 @@ def test_the_settings_may_mention_what_stands_in_their_file():
 
 def test_shapes_are_checked_while_tests_run_and_never_in_jobs():
     schedule, images = (
-        plugins.create(Schedule, ScheduleSettings.model_validate({"name": "linear"})),
+        variants.create(Schedule, ScheduleSettings.model_validate({"name": "linear"})),
         torch.zeros(2, 1, 4, 4),
     )
     with pytest.raises(TypeCheckError, match="parameter 't'"):

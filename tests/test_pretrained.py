@@ -2,9 +2,9 @@ import hashlib
 
 import pytest
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
+from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pretrained import PretrainedFile
 from tests.helpers import python
 
 CONTENT = b"bytes of a network" * 10
@@ -74,6 +74,7 @@ def test_paths_of_yaml_may_begin_with_the_cache(monkeypatch):
 
 def test_looking_for_weights_imports_nothing_that_asks_a_network():
     done = python(
-        "import sys\nimport hpcddm.pretrained\nprint({'socket', 'urllib.request', 'subprocess'} & set(sys.modules))"
+        "import sys\nimport hpcddm.config.pretrained\n"
+        "print({'socket', 'urllib.request', 'subprocess'} & set(sys.modules))"
     )
     assert (done.stdout, done.stderr) == ("set()\n", "")

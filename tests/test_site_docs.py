@@ -5,9 +5,9 @@ import re
 import pytest
 import yaml
 
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Resources, Site
 from hpcddm.launch.gpu_use import all_stages, remarks
-from hpcddm.schema import validate
-from hpcddm.site import Resources, Site
 from tests.helpers import REPOSITORY
 
 KEYS = {*Site.model_fields, *Resources.model_fields}

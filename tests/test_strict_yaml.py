@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from hpcddm.config.strict_yaml import MOST_VALUES, parse_value, read_yaml
 from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment, load_site
-from hpcddm.strict_yaml import MOST_VALUES, parse_value, read_yaml
 from hpcddm.sweep.settings import matching, read_sweep
 from tests.helpers import hpcddm, write_experiment, write_source
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 import pytest
 
 from hpcddm import weights
+from hpcddm.config.schema import hashed, validate
 from hpcddm.encoders.layouts import OPEN_CLIP, TRANSFORMERS_TEXT
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.schema import hashed, validate
 from hpcddm.weights import Layout, SettingsWithWeights, Weights
 
 LAYOUT = Layout(

@@ -10,10 +10,10 @@ from jaxtyping import Float
 
 from hpcddm.clusterings.partition import Partition, read_arrays
 from hpcddm.clusterings.samples import Samples
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError
-from hpcddm.plugins import S, Variant
 from hpcddm.printing import printable
 
 

@@ -6,7 +6,7 @@ from jaxtyping import Float, Float32, Float64, Int, Int64
 from hpcddm.clusterings.blocks import blocks, in_blocks
 from hpcddm.clusterings.nearest import Centroids
 from hpcddm.clusterings.partition import FeaturePartition, require_clusters
-from hpcddm.clusterings.settings import Metric
+from hpcddm.config.clustering import Metric
 
 
 class NearestCentroid(FeaturePartition):

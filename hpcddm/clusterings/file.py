@@ -9,11 +9,11 @@ from jaxtyping import Int64, UInt16, UInt64
 from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.partition import Partition, require_clusters
 from hpcddm.clusterings.samples import Samples
-from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.config.clustering import ClusteringSettings
+from hpcddm.config.data import TableSettings
 from hpcddm.data import tables
 from hpcddm.data.columns import Numbers
 from hpcddm.data.sample_keys import hash_of
-from hpcddm.data_settings import TableSettings
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
 

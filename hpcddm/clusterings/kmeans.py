@@ -7,8 +7,8 @@ from jaxtyping import Float32, Int64
 
 from hpcddm.clusterings.lloyd import lloyd
 from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.settings import TwoStageSettings
 from hpcddm.clusterings.two_stage import TwoStage
+from hpcddm.config.clustering import TwoStageSettings
 
 
 class Settings(TwoStageSettings):

@@ -8,7 +8,7 @@ from jaxtyping import Int64
 from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.partition import Partition, require_clusters
 from hpcddm.clusterings.samples import Samples
-from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError
 

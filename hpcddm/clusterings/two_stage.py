@@ -16,7 +16,7 @@ from hpcddm.clusterings.lloyd import Tally, lloyd, tally
 from hpcddm.clusterings.nearest import Centroids
 from hpcddm.clusterings.prices import prices_below
 from hpcddm.clusterings.samples import Samples
-from hpcddm.clusterings.settings import Metric, TwoStageSettings
+from hpcddm.config.clustering import Metric, TwoStageSettings
 from hpcddm.data.columns import Numbers
 
 F = TypeVar("F", bound=TwoStageSettings, covariant=True)

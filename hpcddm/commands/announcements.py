@@ -3,6 +3,7 @@
 from collections.abc import Container
 
 from hpcddm.commands.typed import repeated, step_again
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.journal_dirs import submissions_of
@@ -16,7 +17,6 @@ from hpcddm.pipeline.shard import BROKEN
 from hpcddm.printing import echo
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 
 
 def announce(site: Site, run: RunDir, decision: Decision) -> None:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpcddm import plugins
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.config import Experiment
-from hpcddm.data_settings import DataSettings
+from hpcddm.config import variants
+from hpcddm.config.data import DataSettings
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import Origins
+from hpcddm.config.schema import validate
+from hpcddm.config.strict_yaml import read_yaml
 from hpcddm.errors import ConfigError, require
 from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
-from hpcddm.mistakes import Origins
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
-from hpcddm.schema import validate
-from hpcddm.strict_yaml import read_yaml
 from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ class _Assigner:
 
         own = experiment.cluster.clustering
         self._experiment = experiment
-        self._partition = plugins.create(Clustering, own).read(run.output(CLUSTER, PARTITION), experiment)
-        self._encoder = plugins.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
+        self._partition = variants.create(Clustering, own).read(run.output(CLUSTER, PARTITION), experiment)
+        self._encoder = variants.create(SampleEncoder, experiment.encode.encoder) if own.needs_features else None
 
     def clusters_of(self, block: list["NewSample"]) -> list[int]:
         """Return the cluster of each sample; raises `UserError` naming one that has none."""

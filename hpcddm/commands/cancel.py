@@ -10,6 +10,7 @@ import click
 from hpcddm.commands.naming import units_named
 from hpcddm.commands.options import RUN
 from hpcddm.commands.typed import retried
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
@@ -25,7 +26,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
-from hpcddm.site import Site
 
 PATIENCE_SECONDS = 60
 """Seconds that it waits for a submit that is at work."""

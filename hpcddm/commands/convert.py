@@ -7,17 +7,18 @@ from typing import Any
 import click
 from rich.table import Table
 
-from hpcddm import initial_weights, plugins
+from hpcddm import initial_weights
 from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.terminal import plain_text, table_console
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.models import LayoutSettings
+from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import load_experiment
-from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.printing import echo
 from hpcddm.rundir import atomic
-from hpcddm.training.settings import Expert
 
 TABLE_COLUMNS = 110
 MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -89,7 +90,7 @@ def _expert(experiment: Experiment, text: str) -> Expert:
 
 
 def _check_options(layout: str, output: Path) -> None:
-    valid = ("auto", *plugins.names(LayoutSettings.room))
+    valid = ("auto", *variants.names(LayoutSettings.room))
     if layout not in valid:
         raise ConfigError(f"--layout {layout}: valid names are {', '.join(valid)}")
     if output.suffix != ".safetensors":

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Site
+from hpcddm.config.training import ExpertOverride
 from hpcddm.pipeline.keys import LISTS, expert_key
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
-from hpcddm.training.settings import ExpertOverride
 
 if TYPE_CHECKING:
     from hpcddm.planning.timing import Estimate

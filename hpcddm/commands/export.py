@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from hpcddm import plugins
 from hpcddm.commands.options import PATH, RUN, UNIT
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import installing
-from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, expert_of
@@ -127,7 +127,7 @@ def scheduler_config(settings: ObjectiveSettings) -> dict[str, Any] | None:
 
     from hpcddm.objectives.base import Objective
 
-    objective = plugins.create(Objective, settings)
+    objective = variants.create(Objective, settings)
     level = objective.level(torch.arange(STEPS, dtype=torch.float64) / STEPS)
     if objective.prediction_type == "path_velocity" and settings.schedule.name == "linear":
         flow = {"prediction_type": "flow_prediction", "use_flow_sigmas": True, "solver_order": 2}

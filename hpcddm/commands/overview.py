@@ -8,7 +8,7 @@ from hpcddm import exit_codes
 from hpcddm.commands.typed import repeated, step_again, stored
 from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow, row_of, with_causes
 from hpcddm.commands.unit_steps import UnitSteps
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.early_ends import early_ends

@@ -13,7 +13,8 @@ from rich.table import Table
 from hpcddm.commands.expert_costs import expert_costs, few_images, line_of, own_numbers
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import table_console
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch import storage
 from hpcddm.launch.gpu_use import remarks
@@ -31,7 +32,6 @@ from hpcddm.printing import echo
 from hpcddm.run_defaults import load_for_run
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
     from hpcddm.planning.collection import Collection

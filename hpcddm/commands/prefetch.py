@@ -14,23 +14,23 @@ from typing import IO
 
 import click
 
-from hpcddm import paths, plugins, pretrained
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.commands.prefetch_idx import fetch_idx
-from hpcddm.config import Experiment
+from hpcddm.config import paths, pretrained, variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.package_data import find_yaml
+from hpcddm.config.pretrained import PretrainedFile
+from hpcddm.config.schema import variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.fetched import COLLECTIONS
 from hpcddm.fetched.idx_files import IDX_FILES, IdxFiles
 from hpcddm.fetched.packages import Collection
 from hpcddm.loading import load_experiment
 from hpcddm.missing_images import description, missing
-from hpcddm.package_data import find_yaml
-from hpcddm.pretrained import PretrainedFile
 from hpcddm.printing import echo
 from hpcddm.rundir import atomic
-from hpcddm.schema import variants_of
 from hpcddm.weights import SettingsWithWeights
 
 ROOMS = (
@@ -173,7 +173,7 @@ def _of_user(experiment: Experiment) -> list[tuple[str, SettingsWithWeights]]:
 
 
 def _of_all_variants() -> list[PretrainedFile]:
-    settings = [plugins.settings_class(room, name) for room in ROOMS for name in plugins.names(room)]
+    settings = [variants.settings_class(room, name) for room in ROOMS for name in variants.names(room)]
     return list(dict.fromkeys(file for variant in settings for file in variant.pretrained))
 
 

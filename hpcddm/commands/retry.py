@@ -11,6 +11,9 @@ from hpcddm.commands.options import LIVE, RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusting import stored_start
 from hpcddm.commands.typed import stored
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
+from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.continuation import Rest
@@ -22,9 +25,6 @@ from hpcddm.pipeline.plan import needed_by, plan
 from hpcddm.printing import echo
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.schema import validate
-from hpcddm.site import Site
-from hpcddm.strict_yaml import parse_value
 
 
 @click.command()

@@ -7,7 +7,8 @@ import click
 
 from hpcddm.commands.naming import unit_named
 from hpcddm.commands.options import RUN
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.items import array_spec, items_of, submit_unit
 from hpcddm.launch.journal_dirs import submissions_of
@@ -19,7 +20,6 @@ from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
 from hpcddm.rundir import inside, sharing
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources, Site
 from hpcddm.unit_states import State, activity, survey
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from hpcddm.arms import missing_experts, single_models, units_of
-from hpcddm.combinations import not_kept
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment
-from hpcddm.ensemble.conversions.settings import ConversionSettings
-from hpcddm.ensemble.solvers.settings import SolverSettings
+from hpcddm.config.conditions import Form
+from hpcddm.config.cross_checks import not_kept
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.sampling import ConversionSettings, SolverSettings
+from hpcddm.config.schema import VariantSettings, validate
+from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.pipeline.catalog import stored_class_names
@@ -22,8 +23,6 @@ from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.snapshots import chosen
 from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
-from hpcddm.schema import VariantSettings, validate
-from hpcddm.strict_yaml import parse_value
 
 COLUMNS, MOST_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""

@@ -14,6 +14,7 @@ from rich.table import Table
 from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.commands.options import JSON, PATH, SITE
 from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import script_paths
 from hpcddm.launch.client import unavailable_reason
@@ -33,7 +34,6 @@ from hpcddm.selftest.checks.time_left import TimeLeft
 from hpcddm.selftest.evidence import Part, checked
 from hpcddm.selftest.local_trial import LocalTrial
 from hpcddm.selftest.slurm_trial import SlurmTrial
-from hpcddm.site import Site
 
 TABLE_COLUMNS = 150
 ON_SLURM = (

@@ -8,13 +8,13 @@ import psutil
 
 from hpcddm.commands.options import PATH
 from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
 from hpcddm.loading import load_site
 from hpcddm.next_step import command
 from hpcddm.rundir import atomic
-from hpcddm.schema import validate
-from hpcddm.site import Site
 
 SCRIPT = "#!/bin/bash\ntrue\n"
 

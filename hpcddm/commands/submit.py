@@ -8,7 +8,8 @@ import click
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.typed import Typed, keep_command, step_again, store_command, submit_command
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
@@ -42,7 +43,6 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.links import complaint
 from hpcddm.runtime.outcome import HookEvent
-from hpcddm.site import Site
 from hpcddm.sweep.settings import Sweep
 from hpcddm.weights import SettingsWithWeights
 

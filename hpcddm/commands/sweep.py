@@ -21,6 +21,7 @@ from hpcddm.commands.submit import (
 from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
 from hpcddm.commands.trusting import stored_start
 from hpcddm.commands.typed import step_again, store_command, sweep_command
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import storage
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
@@ -52,7 +53,6 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import lease
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.outcome import HookEvent
-from hpcddm.site import Site
 from hpcddm.sweep.index import link, write_index
 from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.runs import SweepRun, sweep_runs_of

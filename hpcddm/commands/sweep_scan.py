@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.items import Item
@@ -13,7 +14,6 @@ from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.printing import echo
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 from hpcddm.sweep.index import Index, read_index
 from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs
 from hpcddm.sweep.settings import Sweep

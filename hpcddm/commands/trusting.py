@@ -5,16 +5,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hpcddm.config.package_data import is_path, share_folder
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import stored_keys
 from hpcddm.launch.template import own_parts, stored_part, stored_parts
 from hpcddm.loading import load_site
-from hpcddm.package_data import is_path, share_folder
 from hpcddm.printing import echo, printable
 from hpcddm.rundir import vouching
 from hpcddm.rundir.layout import RunDir
-from hpcddm.schema import validate
-from hpcddm.site import Site
 
 
 def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) -> tuple[Site, dict[str, str]]:

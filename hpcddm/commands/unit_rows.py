@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hpcddm.commands.unit_steps import UnitSteps
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.launch.watching import UnitObservation, WorkState, progress_of, state_of
 from hpcddm.next_step import NextStep, without_step
 from hpcddm.pipeline.plan import batch_of

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from hpcddm.commands.typed import home_of, repeated
+from hpcddm.config.site import Resources
 from hpcddm.launch.client import on
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.watching import UnitObservation, WorkState
@@ -11,7 +12,6 @@ from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep, step
 from hpcddm.rundir import fresh
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources
 from hpcddm.unit_states import State
 
 Commands = tuple[tuple[object, ...], ...]

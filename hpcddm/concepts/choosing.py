@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.concepts.curves import half_decades
-from hpcddm.concepts.settings import ConceptSettings
+from hpcddm.config.concepts import ConceptSettings
 from hpcddm.data import draws
 from hpcddm.errors import UserError
 from hpcddm.rundir import reading

@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from hpcddm import plugins, tensors
+from hpcddm import tensors
 from hpcddm.concepts.content import Thresholds
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
-from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabulary import Vocabulary
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.concepts import TaggerSettings
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
@@ -76,7 +77,7 @@ def homes(settings: Experiment, unit: Unit) -> list[int | None]:
 def new_tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[TaggerSettings]:
     """Create the tagger, not trained yet."""
     context = TaggerContext(settings, vocabulary(unit), unit.run.unit, device)
-    return plugins.create(Tagger, settings.concept_settings.tagger, context)
+    return variants.create(Tagger, settings.concept_settings.tagger, context)
 
 
 def tagger(settings: Experiment, unit: Unit, device: torch.device) -> Tagger[TaggerSettings]:

@@ -9,7 +9,7 @@ from jaxtyping import Float32, Float64, Int64, UInt8
 
 from hpcddm.concepts.scores import Score
 from hpcddm.concepts.taggers.base import Tagger
-from hpcddm.concepts.taggers.settings import TaggerSettings
+from hpcddm.config.concepts import TaggerSettings
 from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, Points, overlap
 

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from hpcddm import plugins
-from hpcddm.conditions.settings import ConditionSettings
+from hpcddm.config import variants
+from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.shapes import NetworkData
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import NetworkData
-from hpcddm.plugins import S, Variant
 from hpcddm.rundir.layout import Locate
 
 Conditions = Int64[Tensor, " n"] | Float[Tensor, "n l d"]
@@ -74,4 +74,4 @@ def build(data: NetworkData, locate: Locate | None = None) -> Condition[Conditio
 
     Raises `UserError` when the weights of its encoder are missing.
     """
-    return plugins.create(Condition, data.condition, data, locate)
+    return variants.create(Condition, data.condition, data, locate)

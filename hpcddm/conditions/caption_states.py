@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float16
 from torch import Tensor
 
+from hpcddm.config.shapes import NetworkData
 from hpcddm.data.captions import NUMBER, STATES
 from hpcddm.data.columns import Column, RaggedColumn
-from hpcddm.data.settings import NetworkData
 from hpcddm.errors import UserError
 from hpcddm.pipeline.captions import INDEX, Index, numbers_file
 from hpcddm.pipeline.keys import CAPTIONS

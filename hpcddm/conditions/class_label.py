@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from hpcddm.conditions.base import Condition, Conditions
-from hpcddm.conditions.settings import ConditionSettings, Form
+from hpcddm.config.conditions import ConditionSettings, Form
+from hpcddm.config.shapes import NetworkData, classes_of
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import NetworkData, classes_of
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import Locate
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from hpcddm.conditions.base import Condition, Conditions
-from hpcddm.conditions.settings import ConditionSettings, Form
+from hpcddm.config.conditions import ConditionSettings, Form
 from hpcddm.data.reader import Reader
 from hpcddm.errors import UserError
 

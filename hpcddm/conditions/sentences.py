@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float16, Int64
 from torch import Tensor
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 
 
@@ -20,7 +20,7 @@ class Sentences:
     """
 
     def __init__(self, settings: TextEncoderSettings, tokens: int) -> None:
-        self.encoder: TextEncoder[TextEncoderSettings] = plugins.create(TextEncoder, settings)
+        self.encoder: TextEncoder[TextEncoderSettings] = variants.create(TextEncoder, settings)
         self.tokens = tokens
 
     def tokenised(self, sentences: Sequence[str]) -> Int64[Tensor, "n t"]:

@@ -13,13 +13,13 @@ from torch import Tensor
 from hpcddm.conditions.base import Condition, Conditions
 from hpcddm.conditions.caption_states import CaptionStates
 from hpcddm.conditions.sentences import Sentences, require_finite, rounded
-from hpcddm.conditions.settings import ConditionSettings, Form
+from hpcddm.config.conditions import ConditionSettings, Form
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import NetworkData
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import NetworkData
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.rundir.layout import Locate
-from hpcddm.schema import Positive
 
 KEPT_BYTES = 1 << 28
 """Most bytes of encoded sentences that are kept in memory."""

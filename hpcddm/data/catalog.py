@@ -9,9 +9,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hpcddm import paths, plugins
+from hpcddm.config import paths, variants
+from hpcddm.config.data import DataSettings
+from hpcddm.config.schema import validate
 from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, counted
-from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.pipeline.keys import CATALOG
@@ -19,7 +20,6 @@ from hpcddm.pipeline.ranges import split_of
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
-from hpcddm.schema import validate
 
 N = TypeVar("N", bound=Numbers)
 Folders = Callable[[], Mapping[str | None, Path]]
@@ -220,7 +220,7 @@ def _adopted_folders(run: RunDir) -> Folders:
 
         experiment = reading.need_json(run.experiment)
         source = validate(DataSettings, experiment.get("data", {}), str(run.experiment)).source
-        return plugins.create(TarSource, paths.located(source, run.root)).folders()
+        return variants.create(TarSource, paths.located(source, run.root)).folders()
 
     return folders
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from hpcddm.config.data import DataSettings
 from hpcddm.data.expressions import KEY
 from hpcddm.data.keep import Keep
 from hpcddm.data.sources.adopted_split import TARS_TRIED
 from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.data.tables import Table
-from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, require
 from hpcddm.pipeline.passed_over import Item, escaped
 

@@ -12,17 +12,17 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import UInt8
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.data import TransformSettings
+from hpcddm.config.schema import validate
 from hpcddm.data import pictures
 from hpcddm.data.catalog import Catalog, PictureForm, Tar
 from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.transforms.base import Transform
-from hpcddm.data.transforms.settings import TransformSettings
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import reading
 from hpcddm.rundir.reading import Unreadable
-from hpcddm.schema import validate
 
 MOST_OPEN = 128
 """Largest number of tars that are open together; a process may usually have 1024 files open."""
@@ -122,7 +122,7 @@ class _OpenTar:
 
 def pixels_by(form: PictureForm) -> Pixels:
     """Return the function that decodes a picture's file in a form."""
-    transform = plugins.create(Transform, validate(TransformSettings, form.transform, "the catalog"))
+    transform = variants.create(Transform, validate(TransformSettings, form.transform, "the catalog"))
     return lambda content: pictures.decode(content, form.channels, form.size, transform)
 
 

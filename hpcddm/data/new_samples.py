@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.data import DataSettings
 from hpcddm.data.adopted import SourceTar, index_adopted, open_tar
 from hpcddm.data.pictures import PictureError, read_picture, shaped
 from hpcddm.data.sources.base import SPLITS, Source, Split, TarSource
 from hpcddm.data.transforms.base import Transform
-from hpcddm.data_settings import DataSettings
 from hpcddm.errors import EmptySplit
 from hpcddm.pipeline.passed_over import Counts, Item, add
 
@@ -40,8 +40,8 @@ class NewSamples:
     passed_over: Counts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._source = plugins.create(Source, self.data.source)
-        self._transform = plugins.create(Transform, self.data.transform)
+        self._source = variants.create(Source, self.data.source)
+        self._transform = variants.create(Transform, self.data.transform)
         self._splits = _opened(self._source)
 
     def count(self) -> int:

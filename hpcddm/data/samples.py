@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Int64, Integer, UInt8
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.data import AugmentationSettings, OrderSettings
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert
 from hpcddm.data import draws, evaluation_set
 from hpcddm.data.augmentations.base import source_side
-from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.catalog import Catalog, blocks_of, open_catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.latents import MIRRORED, MOMENTS
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
-from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.reader import TarReader
 from hpcddm.data.readings.base import Reading
 from hpcddm.pipeline.assign import CLUSTERS
@@ -28,7 +28,6 @@ from hpcddm.pipeline.latents import LATENTS
 from hpcddm.pipeline.lists import list_file, list_key, list_name, list_results, training_file
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runtime.unit import Unit
-from hpcddm.training.settings import Expert
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
 """Columns of a list, of the clusters and of the features."""
@@ -74,7 +73,7 @@ def training_reader(
 
     augmented: augmentations of the images, which may want larger squares of the pictures in adopted tars.
     """
-    own, reading = catalog(unit, TRAIN), plugins.create(Reading, settings.data.reading)
+    own, reading = catalog(unit, TRAIN), variants.create(Reading, settings.data.reading)
     if own.form is not None:
         own = own.seen_in(replace(own.form, size=source_side(augmented, own.form.size)))
     with reading.opened(unit, own, listed) as images:
@@ -125,7 +124,7 @@ def training_list(unit: Unit, expert: Expert) -> Column:
 
 def order_of(settings: Experiment, seed: int, stream: str, size: int) -> EpochOrder[OrderSettings]:
     """Return the order of `data.order` for a training on so many samples."""
-    return plugins.create(EpochOrder, settings.data.order, seed, stream, size)
+    return variants.create(EpochOrder, settings.data.order, seed, stream, size)
 
 
 def list_order(settings: Experiment, stream: str, numbers: Column | Integer[np.ndarray, " n"]) -> Listed:

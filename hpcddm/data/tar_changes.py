@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from hpcddm import paths, plugins
+from hpcddm.config import paths, variants
+from hpcddm.config.data import DataSettings
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import SPLITS, TarSource
-from hpcddm.data_settings import DataSettings
 from hpcddm.rundir import manifest, reading
 from hpcddm.rundir.layout import RunDir
 
@@ -39,7 +39,7 @@ def first_change(data: DataSettings, run: RunDir, before: str) -> str:
     indexed, is_complete = _indexed(run, before)
     if not indexed:
         return ""
-    source = plugins.create(TarSource, paths.located(data, run.root).source)
+    source = variants.create(TarSource, paths.located(data, run.root).source)
     present = {(tar.collection, tar.name): tar.path for split in SPLITS for tar in source.tars(split)}
     folders = source.folders()
     for file in sorted(indexed.keys() | present.keys(), key=str):

@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from hpcddm.config.schema import Positive
 from hpcddm.encoders.layouts import OPEN_CLIP
-from hpcddm.schema import Positive
 from hpcddm.weights import Layout, SettingsWithWeights
 
 

@@ -7,15 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.sampler import sample, time_grid
-from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity
 from hpcddm.objectives.conversions import Images
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 
 def diagnose(

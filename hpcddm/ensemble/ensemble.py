@@ -6,9 +6,9 @@ from typing import TypeVar
 from jaxtyping import Int
 from torch import Tensor
 
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.strategies import StrategySettings, parse
 from hpcddm.ensemble.denoiser import Denoiser, Network
-from hpcddm.ensemble.settings import SamplerSettings
-from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 from hpcddm.ensemble.velocity import (
     EnsembleVelocity,
     Posterior,

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import SolverSettings
 from hpcddm.ensemble.denoiser import Condition, Denoiser, guided_prediction
 from hpcddm.ensemble.solvers.base import NativeSolver
-from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity, VelocityField
 from hpcddm.errors import ConfigError
@@ -39,7 +39,7 @@ def integrate(
             f"{settings.name} walks in one model's own coordinates; draw from one alone (expert-0, monolith, student),"
             " or take the solver euler, heun or midpoint"
         )
-    denoiser, solver, y = field.experts[0], plugins.create(NativeSolver, settings), start
+    denoiser, solver, y = field.experts[0], variants.create(NativeSolver, settings), start
     for step, (t, t_next) in enumerate(pairwise(time_steps)):
         context = StepContext(stream, step, t)
         tau = _native_time(denoiser, t, y.device)

@@ -6,17 +6,17 @@ from itertools import pairwise
 
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import draws
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Condition
-from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.solvers.base import Solver
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import VelocityField
 from hpcddm.objectives.conversions import Images
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def integrate(
     time_steps = time_grid(sampler.steps, sampler.shift)
     if sampler.solver.native:
         return native.integrate(field, start, stream, condition, time_steps, sampler.solver)
-    solver, x = plugins.create(Solver, sampler.solver), start
+    solver, x = variants.create(Solver, sampler.solver), start
     for step, (t, t_next) in enumerate(pairwise(time_steps)):
         x = solver.step(partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
     return x

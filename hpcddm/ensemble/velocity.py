@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.strategies import StrategySettings
 from hpcddm.ensemble.denoiser import Condition, Denoiser, Network
 from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
-from hpcddm.ensemble.strategies.settings import StrategySettings
 from hpcddm.objectives.conversions import Images
 
 Mask = Callable[[Tensor], Tensor]
@@ -112,7 +112,7 @@ class EnsembleVelocity:
         self.shared = shared or strategy.per_trajectory or sampler.posteriors == "shared"
         self.usage: list[Tensor] = []
         self.entropy: list[Tensor] = []
-        rule = plugins.create(Strategy, strategy)
+        rule = variants.create(Strategy, strategy)
         self._weights_of = rule.normalised_weights if sampler.renormalise else rule.routing_weights
         self._kept_for: tuple[SampleStream, int, int] | None = None
         self._kept = (torch.empty(0), torch.empty(0))

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
@@ -14,8 +16,6 @@ from hpcddm.launch.template import own_parts
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
-from hpcddm.schema import validate
-from hpcddm.site import Resources, Site
 
 QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_", "SCANCEL_")
 """A user's own filters and formats: with them the queue would hide jobs from us, and scancel would pass them over."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Sequence
 
+from hpcddm.config.site import Resources
 from hpcddm.launch.base import DirectLauncher
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.launch.progress import ProgressDisplay
@@ -11,7 +12,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import SAVING_SECONDS
-from hpcddm.site import Resources
 from hpcddm.unit_states import activity
 
 POLL_SECONDS = 0.2

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Site
 from hpcddm.launch.base import ArraySpec, Launcher, Refused
 from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, is_collective
@@ -17,7 +18,6 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.runtime.spec import Spec
-from hpcddm.site import Site
 
 SURVIVAL_KEYS = (
     "network_interface",

@@ -7,7 +7,8 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from hpcddm import rooms
+from hpcddm.config import variant_files
+from hpcddm.config.site import Resources, Site
 from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
@@ -18,7 +19,6 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE
 from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
-from hpcddm.site import Resources, Site
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
 
@@ -52,7 +52,7 @@ def start(
         LAUNCHER_VARIABLE: str(os.getpid()),
         STOP_VARIABLE: str(jobs / "never.stop"),
         "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
-        rooms.VARIABLE: code.variants,
+        variant_files.VARIABLE: code.variants,
         # Compiled code beside the code would be run unseen in its place.
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": threads,

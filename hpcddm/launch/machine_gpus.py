@@ -8,10 +8,10 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
-from hpcddm.site import Resources, Site
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 DEVICE_FILES = Path("/dev")

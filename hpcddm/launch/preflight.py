@@ -4,8 +4,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpcddm import pretrained, weights
-from hpcddm.config import Experiment
+from hpcddm import weights
+from hpcddm.config import pretrained
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import variants_of
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
 from hpcddm.next_step import command
@@ -18,8 +21,6 @@ from hpcddm.rundir import manifest, training_states
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.manifest import LENGTH, SNAPSHOTS
-from hpcddm.schema import variants_of
-from hpcddm.site import Site
 from hpcddm.weights import SettingsWithWeights
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hpcddm.config.site import Site
 from hpcddm.launch.base import ArraySpec, Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.gate import seconds_to_next_check
-from hpcddm.site import Site
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Until a catalog has numbered the samples, nothing is made of them, so that image
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.launch.preflight import newest_state
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import is_collective

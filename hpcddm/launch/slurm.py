@@ -13,6 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from hpcddm.config.package_data import share_folder
+from hpcddm.config.pretrained import cache_folder
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError, require
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
@@ -21,8 +24,6 @@ from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
 from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import functions, render
-from hpcddm.package_data import share_folder
-from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic, inside, reading, vouching
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal, Submission, current, job_name
@@ -31,7 +32,6 @@ from hpcddm.rundir.links import complaint
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.node_faults import MOST_FAULTS
 from hpcddm.runtime.verdict import FRUITLESS
-from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from hpcddm.config.site import Resources, Site
 from hpcddm.launch.base import DEFAULT_MAX_ARRAY, Limits
 from hpcddm.launch.client import SlurmUnavailable, on, query, user_name
-from hpcddm.site import Resources, Site
 
 UNLIMITED = 2**31
 

@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcddm import provenance, rooms
+from hpcddm import provenance
+from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.launch import script_paths
 from hpcddm.provenance import AROUND, Code
@@ -122,7 +123,7 @@ class Checkout:
     folder = AROUND
 
     def __init__(self) -> None:
-        self.variants = str(rooms.own_folder() or "")
+        self.variants = str(variant_files.own_folder() or "")
         if not provenance.is_checkout():
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
         script_paths.check_path(AROUND, f"--live: the checkout {AROUND}")

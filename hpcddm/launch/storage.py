@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.paths import located
+from hpcddm.config.site import Site
 from hpcddm.launch import quotas
-from hpcddm.paths import located
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.passed_over import Counts, counted, merged
@@ -17,7 +18,6 @@ from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 
 MANIFEST_BYTES = 8_000
 """Bytes of the small files of every unit: manifest, spec, heartbeat, records of the attempt, HDF5's own headers."""
@@ -39,7 +39,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
     if (catalog := manifest.read_if_usable(run.unit(CATALOG))) is not None:
         return {split: split_results({CATALOG: catalog}, split)["samples"] for split in SPLITS}
-    opened = plugins.create(Source, located(experiment.data.source, run.root))
+    opened = variants.create(Source, located(experiment.data.source, run.root))
     return {split: len(opened.open_split(split)) for split in SPLITS}
 
 
@@ -51,7 +51,7 @@ def passed_over_of(experiment: Experiment, run: RunDir) -> Counts:
     if (catalog := manifest.read(run.unit(CATALOG))) is not None:
         return catalog.results.get("passed_over", {})
     data = located(experiment.data, run.root)
-    opened = plugins.create(Source, data.source)
+    opened = variants.create(Source, data.source)
     splits = [opened.open_split(split) for split in SPLITS]
     items = [*(records.passed_over for records in splits), Filter.of(data).lacking(splits, opened.prefix)]
     return merged(map(counted, items))

@@ -8,8 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm import initial_weights, plugins
-from hpcddm.config import Experiment
+from hpcddm import initial_weights
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
@@ -25,8 +28,6 @@ from hpcddm.rundir.journal import Journal, Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.links import link_at
 from hpcddm.rundir.manifest import LENGTH
-from hpcddm.schema import validate
-from hpcddm.site import Site
 from hpcddm.unit_states import State, UnitStatus, check_stale, survey
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _check_source(experiment: Experiment) -> None:
     from hpcddm.data.sources.base import Source
 
     data = experiment.data
-    source, chosen = plugins.create(Source, data.source), Filter.of(data)
+    source, chosen = variants.create(Source, data.source), Filter.of(data)
     splits = []
     for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
         records = source.open_split(split)

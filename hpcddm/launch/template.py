@@ -10,16 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm import rooms
+from hpcddm.config import variant_files
+from hpcddm.config.package_data import own_file, share_folder
+from hpcddm.config.pretrained import VARIABLE
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.launch.script_paths import check_line
-from hpcddm.package_data import own_file, share_folder
-from hpcddm.pretrained import VARIABLE
 from hpcddm.printing import printable
 from hpcddm.rundir import atomic, inside, reading, vouching
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.reading import Unreadable
-from hpcddm.site import Resources, Site
 
 if TYPE_CHECKING:
     import jinja2
@@ -94,7 +94,7 @@ def render(
 
     parts = own_parts() if parts is None else parts
     python = resources.python or Path(sys.executable)
-    for name, path in {"python": python, rooms.VARIABLE: values["variants"], VARIABLE: values["cache"]}.items():
+    for name, path in {"python": python, variant_files.VARIABLE: values["variants"], VARIABLE: values["cache"]}.items():
         check_line(path, f"{name}={path}")
     try:
         template = _compiled(source, frozenset(parts.items()))

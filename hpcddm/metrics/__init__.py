@@ -5,7 +5,7 @@ Page, tables and plots iterate over `all_metrics`, so that a new file is shown e
 
 from functools import cache
 
-from hpcddm import rooms
+from hpcddm.config import variant_files
 from hpcddm.metrics.base import Metric
 from hpcddm.metrics.need import Need
 
@@ -13,9 +13,9 @@ from hpcddm.metrics.need import Need
 @cache
 def all_metrics() -> tuple[Metric, ...]:
     """Load the metric of every file, in the order of the columns."""
-    files = [file for file in rooms.files("metrics") if file.stem != "__init__"]
-    modules = [rooms.module("metrics", file.stem) for file in files]
-    metrics = [metric() for module in modules for metric in rooms.defined(module, Metric)]
+    files = [file for file in variant_files.files("metrics") if file.stem != "__init__"]
+    modules = [variant_files.module("metrics", file.stem) for file in files]
+    metrics = [metric() for module in modules for metric in variant_files.defined(module, Metric)]
     return tuple(sorted(metrics, key=lambda metric: (metric.order, metric.key)))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from jaxtyping import Float, Float32, Int
 from torch import Tensor, nn
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.reader import Reader
-from hpcddm.plugins import S, Variant
 
 Images = Float[Tensor, "n c h w"]
 """x of images in the space of the data, or noisy ones; of classifiers, images in [-1, 1]."""
@@ -21,7 +21,7 @@ Logits = Float[Tensor, "n k"]
 class Network(nn.Module, Variant[S]):
     """A network, freshly initialised when it is created.
 
-    Beside its settings it takes the properties of the data, `hpcddm.data.settings.NetworkData`; denoisers and routers
+    Beside its settings it takes the properties of the data, `hpcddm.config.shapes.NetworkData`; denoisers and routers
     see x, of shape `x_shape`, and classifiers images.
     """
 

@@ -8,10 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.models import PriorRouterSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import NetworkData
 from hpcddm.models.base import Images, Logits, Times
-from hpcddm.models.settings import PriorRouterSettings
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
 
 

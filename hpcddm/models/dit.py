@@ -12,8 +12,15 @@ import torch.nn.functional as F
 from jaxtyping import Float32
 from torch import Tensor, nn
 
-from hpcddm.conditions.settings import Form
-from hpcddm.data.settings import NetworkData, classes_of
+from hpcddm.config.conditions import Form
+from hpcddm.config.models import (
+    BLOCK_VECTORS,
+    FREQUENCIES,
+    LAST_VECTORS,
+    DenoisingTransformerSettings,
+    TransformerSettings,
+)
+from hpcddm.config.shapes import NetworkData, classes_of
 from hpcddm.models.base import Condition, Denoiser, Images, Times
 from hpcddm.models.layers import (
     Block,
@@ -33,13 +40,6 @@ from hpcddm.models.layers import (
     visible_text,
 )
 from hpcddm.models.parameter_counts import count_head, count_trunk
-from hpcddm.models.settings import (
-    BLOCK_VECTORS,
-    FREQUENCIES,
-    LAST_VECTORS,
-    DenoisingTransformerSettings,
-    TransformerSettings,
-)
 
 
 class Settings(DenoisingTransformerSettings):

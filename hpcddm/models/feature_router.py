@@ -10,13 +10,13 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.models import PriorRouterSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import NetworkData
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.models.base import Images, Logits, Times
-from hpcddm.models.settings import PriorRouterSettings
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
 from hpcddm.spaces.base import space_of
 
@@ -51,7 +51,7 @@ class FeatureRouter(PriorRouter[Settings]):
     @cached_property
     def encoder(self) -> ImageEncoder[ImageEncoderSettings]:
         """Encoder, created on first use: it may read weights."""
-        return plugins.create(ImageEncoder, self.settings.encoder)
+        return variants.create(ImageEncoder, self.settings.encoder)
 
     def score(self, x: Images, t: Times) -> Logits:
         # At t = 1 there is no image left; of pixels the clamp makes black and white of the noise.

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor, nn
 
-from hpcddm.models.settings import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
+from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, MLP_RATIO, TransformerSettings
 
 Tokens = Float[Tensor, "n t d"]
 Heads = Float[Tensor, "n heads t d"]

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Float32
 from torch import Tensor, nn
 
-from hpcddm.conditions.settings import Form
-from hpcddm.data.settings import NetworkData
+from hpcddm.config.conditions import Form
+from hpcddm.config.models import LAST_VECTORS, DenoisingTransformerSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.models.base import Condition, Images, Times
 from hpcddm.models.dit import DiT, Embeddings
 from hpcddm.models.layers import (
@@ -32,7 +33,6 @@ from hpcddm.models.parameter_counts import (
     count_norm,
     count_stream,
 )
-from hpcddm.models.settings import LAST_VECTORS, DenoisingTransformerSettings
 
 AnyHeads = Float[Tensor, "n heads _ d"]
 """Queries, keys or values of image, text or both."""

@@ -1,8 +1,8 @@
 """Numbers of parameters by settings; without torch, for planning on the login node."""
 
-from hpcddm.conditions.settings import Form
-from hpcddm.data.settings import NetworkData, classes_of
-from hpcddm.models.settings import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, TransformerSettings
+from hpcddm.config.conditions import Form
+from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, TransformerSettings
+from hpcddm.config.shapes import NetworkData, classes_of
 
 
 def count_linear(inputs: int, outputs: int) -> int:

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from hpcddm.data.settings import NetworkData
+from hpcddm.config.models import RouterModelSettings, TransformerSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.models.base import Condition, Images, Logits, Times, TrainedRouter
 from hpcddm.models.dit import Transformer, Trunk
 from hpcddm.models.parameter_counts import count_head, count_trunk
-from hpcddm.models.settings import RouterModelSettings, TransformerSettings
 
 
 class Settings(TransformerSettings, RouterModelSettings):

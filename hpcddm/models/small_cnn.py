@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
 
-from hpcddm.data.settings import NetworkData
+from hpcddm.config.models import ClassifierModelSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import NetworkData
 from hpcddm.models.base import Classifier, Images
 from hpcddm.models.parameter_counts import count_linear
-from hpcddm.models.settings import ClassifierModelSettings
-from hpcddm.schema import Positive
 
 
 class Settings(ClassifierModelSettings):

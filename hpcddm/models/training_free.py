@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
+from hpcddm.config.models import PriorRouterSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import NetworkData
 from hpcddm.models.base import ComputedRouter, Condition, Images, Logits, Times
-from hpcddm.models.settings import PriorRouterSettings
 
 P = TypeVar("P", bound=PriorRouterSettings)
 IMAGES_AT_ONCE = 256

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from hpcddm.data.settings import NetworkData
-from hpcddm.models.settings import PriorRouterSettings
+from hpcddm.config.models import PriorRouterSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.models.training_free import PriorRouter
 
 

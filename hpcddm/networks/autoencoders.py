@@ -5,22 +5,22 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.autoencoders import AutoencoderSettings
+from hpcddm.config.experiment import Experiment
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
-from hpcddm.encoders.autoencoder.settings import AutoencoderSettings
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.pipeline.autoencoder import trained_autoencoder
 
 
 def network(settings: Experiment) -> nn.Module:
     """Build the network of an autoencoder that the run trains, freshly initialised."""
-    return plugins.create(TrainedAutoencoder, trained_autoencoder(settings)[0], settings.data).network
+    return variants.create(TrainedAutoencoder, trained_autoencoder(settings)[0], settings.data).network
 
 
 def load(settings: Experiment, weights: Path) -> Autoencoder[AutoencoderSettings]:
     """Load the autoencoder that the run has trained."""
-    return plugins.create(Autoencoder, trained_autoencoder(settings)[0], settings.data, weights)
+    return variants.create(Autoencoder, trained_autoencoder(settings)[0], settings.data, weights)
 
 
 def inputs(settings: Experiment, count: int) -> tuple[torch.Tensor, ...]:

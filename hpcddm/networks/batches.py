@@ -3,7 +3,7 @@
 from functools import partial
 
 from hpcddm.conditions import base as conditions
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data.batch import Inputs, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.training import Expert, Training
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.train import expert_keys
 from hpcddm.pipeline.trainings import expert_training, router_training
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.training.settings import Expert, Training
 
 
 def monolith_training(settings: Experiment) -> Training:

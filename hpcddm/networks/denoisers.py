@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcddm import initial_weights, plugins, tensors
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm import initial_weights, tensors
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.models import DenoiserModelSettings
+from hpcddm.config.spaces import WHAT_X_IS
+from hpcddm.config.training import Expert
 from hpcddm.errors import require
 from hpcddm.initial_weights import InitRequest
 from hpcddm.models.base import Denoiser
-from hpcddm.models.settings import DenoiserModelSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
@@ -23,13 +26,11 @@ from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.tensor_file import TensorFile, require_floats
 from hpcddm.rundir.training_states import START, Started
 from hpcddm.runtime.unit import Unit
-from hpcddm.spaces.settings import WHAT_X_IS
-from hpcddm.training.settings import Expert
 
 
 def build(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
     """Build a denoiser, freshly initialised."""
-    return plugins.create(Denoiser, config.model, settings.data)
+    return variants.create(Denoiser, config.model, settings.data)
 
 
 def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
@@ -104,7 +105,7 @@ def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
 
 def objective_of(config: ExpertConfig) -> Objective:
     """Load the objective on which a denoiser is trained."""
-    return plugins.create(Objective, config.objective)
+    return variants.create(Objective, config.objective)
 
 
 def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:

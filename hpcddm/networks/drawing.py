@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int, Integer, UInt8
 from torch import Tensor
 
 from hpcddm.conditions import base as conditions
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Numbers

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.data.augmentations import base as augmentations
 from hpcddm.data.batch import Inputs, PixelInputs
@@ -16,7 +17,6 @@ from hpcddm.data.reader import Reader
 from hpcddm.pipeline.latents import has_mirrored
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 
 def training_inputs(settings: Experiment, unit: Unit, split: str, reader: Reader) -> Inputs:

@@ -7,16 +7,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hpcddm import plugins, tensors
+from hpcddm import tensors
 from hpcddm.conditions import base as conditions
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.devices import DTYPES
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
 from hpcddm.models.base import Classifier
-from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.networks import denoisers, measuring, posthoc, router
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key, name_of
 from hpcddm.pipeline.lists import experts_of
@@ -51,7 +52,7 @@ def load_ensemble(
         key: fill(denoisers.build(settings, config), key, folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
-    placed = plugins.create(Placement, evaluate.placement).place(on_host, device)
+    placed = variants.create(Placement, evaluate.placement).place(on_host, device)
     loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
     experts = [loaded.get(key) for key in expert_keys(settings)]
     joined = {name_of(key): loaded[key] for key in joined_keys(settings) if key in loaded}
@@ -63,7 +64,7 @@ def load_ensemble(
 
 
 def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
-    conversion = plugins.create(Conversion, settings.evaluate.conversion, config.precision)
+    conversion = variants.create(Conversion, settings.evaluate.conversion, config.precision)
     return Denoiser(network, denoisers.objective_of(config), conversion)
 
 

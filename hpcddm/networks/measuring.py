@@ -2,26 +2,26 @@
 
 import torch
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.models import ClassifierModelSettings
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.models.settings import ClassifierModelSettings
 from hpcddm.pipeline.measuring import network_settings, outputs
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 PIXELS = SpaceSettings.model_validate({"name": "pixels"})
 
 
 def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]:
     """Build the network of the unit `key`, freshly initialised."""
-    return plugins.create(Classifier, network_settings(settings, key).model, settings.data, outputs(settings))
+    return variants.create(Classifier, network_settings(settings, key).model, settings.data, outputs(settings))
 
 
 def pixels(settings: Experiment) -> Space[SpaceSettings]:
     """Create the space in which measuring networks see images, whatever that of the denoisers is."""
-    return plugins.create(Space, PIXELS, settings.data)
+    return variants.create(Space, PIXELS, settings.data)
 
 
 def train_flops(settings: Experiment, key: str) -> int:

@@ -7,19 +7,19 @@ from types import SimpleNamespace
 
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.objectives import ObjectiveSettings
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
-from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
-ONE_PIXEL = plugins.create(
+ONE_PIXEL = variants.create(
     Space, SpaceSettings.model_validate({"name": "pixels"}), SimpleNamespace(channels=1, image_size=1)
 )
 
@@ -94,8 +94,8 @@ class _Counter:
 def _count(
     act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int, likely: int
 ) -> NetworkEvaluations:
-    objective = plugins.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
-    conversion = plugins.create(Conversion, sampler.conversion)
+    objective = variants.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
+    conversion = variants.create(Conversion, sampler.conversion)
     # Not -inf: a probability of exactly nothing is none that a network gives.
     logits = torch.zeros(num_experts).masked_fill(torch.arange(num_experts) >= likely, -50.0)
     router, model = _Counter(logits), _Counter()

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from hpcddm import tensors
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import require
 from hpcddm.pipeline.keys import ROUTER
 from hpcddm.pipeline.snapshots import Choice, power_average, snapshot_number, weights_name

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from hpcddm import plugins
 from hpcddm.conditions import base as conditions
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert, Training
 from hpcddm.data import draws, samples
 from hpcddm.data.reader import TarReader
 from hpcddm.ensemble.conversions.base import Conversion
@@ -24,7 +25,6 @@ from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.looks import Look, Looks
-from hpcddm.training.settings import Expert, Training
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Times of the linear path, whose log-SNRs other objectives are asked at, too."""
@@ -51,7 +51,7 @@ class Probe:
         self._settings, self._unit, self._expert = settings, unit, expert
         config = settings.expert_config(expert)
         self._objective = denoisers.objective_of(config)
-        self._conversion = plugins.create(Conversion, settings.evaluate.conversion, config.precision)
+        self._conversion = variants.create(Conversion, settings.evaluate.conversion, config.precision)
         self._condition = conditions.build(settings.data, unit.input)
         self._space = space_of(settings.data, unit.input)
 

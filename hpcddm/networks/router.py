@@ -7,17 +7,18 @@ from typing import Annotated
 from pydantic import Field, FiniteFloat
 from torch import nn
 
-from hpcddm import initial_weights, plugins
-from hpcddm.config import Experiment
+from hpcddm import initial_weights
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.models import RouterModelSettings
+from hpcddm.config.schema import StrictModel, validate
 from hpcddm.errors import require
 from hpcddm.initial_weights import InitRequest
 from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
-from hpcddm.models.settings import RouterModelSettings
 from hpcddm.networks import denoisers
 from hpcddm.rundir import manifest
 from hpcddm.runtime.unit import Unit
-from hpcddm.schema import StrictModel, validate
 
 CALIBRATION = "calibration.json"
 """File with the arguments of `CalibratedRouter`; missing where there is nothing to correct."""
@@ -33,12 +34,12 @@ class Calibration(StrictModel):
 
 def build(settings: Experiment) -> Router[RouterModelSettings]:
     """Build a router as it is before any training."""
-    return plugins.create(Router, settings.router.model, settings.data, settings.cluster.experts)
+    return variants.create(Router, settings.router.model, settings.data, settings.cluster.experts)
 
 
 def computed(settings: Experiment) -> ComputedRouter[RouterModelSettings]:
     """Build a router that is computed instead of trained, before it is computed."""
-    return plugins.create(ComputedRouter, settings.router.model, settings.data, settings.cluster.experts)
+    return variants.create(ComputedRouter, settings.router.model, settings.data, settings.cluster.experts)
 
 
 def trainable(settings: Experiment) -> TrainedRouter[RouterModelSettings]:
@@ -84,7 +85,7 @@ def precision(settings: Experiment) -> str:
 
 
 def _trained(settings: Experiment) -> TrainedRouter[RouterModelSettings]:
-    return plugins.create(TrainedRouter, settings.router.model, settings.data, settings.cluster.experts)
+    return variants.create(TrainedRouter, settings.router.model, settings.data, settings.cluster.experts)
 
 
 def _copy_body(router: TrainedRouter[RouterModelSettings], request: InitRequest, unit: Unit) -> None:

@@ -11,8 +11,8 @@ from torch import nn
 
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.base import Condition
-from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.config import Experiment
+from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader

@@ -16,13 +16,14 @@ from jaxtyping import UInt8
 
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.base import Condition
-from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.config import Experiment, ExpertSamples
+from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.experiment import Experiment, ExpertSamples
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.schema import hashed
 from hpcddm.data.reader import ArrayReader
 from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
-from hpcddm.ensemble.settings import SamplerSettings
 from hpcddm.errors import UserError, require
 from hpcddm.networks import loading
 from hpcddm.pipeline.train import expert_keys
@@ -32,7 +33,6 @@ from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit
-from hpcddm.schema import hashed
 from hpcddm.spaces.base import space_of
 
 SAMPLES, DRAWN = "samples.npy", "samples.json"

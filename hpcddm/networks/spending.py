@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Training
 from hpcddm.networks import budgets, router_samples
 from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.catalog import split_results
@@ -18,7 +19,6 @@ from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.snapshots import Kept
 from hpcddm.printing import printable
 from hpcddm.rundir.manifest import SNAPSHOTS, Manifest
-from hpcddm.training.settings import Training
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert
 from hpcddm.networks import nfe
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
 from hpcddm.pipeline.keys import MONOLITH, expert_key, expert_of, stage_of
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.pipeline.ranges import images_of_range
-from hpcddm.training.settings import Expert
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"

@@ -11,15 +11,14 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.objectives import ObjectiveSettings, ScheduleSettings
+from hpcddm.config.variants import Variant
 from hpcddm.objectives import conversions
 from hpcddm.objectives.conversions import Images, Level
 from hpcddm.objectives.schedules.base import Schedule
-from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.objectives.settings import ObjectiveSettings
 from hpcddm.objectives.times.base import TimesDistribution
 from hpcddm.objectives.weightings.base import Weighting
-from hpcddm.plugins import Variant
 
 
 class Objective(Variant[ObjectiveSettings]):
@@ -35,9 +34,9 @@ class Objective(Variant[ObjectiveSettings]):
 
     def __init__(self, settings: ObjectiveSettings):
         super().__init__(settings)
-        self.schedule = plugins.create(Schedule, settings.schedule)
-        self._times = plugins.create(TimesDistribution, settings.times)
-        self._weighting = plugins.create(Weighting, settings.weighting)
+        self.schedule = variants.create(Schedule, settings.schedule)
+        self._times = variants.create(TimesDistribution, settings.times)
+        self._weighting = variants.create(Weighting, settings.weighting)
 
     def training_times(self, uniform: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         """Compute training times from uniform numbers in [0, 1)."""
@@ -82,5 +81,5 @@ class Objective(Variant[ObjectiveSettings]):
         return lowest, highest
 
 
-LINEAR = plugins.create(Schedule, ScheduleSettings.model_validate({"name": "linear"}))
+LINEAR = variants.create(Schedule, ScheduleSettings.model_validate({"name": "linear"}))
 """The path of the ensemble's state and the router."""

@@ -1,9 +1,8 @@
 """Epsilon prediction: the network predicts the noise (arXiv 2006.11239, eq. 14)."""
 
+from hpcddm.config.objectives import ObjectiveSettings, ScheduleSettings
+from hpcddm.config.schema import default_variant
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import default_variant
 
 
 class Settings(ObjectiveSettings):

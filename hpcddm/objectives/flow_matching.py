@@ -1,7 +1,7 @@
 """Flow matching: the network predicts the velocity of its path (arXiv 2501.05450, eq. 6; arXiv 2210.02747, sec. 4)."""
 
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.settings import ObjectiveSettings
 
 
 class Settings(ObjectiveSettings):

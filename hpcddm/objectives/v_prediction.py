@@ -1,9 +1,8 @@
 """V-prediction: the network predicts v = alpha eps - sigma x0 (arXiv 2202.00512, sec. 4)."""
 
+from hpcddm.config.objectives import ObjectiveSettings, ScheduleSettings
+from hpcddm.config.schema import default_variant
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import default_variant
 
 
 class Settings(ObjectiveSettings):

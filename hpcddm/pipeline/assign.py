@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.disk import CLUSTER_BYTES
 from hpcddm.pipeline.keys import CATALOG, CLUSTER, name_of
 from hpcddm.pipeline.ranges import images_of_range, range_keys

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
-from hpcddm.encoders.autoencoder.settings import TrainedAutoencoderSettings
+from hpcddm.config.autoencoders import TrainedAutoencoderSettings
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.spaces import LatentSpaceSettings
+from hpcddm.config.training import Training
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.keys import AUTOENCODER, CATALOG
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.trainings import in_whole_batches
-from hpcddm.schema import hashed
-from hpcddm.spaces.settings import LatentSpaceSettings
-from hpcddm.training.settings import Training
 
 
 def latent_space(experiment: Experiment) -> LatentSpaceSettings | None:

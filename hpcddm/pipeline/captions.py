@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import CAPTIONS, CATALOG
 from hpcddm.pipeline.ranges import TRAIN, range_keys

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import require
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.ranges import range_keys, tars_of

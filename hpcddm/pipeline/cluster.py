@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.pipeline.keys import CATALOG, CLUSTER
 from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.schema import hashed
 
 PARTITION = "partition.h5"
 MOST_FITTED = 1 << 20

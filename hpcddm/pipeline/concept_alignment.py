@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.evaluate import evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
@@ -10,7 +11,6 @@ from hpcddm.pipeline.keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.schema import hashed
 
 ALIGNMENT_FILE = "alignment.json"
 ALIGNMENT_BYTES = 100_000

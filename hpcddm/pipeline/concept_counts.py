@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.concept_mentions import mentions_keys
 from hpcddm.pipeline.concept_tags import tags_keys
 from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS

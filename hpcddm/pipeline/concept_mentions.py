@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.keys import CATALOG, CONCEPT_VOCABULARY
 from hpcddm.pipeline.ranges import SPLITS, images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage

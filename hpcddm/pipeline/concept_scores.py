@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.concept_tagger import tagger_keys
 from hpcddm.pipeline.disk import values_per_image
@@ -14,7 +15,6 @@ from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.schema import hashed
 
 SCORES_FILE, PICTURES_FILE = "scores.json", "pictures.h5"
 """Scores of each concept in each arm; some samples of each."""

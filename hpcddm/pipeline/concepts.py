@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.pipeline.concept_alignment import alignment_keys
 from hpcddm.pipeline.concept_mentions import mentions_keys
 from hpcddm.pipeline.concept_scores import ROW_BYTES, scored_arms, scores_keys
@@ -12,7 +13,6 @@ from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.schema import hashed
 
 CONCEPTS_FILE, PAGE, PROPOSAL_FILE = "concepts.json", "concepts.html", "proposal.csv"
 """All that is known of each concept, with fits and advice; a page about them; proposed clusters of all samples."""

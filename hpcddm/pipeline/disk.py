@@ -1,8 +1,8 @@
 """Sizes on disk that several stages share: images, training states and weights."""
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Training
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.training.settings import Training
 
 CURVE_POINT_BYTES = 560
 """Bytes of one point of a loss curve: as JSON, as TensorBoard events with the other figures, and as line of a log."""

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.ranges import images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.schema import hashed
 
 FEATURES = "features.h5"
 

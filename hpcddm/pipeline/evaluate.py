@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
@@ -13,7 +14,6 @@ from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys, monolith_keys
-from hpcddm.schema import hashed
 
 EVALUATION = "evaluation.h5"
 MONOLITH_ARM, STUDENT_ARM = "monolith", "student"

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from hpcddm.conditions.settings import Form
-from hpcddm.config import Experiment
-from hpcddm.models.settings import NetworkSettings
+from hpcddm.config.conditions import Form
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.models import NetworkSettings
+from hpcddm.config.schema import hashed
+from hpcddm.config.training import Expert
 from hpcddm.pipeline.keys import CATALOG, LISTS
-from hpcddm.schema import hashed
-from hpcddm.training.settings import Expert
 
 ALL = "all"
 """Part of catalog and lists: all samples, and the clusters of all, wherever they lie."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.keys import CATALOG, CLUSTER, INSPECT, LISTS

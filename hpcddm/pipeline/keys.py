@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # Batch scripts wait for those who need keys and no settings.
-    from hpcddm.training.settings import Expert
+    from hpcddm.config.training import Expert
 
 CATALOG = "catalog/all"
 CAPTIONS = "captions/all"

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.spaces import WHAT_X_IS
 from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
 from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.ranges import range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.rundir import reading
-from hpcddm.spaces.settings import WHAT_X_IS
 
 SCALE_FILE = "latent_scale.json"
 

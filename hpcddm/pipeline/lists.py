@@ -4,14 +4,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert
 from hpcddm.errors import require
 from hpcddm.pipeline.disk import LIST_ENTRY_BYTES
 from hpcddm.pipeline.keys import CATALOG, LISTS, expert_key, name_of
 from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.training.settings import Expert
 
 LISTS_FILE = "lists.json"
 ENTRY_BYTES = 1000

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.keys import CATALOG, expert_of, name_of
 from hpcddm.pipeline.lists import experts_of, list_key, list_name
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.training.settings import Expert
 
 
 def copy_key(expert: Expert) -> str:

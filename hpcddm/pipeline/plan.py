@@ -4,8 +4,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpcddm import rooms
-from hpcddm.config import Experiment
+from hpcddm.config import variant_files
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.initial_weights import InitRequest
 from hpcddm.pipeline.keys import stage_of
@@ -27,9 +27,9 @@ def _all_stages() -> dict[str, Stage]:
 
     Raises `ConfigError` for stages that read unknown ones, or each other.
     """
-    made = {file.stem for file in rooms.files("stages")} - {"__init__"}
-    names = [file.stem for file in rooms.files("pipeline") if file.stem in made]
-    stages = {name: stage_in(rooms.module("pipeline", name)) for name in names}
+    made = {file.stem for file in variant_files.files("stages")} - {"__init__"}
+    names = [file.stem for file in variant_files.files("pipeline") if file.stem in made]
+    stages = {name: stage_in(variant_files.module("pipeline", name)) for name in names}
     order, others = list(ORDER), [name for name in names if name not in ORDER]
     while others:
         ready = [name for name in others if set(stages[name].reads) <= set(order)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.concepts import concepts_keys, page_bytes

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.initial_weights import InitRequest, router_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
@@ -11,7 +12,6 @@ from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.schema import hashed
 
 LABEL_BYTES = 16
 """Class and cluster of a sample of the experts."""

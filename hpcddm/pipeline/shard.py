@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.pipeline.disk import sample_bytes
 from hpcddm.pipeline.ranges import images_of_range, range_keys, tars_of
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.schema import hashed
 
 COLUMNS = "columns.h5"
 BROKEN = "broken.jsonl"

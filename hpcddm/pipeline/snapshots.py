@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Training
 from hpcddm.initial_weights import OWN_WEIGHTS
 from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_of
 from hpcddm.pipeline.trainings import expert_training, numbered, router_training, student_training
 from hpcddm.rundir.manifest import SNAPSHOTS, Manifest
-from hpcddm.training.settings import Training
 
 SUFFIX = ".safetensors"
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from types import ModuleType
 from typing import Any, ClassVar
 
-from hpcddm import rooms
-from hpcddm.config import Experiment
+from hpcddm.config import variant_files
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.initial_weights import InitRequest
 
@@ -115,7 +115,7 @@ class Stage(ABC):
 
 def stage_in(module: ModuleType) -> Stage:
     """Create the stage that a file of `pipeline/` defines; raises `ConfigError` naming the file without one."""
-    defined = rooms.defined(module, Stage)
+    defined = variant_files.defined(module, Stage)
     name = module.__name__.rpartition(".")[2]
     if len(defined) != 1 or defined[0].name != name:
         raise ConfigError(f"{module.__file__}: needs one subclass of Stage whose name is '{name}'")

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from hpcddm.config import Experiment
-from hpcddm.data.settings import NetworkData
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.shapes import NetworkData
 from hpcddm.pipeline.captions import texts_keys
 from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.schema import hashed
 
 STATES_FILE = "states.h5"
 CAPTIONS_AT_ONCE = 512

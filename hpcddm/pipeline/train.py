@@ -3,7 +3,9 @@
 from collections.abc import Container, Sequence
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.training import Expert
 from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
@@ -15,8 +17,6 @@ from hpcddm.pipeline.materialise import copies_read
 from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.trainings import expert_training, fingerprinted
-from hpcddm.schema import hashed
-from hpcddm.training.settings import Expert
 
 
 def expert_keys(experiment: Experiment) -> list[str]:

@@ -8,10 +8,10 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.training import Expert, ExpertOverride, JoinedExpert, Training
 from hpcddm.errors import ConfigError
-from hpcddm.schema import hashed
-from hpcddm.training.settings import Expert, ExpertOverride, JoinedExpert, Training
 
 
 def expert_training(settings: Experiment, expert: Expert) -> Training:

@@ -11,7 +11,7 @@ from functools import cache
 from types import TracebackType
 from typing import IO
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.devices import current_device, device_name
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import Work

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import tar
 from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
@@ -76,9 +76,9 @@ def _step(
         readers = max(data_threads(threads), 1) if network == READING else 1
         return reading.step(costs.settings, folder, batch, readers)
     if network == TAR:
-        records = plugins.create(Source, data.source).open_split("train")
+        records = variants.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]
-        size, channels, transform = data.image_size, data.channels, plugins.create(Transform, data.transform)
+        size, channels, transform = data.image_size, data.channels, variants.create(Transform, data.transform)
         if data.source.adopts_tars:
             return lambda: [shaped(records[number].image, channels, size, transform) for number in numbers]
         path = folder / "x.tar"

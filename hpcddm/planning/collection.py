@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Site
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import TarSource
 from hpcddm.errors import UserError
@@ -12,7 +13,6 @@ from hpcddm.networks.workload import READING, Work
 from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.planning.benchmark import Benchmark, machine
-from hpcddm.site import Site
 
 SAMPLES = 256
 """Samples by which the speed of reading is measured, for each rank."""
@@ -64,7 +64,7 @@ def _stored(experiment: Experiment, counts: dict[str, int], bytes_written: int) 
     data = experiment.data
     if not data.source.adopts_tars:
         return data.shards + data.heldout_shards, bytes_written
-    source = plugins.create(TarSource, data.source)
+    source = variants.create(TarSource, data.source)
     try:
         train, heldout = ({tar.path for tar in source.tars(split)} for split in SPLITS)
         samples = len(source.open_split(TRAIN))

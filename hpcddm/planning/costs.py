@@ -8,9 +8,10 @@ from jaxtyping import UInt8
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm import plugins, rooms
 from hpcddm.conditions.sentences import Sentences
-from hpcddm.config import Experiment
+from hpcddm.config import variant_files, variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Training
 from hpcddm.data.reader import ArrayReader
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.encoders.image.base import SampleEncoder
@@ -32,7 +33,6 @@ from hpcddm.pipeline.autoencoder import required_space, trained_autoencoder
 from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
 from hpcddm.spaces.pixels import to_unit
-from hpcddm.training.settings import Training
 
 
 class Costs:
@@ -44,7 +44,7 @@ class Costs:
 
     def work(self, key: str) -> list[Work]:
         """List the work of a unit on images; empty for a stage that does not go by images."""
-        stage = rooms.module("stages", stage_of(key))
+        stage = variant_files.module("stages", stage_of(key))
         return stage.work(self.workload, key) if hasattr(stage, "work") else []
 
     def flops(self, work: Work) -> int:
@@ -85,7 +85,7 @@ class Costs:
 
     def encoding(self, count: int) -> Callable[[], object]:
         """Return the encoder's run on so many images."""
-        encoder, images = plugins.create(SampleEncoder, self.settings.encode.encoder), self._images(count)
+        encoder, images = variants.create(SampleEncoder, self.settings.encode.encoder), self._images(count)
         reader = ArrayReader(images, labels=np.zeros(count, np.int64), clusters=np.zeros(count, np.int64))
         return lambda: encoder.features(reader, range(count))
 
@@ -104,7 +104,7 @@ class Costs:
         The weights of one that the run trains are random.
         """
         data, own = self.settings.data, required_space(self.settings)
-        autoencoder = plugins.create(Autoencoder, own.autoencoder, data)
+        autoencoder = variants.create(Autoencoder, own.autoencoder, data)
         if isinstance(autoencoder, TrainedAutoencoder):
             autoencoder.network.to(device)
         if direction == DECODE_LATENTS:

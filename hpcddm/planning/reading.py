@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.data import DataSettings
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import tar
 from hpcddm.data.adopted import index_adopted
 from hpcddm.data.augmentations.base import source_side
@@ -21,7 +22,6 @@ from hpcddm.data.samples import list_order
 from hpcddm.data.sources.base import Source, TarSource
 from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
 from hpcddm.data.transforms.base import Transform
-from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.ranges import TRAIN
 
@@ -58,7 +58,7 @@ def _adopted(data: DataSettings, count: int) -> list[TarIndex]:
     """Index the first tars of the source that have so many training samples, and take these from all of each."""
     indices: list[TarIndex] = []
     lacking = count
-    for own in plugins.create(TarSource, data.source).tars(TRAIN):
+    for own in variants.create(TarSource, data.source).tars(TRAIN):
         index = index_adopted(own.path, own.layout, own.prefix, is_wanted=own.is_of_split).index
         chosen = np.zeros(len(index.keys), dtype=bool)
         chosen[_spread(len(chosen), lacking)] = True
@@ -73,7 +73,7 @@ def _adopted(data: DataSettings, count: int) -> list[TarIndex]:
 
 def _written(data: DataSettings, path: Path, count: int) -> TarIndex:
     """Write training samples as the stage shard does."""
-    records = plugins.create(Source, data.source).open_split(TRAIN)
+    records = variants.create(Source, data.source).open_split(TRAIN)
 
     def usable() -> Iterator[Record]:
         for number in _spread(len(records), count):
@@ -82,7 +82,7 @@ def _written(data: DataSettings, path: Path, count: int) -> TarIndex:
             except PictureError:
                 continue
 
-    tar.write_tar(path, usable(), data.image_size, data.channels, plugins.create(Transform, data.transform))
+    tar.write_tar(path, usable(), data.image_size, data.channels, variants.create(Transform, data.transform))
     return index_tar(path)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hpcddm.config.site import Resources
 from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import SAMPLE_WORK
@@ -12,7 +13,6 @@ from hpcddm.planning.costs import Costs
 from hpcddm.rundir.heartbeat import Heartbeat
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, as_number, records
-from hpcddm.site import Resources
 
 ENOUGH = 0.05
 """Part of its work after which the speed of an attempt counts."""

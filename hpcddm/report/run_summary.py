@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.schema import VariantSettings
 from hpcddm.networks import denoisers, spending
 from hpcddm.networks.spending import Spent
 from hpcddm.pipeline.catalog import split_results
@@ -16,7 +17,6 @@ from hpcddm.pipeline.snapshots import chosen
 from hpcddm.pipeline.trainings import expert_training
 from hpcddm.report.content import Denoiser
 from hpcddm.rundir.manifest import Manifest
-from hpcddm.schema import VariantSettings
 
 
 def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

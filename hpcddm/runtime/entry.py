@@ -13,8 +13,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hpcddm import paths, provenance, rooms
-from hpcddm.config import Experiment
+from hpcddm import provenance
+from hpcddm.config import paths, variant_files
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.rundir import fresh, inside, private, sharing, training_states
@@ -31,8 +34,6 @@ from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.spec import Spec, read_map, read_spec
 from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.schema import validate
-from hpcddm.site import Resources
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the one before it, which may still be saving."""
@@ -268,7 +269,7 @@ def _close_states(spec: Spec, unit: Unit) -> None:
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
-    stage = rooms.module("stages", spec.stage)
+    stage = variant_files.module("stages", spec.stage)
     return stage.run(paths.located(Experiment.model_validate(spec.experiment), unit.run.root), unit)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.config.site import Resources
 from hpcddm.rundir import training_states
 from hpcddm.rundir.heartbeat import HeartbeatWriter
 from hpcddm.rundir.layout import RunDir
@@ -10,7 +11,6 @@ from hpcddm.rundir.manifest import Manifest
 from hpcddm.runtime.attempt import Attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
-from hpcddm.site import Resources
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import time
 import uuid
 from pathlib import Path
 
+from hpcddm.config.site import Site
 from hpcddm.launch.base import PYTHON, clean_environment
 from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import LAUNCH_VARIABLE
@@ -14,7 +15,6 @@ from hpcddm.selftest.checks.signals import SIGNALS
 from hpcddm.selftest.checks.storage import SCRATCH_VARIABLE
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
-from hpcddm.site import Site
 
 
 class LocalTrial:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from hpcddm.checks import CheckRow, CheckVerdict
+from hpcddm.config.site import Resources, Site
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query, user_name
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.selftest.evidence import checked
-from hpcddm.site import Resources, Site
 
 Shapes = dict[str, Resources]
 """Resources of the stages of a site, by the name of a stage."""

@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from hpcddm.config.package_data import AROUND, share_file
+from hpcddm.config.pretrained import cache_folder
+from hpcddm.config.site import Resources, Site
 from hpcddm.launch.client import SlurmUnavailable, call, on, query
 from hpcddm.launch.script_paths import check_path
 from hpcddm.launch.template import render
-from hpcddm.package_data import AROUND, share_file
-from hpcddm.pretrained import cache_folder
 from hpcddm.rundir import atomic
 from hpcddm.selftest import shapes
 from hpcddm.selftest.checks import requeue
 from hpcddm.selftest.evidence import Element, Evidence, Part
 from hpcddm.selftest.node import SPEC
-from hpcddm.site import Resources, Site
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 GONE_SECONDS = 5

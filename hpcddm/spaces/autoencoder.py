@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
-from hpcddm import plugins
-from hpcddm.data.settings import ImageShape
+from hpcddm.config import variants
+from hpcddm.config.autoencoders import AutoencoderSettings
+from hpcddm.config.shapes import ImageShape
+from hpcddm.config.spaces import LatentSpaceSettings
 from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import Autoencoder
-from hpcddm.encoders.autoencoder.settings import AutoencoderSettings
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import OWN_WEIGHTS
 from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
@@ -25,7 +26,6 @@ from hpcddm.rundir.layout import Locate
 from hpcddm.rundir.reading import Unreadable
 from hpcddm.spaces.base import LatentSpace
 from hpcddm.spaces.pixels import from_unit, to_unit
-from hpcddm.spaces.settings import LatentSpaceSettings
 
 IMAGES_AT_ONCE = 16
 """Images that are encoded, or decoded, together: at full size their activations take gigabytes."""
@@ -71,7 +71,7 @@ class AutoencodedImages(LatentSpace[Settings]):
         """Autoencoder with its weights, those of the run where the run trains it; loaded on first use."""
         own = self.settings.autoencoder
         trained = self._output(AUTOENCODER, OWN_WEIGHTS) if own.is_trained else None
-        return plugins.create(Autoencoder, own, self._images, trained)
+        return variants.create(Autoencoder, own, self._images, trained)
 
     @cached_property
     def _shift_and_scale(self) -> tuple[Float32[Tensor, "c 1 1"], Float32[Tensor, "c 1 1"]]:

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor
 
-from hpcddm import plugins
-from hpcddm.data.settings import ImageShape, NetworkData
-from hpcddm.plugins import Variant
+from hpcddm.config import variants
+from hpcddm.config.shapes import ImageShape, NetworkData
+from hpcddm.config.spaces import SpaceSettings
+from hpcddm.config.variants import Variant
 from hpcddm.rundir.layout import Locate
-from hpcddm.spaces.settings import SpaceSettings
 
 P = TypeVar("P", bound=SpaceSettings, covariant=True)
 
@@ -55,4 +55,4 @@ class LatentSpace(Space[P]):
 
 def space_of(data: NetworkData, locate: Locate | None = None) -> Space[SpaceSettings]:
     """Create the space of an experiment's `data`; locate: finds the outputs of a run's units."""
-    return plugins.create(Space, data.space, data, locate)
+    return variants.create(Space, data.space, data, locate)

@@ -14,12 +14,12 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from pydantic import Field
 from torch import Tensor
 
-from hpcddm.data.settings import ImageShape, Shape
+from hpcddm.config.schema import Fraction, Positive
+from hpcddm.config.shapes import ImageShape, Shape
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.rundir.layout import Locate
-from hpcddm.schema import Fraction, Positive
 from hpcddm.spaces.base import Space
 from hpcddm.spaces.pixels import from_unit, to_unit
-from hpcddm.spaces.settings import SpaceSettings
 
 
 class Settings(SpaceSettings):

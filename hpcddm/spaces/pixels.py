@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
-from hpcddm.data.settings import Shape
+from hpcddm.config.shapes import Shape
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 
 class Settings(SpaceSettings):

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.samples import Samples
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
@@ -29,7 +29,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if own.needs_features:
         features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
     split = Samples(samples.catalog(unit, split_of(unit.key)), features, numbers.start)
-    clustering = plugins.create(Clustering, own)
+    clustering = variants.create(Clustering, own)
     partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
 
     def assigned() -> Iterator[np.ndarray]:

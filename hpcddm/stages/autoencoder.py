@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.augmentations import base as augmentations
 from hpcddm.data.batch import LatentBatch, LatentBatches, PixelInputs

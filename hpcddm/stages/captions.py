@@ -1,6 +1,6 @@
 """Stage captions: the distinct captions of both splits, and the number of every sample's, as columns."""
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION, NUMBER_TYPE, write_distinct
 from hpcddm.errors import require

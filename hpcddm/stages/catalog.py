@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, blocks_of, write_catalog
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn

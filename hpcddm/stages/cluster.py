@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering, NotFinite, Workspace
 from hpcddm.clusterings.partition import write_arrays
 from hpcddm.clusterings.samples import Samples
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.errors import require
 from hpcddm.pipeline.cluster import MOST_FITTED, PARTITION
@@ -20,7 +20,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     catalog = samples.catalog(unit, TRAIN)
     train = Samples(catalog, samples.features(catalog) if own.needs_features else None)
     numbers = fitted_numbers(len(train), settings.seed)
-    clustering = plugins.create(Clustering, own)
+    clustering = variants.create(Clustering, own)
 
     def advance(done: int, total: int) -> None:
         unit.stop_if_requested()

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import FeaturePartition
 from hpcddm.concepts.choosing import Choice
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
@@ -105,11 +105,11 @@ def _distances(settings: Experiment, unit: Unit, drawing: UnitDrawing) -> dict[s
 
 def _distances_of(settings: Experiment, unit: Unit) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return a function from images to their distances from every cluster; None where the partition has none."""
-    clustering = plugins.create(Clustering, settings.cluster.clustering)
+    clustering = variants.create(Clustering, settings.cluster.clustering)
     partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
     if not isinstance(partition, FeaturePartition) or not settings.encode.encoder.reads_images:
         return None
-    encoder = plugins.create(SampleEncoder, settings.encode.encoder)
+    encoder = variants.create(SampleEncoder, settings.encode.encoder)
     if not isinstance(encoder, ImageEncoder):
         return None
     return lambda images: np.sqrt(partition.distances_features(encoder.encode(images)))

@@ -7,7 +7,7 @@ from hpcddm.concepts import choosing, inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import TEXT, Presence
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN

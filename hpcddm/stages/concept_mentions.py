@@ -3,7 +3,7 @@
 from hpcddm.concepts.matching import Matcher
 from hpcddm.concepts.presence import CONCEPT_TYPE, MENTIONED
 from hpcddm.concepts.vocabulary import Vocabulary
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of

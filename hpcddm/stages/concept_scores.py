@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from jaxtyping import Float32, UInt8
 
-from hpcddm import plugins
 from hpcddm.concepts import inputs
 from hpcddm.concepts.choosing import Choice, Chosen
 from hpcddm.concepts.ruler import Images, Nearest, Ruler
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM, ChanceScores, Score, stands_out
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder
@@ -185,7 +185,7 @@ def _nearest(settings: Experiment, unit: Unit) -> Nearest:
     """Read the features of the training images, or of some at random."""
     catalog = samples.catalog(unit, TRAIN)
     numbers = np.sort(draws.chosen(settings.concept_settings.seed, "nearest", len(catalog), MOST_COMPARED))
-    encoder = plugins.create(ImageEncoder, settings.encode.encoder)
+    encoder = variants.create(ImageEncoder, settings.encode.encoder)
     return Nearest(samples.features(catalog).gather(numbers).astype(np.float32), encoder.encode)
 
 
@@ -194,5 +194,5 @@ def _pairwise(settings: Experiment) -> Callable[[Images], float] | None:
     own = settings.concept_settings.perceptual
     if own is None:
         return None
-    perceptual = plugins.create(Perceptual, own)
+    perceptual = variants.create(Perceptual, own)
     return lambda images: perceptual.diversity(perceptual.features(images))

@@ -6,7 +6,7 @@ from safetensors.numpy import save_file
 
 from hpcddm.concepts import inputs
 from hpcddm.concepts.taggers.base import Mentions
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import blocks_of

@@ -5,7 +5,7 @@ from jaxtyping import Float32, Shaped
 
 from hpcddm.concepts import inputs
 from hpcddm.concepts.presence import CONCEPT_TYPE, SCORE_TYPE, TAG_SCORE, TAGGED
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool

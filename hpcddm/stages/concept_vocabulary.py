@@ -1,10 +1,10 @@
 """Stage concept_vocabulary: the concepts, from the nouns of all captions, a file, or the classes."""
 
-from hpcddm import plugins
 from hpcddm.concepts.content import Words
 from hpcddm.concepts.vocabularies.base import VocabularySource
 from hpcddm.concepts.vocabulary import Candidates
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
 from hpcddm.pipeline.concept_words import WORDS_FILE
@@ -14,7 +14,7 @@ from hpcddm.runtime.unit import Result, Unit
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Choose the concepts."""
-    source = plugins.create(VocabularySource, settings.concept_settings.vocabulary)
+    source = variants.create(VocabularySource, settings.concept_settings.vocabulary)
     parts = (reading.need_mapping(unit.input(key, WORDS_FILE), Words) for key in unit.inputs_of("concept_words"))
     candidates = Candidates.merged(parts)
     vocabulary = source.vocabulary(candidates, class_names(settings, unit.inputs))

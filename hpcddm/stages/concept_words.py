@@ -1,9 +1,9 @@
 """Stage concept_words: the nouns of the captions of a range, with the number of captions that have each."""
 
-from hpcddm import plugins
 from hpcddm.concepts.vocabularies.base import VocabularySource
 from hpcddm.concepts.vocabulary import Candidates
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
@@ -22,7 +22,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         "concepts.vocabulary: the images have no captions; say where they are in data.source, or take the vocabulary"
         " file or labels",
     )
-    source = plugins.create(VocabularySource, settings.concept_settings.vocabulary)
+    source = variants.create(VocabularySource, settings.concept_settings.vocabulary)
     candidates = Candidates()
     for block in blocks_of(numbers, TEXTS_AT_ONCE):
 

@@ -15,7 +15,8 @@ from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import Pairs
 from hpcddm.concepts.scores import ChanceScores, Score, by_concept
 from hpcddm.concepts.table import Row
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
@@ -30,7 +31,6 @@ from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.rundir import atomic, reading
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.schema import hashed
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.ensemble.dispatch import weighted_velocity

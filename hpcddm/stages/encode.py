@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float16, Float32
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.shapes import ImageShape
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import TarReader
-from hpcddm.data.settings import ImageShape
 from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.image.column import FEATURE_TYPE, as_column
@@ -30,7 +30,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     if encoder.uses_gpu:
         own_device(unit)
     shape = len(numbers), encoder.dimensions(settings.data)
-    blocks = _features(plugins.create(SampleEncoder, encoder), settings.data, reader, numbers, unit)
+    blocks = _features(variants.create(SampleEncoder, encoder), settings.data, reader, numbers, unit)
     write_columns(unit.folder / FEATURES, {samples.FEATURE: Blocks(shape, FEATURE_TYPE, blocks)})
     return Result([FEATURES], {"images": shape[0], "dimensions": shape[1]})
 

@@ -6,7 +6,8 @@ import h5py
 import numpy as np
 import torch
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
@@ -22,7 +23,6 @@ from hpcddm.pipeline.train import missing_experts
 from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hpcddm import paths, plugins
 from hpcddm.clusterings import measures, words
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import FeaturePartition
-from hpcddm.config import Experiment
+from hpcddm.config import paths, variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, blocks_of
 from hpcddm.data.columns import Column
@@ -135,7 +135,7 @@ def _partition(settings: Experiment, unit: Unit) -> tuple[FeaturePartition | Non
         return None, f"the clustering {own.name} looks at no features"
     if settings.cluster.experts < 2:
         return None, "there is one cluster only"
-    clustering = plugins.create(Clustering, paths.located(own, unit.run.root))
+    clustering = variants.create(Clustering, paths.located(own, unit.run.root))
     partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
     if isinstance(partition, FeaturePartition):
         return partition, ""

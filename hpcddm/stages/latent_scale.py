@@ -3,7 +3,9 @@
 import numpy as np
 from jaxtyping import Float64
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
+from hpcddm.config.spaces import WHAT_X_IS
 from hpcddm.data.latents import Statistics
 from hpcddm.errors import require
 from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
@@ -13,8 +15,6 @@ from hpcddm.pipeline.ranges import TRAIN, split_of
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.schema import hashed
-from hpcddm.spaces.settings import WHAT_X_IS
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from jaxtyping import Float16
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed
 from hpcddm.data import samples
 from hpcddm.data.column_files import write_together
 from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
@@ -21,7 +22,6 @@ from hpcddm.pipeline.latents import LATENTS, MADE_OF, has_mirrored
 from hpcddm.pipeline.ranges import split_of
 from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.schema import hashed
 from hpcddm.spaces.base import LatentSpace
 
 IMAGES_AT_ONCE = 64
@@ -30,7 +30,7 @@ IMAGES_AT_ONCE = 64
 def run(settings: Experiment, unit: Unit) -> Result:
     """Encode the images of one range, and the mirrored ones where trainings see these; measure their latents."""
     own_device(unit)
-    space: LatentSpace = plugins.create(LatentSpace, settings.data.space, settings.data, unit.input)
+    space: LatentSpace = variants.create(LatentSpace, settings.data.space, settings.data, unit.input)
     names = [MOMENTS, MIRRORED] if has_mirrored(settings) else [MOMENTS]
     count, statistics = len(samples.range_of(unit)), Statistics.empty(space.shape.channels)
     shape = count, required_space(settings).autoencoder.moments, *space.shape

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64, Integer, UInt32
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert
 from hpcddm.data import sample_keys, samples
 from hpcddm.data.catalog import Catalog, blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
@@ -22,7 +23,6 @@ from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.rundir import atomic
 from hpcddm.rundir.manifest import DIGESTS, digest
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.settings import Expert
 
 NUMBER_TYPE = np.dtype("<u4")
 

@@ -1,6 +1,6 @@
 """Stage materialise: the samples of an expert's list as tars of their own, for its training, a partner or a store."""
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.copies import files_of, write_copy
 from hpcddm.pipeline.materialise import copied_expert

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm import tensors
-from hpcddm.config import ClassifierSettings, Experiment
+from hpcddm.config.experiment import ClassifierSettings, Experiment
 from hpcddm.data import samples
 from hpcddm.data.augmentations import flip, shift
 from hpcddm.data.augmentations.base import Augmentation

@@ -7,11 +7,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.data import samples as sample_lists
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.sampler import sample
-from hpcddm.ensemble.strategies.settings import parse as parse_strategy
 from hpcddm.errors import require
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm import tensors
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Training
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
@@ -42,7 +43,6 @@ from hpcddm.rundir import atomic
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
-from hpcddm.training.settings import Training
 
 SAMPLED_TOGETHER = 100
 """Images that a benchmark gives the router at once."""

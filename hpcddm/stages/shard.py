@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from PIL import Image
 
-from hpcddm import plugins
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.sources import SourceSettings
 from hpcddm.data.adopted import AdoptedTar, values_of
 from hpcddm.data.catalog import Tar, stamp_of
 from hpcddm.data.column_files import Spool
@@ -19,7 +20,6 @@ from hpcddm.data.filtering import Filter
 from hpcddm.data.pictures import PictureError, read_picture, shaped
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split, TarSource
-from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.tar import write_tar
 from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
 from hpcddm.data.transforms.base import Transform
@@ -49,7 +49,7 @@ NAMED = 20
 def run(settings: Experiment, unit: Unit) -> Result:
     """Write this unit's tars, or adopt them, and write the columns of their samples."""
     data = settings.data
-    source = plugins.create(Source, data.source)
+    source = variants.create(Source, data.source)
     chosen = Filter.of(data)
     with Spool(unit.folder) as spool:
         collected = _Collected(chosen, spool)
@@ -145,7 +145,7 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], col
     span = range(images[tars[0]].start, images[tars[-1]].stop)
     if FIRST in tars:
         collected.pass_over(records.passed_over)
-    transform = plugins.create(Transform, data.transform)
+    transform = variants.create(Transform, data.transform)
 
     def fit(image: Image.Image) -> Image.Image:
         return shaped(image, data.channels, data.image_size, transform)
@@ -237,7 +237,7 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     )
     if FIRST in numbers and split_of(unit.key) == TRAIN:
         collected.pass_over(source.beside())
-    transform = plugins.create(Transform, data.transform)
+    transform = variants.create(Transform, data.transform)
 
     def check(content: bytes) -> tuple[int, int]:
         unit.stop_if_requested()

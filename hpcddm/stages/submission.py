@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from hpcddm import exit_codes
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.runtime.unit import Result, Unit
 

@@ -1,6 +1,6 @@
 """Last job of a sweep: table and plot of the settings complete by then; it is no stage of the pipeline."""
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.sweep.index import read_index
 from hpcddm.sweep.outputs import publish

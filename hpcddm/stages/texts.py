@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from hpcddm.conditions.sentences import Sentences, require_finite
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.captions import CAPTION, STATES
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.devices import own_device
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.networks.workload import TEXT_ENCODER, Work, Workload
 from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, Index
 from hpcddm.pipeline.keys import CAPTIONS

@@ -6,7 +6,7 @@ from functools import cache, partial
 import torch
 from torch import nn
 
-from hpcddm.config import Experiment, ExpertConfig
+from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.networks import budgets, denoisers, probing

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.loading import with_content
 from hpcddm.pipeline.keys import stage_of

@@ -12,14 +12,14 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm import defaults
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import Origins
+from hpcddm.config.package_data import find_yaml
+from hpcddm.config.schema import Name, StrictModel, validate
+from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError
 from hpcddm.loading import filled_file, resolve_paths, set_value
-from hpcddm.mistakes import Origins
-from hpcddm.package_data import find_yaml
 from hpcddm.rundir.manifest import digest
-from hpcddm.schema import Name, StrictModel, validate
-from hpcddm.strict_yaml import parse_value, read_yaml
 
 FOLDER = "experiments/sweeps"
 MAX_LABEL = 100

@@ -5,9 +5,9 @@ from functools import partial
 
 import torch
 
+from hpcddm.config.training import Training
 from hpcddm.pipeline.snapshots import USUAL, power_average
 from hpcddm.training import power_ema
-from hpcddm.training.settings import Training
 
 RAMP = 0.1
 """Largest half-life as a share of the images seen, so that the average forgets the initial weights."""

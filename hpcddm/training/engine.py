@@ -10,13 +10,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hpcddm.config.training import Training
 from hpcddm.pipeline.snapshots import USUAL
 from hpcddm.rundir.tensor_file import TensorFile
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import corrections, masters, shards
 from hpcddm.training.ema import Ema, update_weights
 from hpcddm.training.schedule import learning_rate
-from hpcddm.training.settings import Training
 from hpcddm.training.shards import Shards, Slice, Stored
 
 PIECE = 4_000_000

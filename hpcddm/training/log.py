@@ -7,13 +7,13 @@ import torch
 from tensorboard.summary.writer import event_file_writer  # type: ignore[import-untyped]
 from torch.utils.tensorboard import SummaryWriter
 
+from hpcddm.config.training import Training
 from hpcddm.rundir import atomic, inside
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.looks import Look
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
 from hpcddm.training.schedule import learning_rate
-from hpcddm.training.settings import Training
 
 event_file_writer.socket = SimpleNamespace(gethostname=lambda: "rank0")
 """TensorBoard puts the host into the names of its files, which may travel with the unit to others."""

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from hpcddm import tensors
+from hpcddm.config.training import Training
 from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
@@ -30,7 +31,6 @@ from hpcddm.training.log import TrainingLog
 from hpcddm.training.looks import Looks
 from hpcddm.training.meters import MeanLoss, Progress, passes
 from hpcddm.training.outcomes import Outcomes
-from hpcddm.training.settings import Training
 from hpcddm.training.snapshots import KeptWeights
 
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"

@@ -2,7 +2,7 @@
 
 import math
 
-from hpcddm.training.settings import Training
+from hpcddm.config.training import Training
 
 
 def learning_rate(images_seen: int, training: Training) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import posthoc
 from hpcddm.pipeline.snapshots import Choice, power_average, weights_name

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from hpcddm import plugins
-from hpcddm.conditions.settings import ConditionSettings
+from hpcddm.config import variants
+from hpcddm.config.conditions import ConditionSettings
 from hpcddm.models.flops import forward_flops, training_flops
 from tests.models.examples import network as built
 from tests.spaces.examples import network_data
@@ -84,7 +84,7 @@ def network(backbone: Backbone) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """The network and its inputs for one image, on the meta device."""
     options = dict(backbone.options)
     told = ConditionSettings.model_validate(CONDITIONS[options.pop("condition", "class")])
-    settings = plugins.settings_class("models", backbone.variant)(name=backbone.variant, **options)
+    settings = variants.settings_class("models", backbone.variant)(name=backbone.variant, **options)
     with torch.device("meta"):
         data = SimpleNamespace(**vars(network_data(4, 32, 1000)) | {"condition": told})
         model = built(settings, data, CLUSTERS)

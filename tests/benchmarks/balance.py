@@ -15,10 +15,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import FeatureClustering
 from hpcddm.clusterings.measures import effective_number
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import ArrayReader
@@ -42,9 +42,9 @@ def fashion_mnist(folder: Path) -> tuple[Experiment, np.ndarray, np.ndarray]:
 
 def encoded(experiment: Experiment) -> tuple[np.ndarray, np.ndarray]:
     """Features and classes of the training images of an experiment whose source has them as grey arrays."""
-    split = plugins.create(Source, experiment.data.source).open_split("train")
+    split = variants.create(Source, experiment.data.source).open_split("train")
     images = np.stack([np.asarray(split[number].image) for number in range(len(split))])[..., None]
-    encoder = plugins.create(SampleEncoder, experiment.encode.encoder)
+    encoder = variants.create(SampleEncoder, experiment.encode.encoder)
     nothing = np.zeros(len(images), np.int64)
     return encoder.features(ArrayReader(images, nothing, nothing), range(len(images))), split.labels
 
@@ -70,7 +70,7 @@ def rows_of(name: str, experiment: Experiment, features: np.ndarray) -> Iterator
             changes = {"assignment": assignment, "max_share": bound / experts if bound else None}
             began = time.perf_counter()
             try:
-                made = plugins.create(FeatureClustering, clustering.model_copy(update=changes))
+                made = variants.create(FeatureClustering, clustering.model_copy(update=changes))
                 partition = made.fit_features(features, experts, experiment.seed)
             except ValueError as error:
                 yield [name, assignment, f"{bound} / K", "", "", "", "", f"refused: {error}"]

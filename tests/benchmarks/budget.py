@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.evaluate import arm_names

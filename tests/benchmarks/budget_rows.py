@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm import plugins
 from hpcddm.commands.spending import spending
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.loading import stored_experiment
 from hpcddm.metrics.fd import frechet_distance
@@ -144,7 +144,7 @@ def fd_without(samples: np.ndarray, real: np.ndarray, classes: int) -> list[floa
 @cache
 def lite0() -> ImageEncoder:
     """Load EfficientNet-Lite0; raises `UserError` where its weights were not fetched."""
-    return plugins.create(ImageEncoder, LITE0)
+    return variants.create(ImageEncoder, LITE0)
 
 
 def lite0_features(images: np.ndarray) -> np.ndarray:

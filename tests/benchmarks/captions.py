@@ -22,7 +22,7 @@ from rich.table import Table
 
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.sentences import Sentences
-from hpcddm.conditions.settings import ConditionSettings
+from hpcddm.config.conditions import ConditionSettings
 from hpcddm.data import captions
 from hpcddm.data.captions import CAPTION, STATES, write_distinct
 from hpcddm.data.catalog import blocks_of

@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm import plugins
-from hpcddm.data.settings import NetworkData
+from hpcddm.config import variants
+from hpcddm.config.objectives import ObjectiveSettings
+from hpcddm.config.sampling import EvaluateSettings
+from hpcddm.config.shapes import NetworkData
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.models.base import Network
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.settings import ObjectiveSettings
 from tests.spaces.examples import network_data
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
@@ -33,9 +33,9 @@ TARGETS = {"top-1": 1.10, "sample-1": 1.10, "top-2": 2.1}
 
 def network(name: str, data: NetworkData, size: str, patch: int, outputs: int | None = None) -> torch.nn.Module:
     """A network of random weights in the precision of its device."""
-    settings = plugins.settings_class("models", name).model_validate({"name": name, "size": size, "patch": patch})
+    settings = variants.settings_class("models", name).model_validate({"name": name, "size": size, "patch": patch})
     arguments = () if outputs is None else (outputs,)
-    built = plugins.create(Network, settings, data, *arguments).eval().requires_grad_(False)
+    built = variants.create(Network, settings, data, *arguments).eval().requires_grad_(False)
     return built.to("cuda", torch.bfloat16) if torch.cuda.is_available() else built
 
 
@@ -46,9 +46,9 @@ def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[]
     x = torch.randn(batch, CHANNELS, side, side, generator=generator).to(device)
     t, classes = torch.full((batch,), 0.5, device=device), torch.arange(batch, device=device) % CLASSES
     logits = torch.randn(batch, EXPERTS, generator=generator).to(device)
-    objective = plugins.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
+    objective = variants.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
     evaluate = EvaluateSettings()
-    conversion = plugins.create(Conversion, evaluate.conversion)
+    conversion = variants.create(Conversion, evaluate.conversion)
     experts = [Denoiser(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
     ensemble = Ensemble(experts, lambda *inputs: logits, None, None, CLASSES)
     context = StepContext(SampleStream(0, range(batch)), 0, 0.5)

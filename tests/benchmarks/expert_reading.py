@@ -22,17 +22,17 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.data import OrderSettings
+from hpcddm.config.schema import validate
 from hpcddm.data.adopted import index_adopted
 from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, stamp_of
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.images import TarImages
 from hpcddm.data.layout import Layout
 from hpcddm.data.orders.base import EpochOrder, Listed
-from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.data.pictures import decode
 from hpcddm.data.tar_index import columns_of
-from hpcddm.schema import validate
 from tests import pictures
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
@@ -165,7 +165,7 @@ def seeks(catalog: Catalog, own: np.ndarray) -> Table:
     """Tabulate one epoch of an expert in several orders."""
     table = Table("order", "read calls", "long seeks", f"MiB fetched, a cache of {CACHED} MiB")
     for name, values in ORDERS.items():
-        order = plugins.create(EpochOrder, validate(OrderSettings, values, name), 0, "expert", len(own))
+        order = variants.create(EpochOrder, validate(OrderSettings, values, name), 0, "expert", len(own))
         listed = Listed(np.sort(own), order)
         reads = reads_of(catalog, listed.rows(range(len(own))))
         table.add_row(name, f"{len(reads):,}", *(f"{count:,}" for count in jumps(reads)))

@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import PlacementSettings
+from hpcddm.config.training import Training
 from hpcddm.devices import DTYPES, device_name
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
 from hpcddm.ensemble.placements.lru import GIB
-from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.sampler import sample
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.planning import memory
@@ -25,7 +26,6 @@ from hpcddm.runtime.environment import Ranks
 from hpcddm.training import blocks
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.engine import Engine
-from hpcddm.training.settings import Training
 from tests.benchmarks.states import join_alone, states_in
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
@@ -215,7 +215,7 @@ def placements(setup: Setup) -> dict[str, dict[str, Any]]:
     chosen: dict[str, dict[str, Any]] = {"resident": {"name": "resident"}, "spread": {"name": "spread"}}
     chosen |= {f"lru, {room} of {EXPERTS}": {"name": "lru", "gib": own * (room + 0.5)} for room in (EXPERTS, 2)}
     for name, settings in chosen.items():
-        placement = plugins.create(Placement, PlacementSettings.model_validate(settings))
+        placement = variants.create(Placement, PlacementSettings.model_validate(settings))
         experts = {f"train/expert-{number:02d}": copy.deepcopy(model) for number in range(EXPERTS)}
         placed = placement.place(experts, setup.target)
         _draw(placed, setup, 1)

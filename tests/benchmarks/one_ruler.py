@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 import hpcddm
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.metrics.kid import kernel_distance
 from hpcddm.pipeline.evaluate import REFERENCE, evaluate_range
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     given = parser.parse_args()
     settings = hpcddm.open(given.runs[0]).settings.encode.encoder
-    encoder = plugins.create(ImageEncoder, settings)
+    encoder = variants.create(ImageEncoder, settings)
     print(f"| run | arm | images | KID by {settings.name} |\n| --- | --- | --- | --- |")
     for root in given.runs:
         features = {arm: encoder.encode(images) for arm, images in images_by_arm(root).items()}

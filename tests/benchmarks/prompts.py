@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 
 import hpcddm
-from hpcddm import plugins
 from hpcddm.api import Run
+from hpcddm.config import variants
 from hpcddm.data.samples import FEATURE
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder
@@ -79,7 +79,7 @@ def measure(
     shuffled: a run whose captions say nothing; its monolith is measured as one more strategy.
     """
     score, asked = pools(run, seed)
-    encoder = plugins.create(ImageEncoder, run.settings.encode.encoder)
+    encoder = variants.create(ImageEncoder, run.settings.encode.encoder)
     rows = [_row("real images", pool, score, pool.real, seed) for pool in asked]
     arms = [(run, strategy, strategy) for strategy in strategies]
     arms += [(shuffled, "monolith", "monolith of shuffled captions")] if shuffled else []
@@ -142,7 +142,7 @@ def _groups(split: tuple[torch.Tensor, list[str], torch.Tensor], captions: Seque
 @torch.no_grad()
 def _sentences(run: Run, captions: Sequence[str]) -> Float[torch.Tensor, "m e"]:
     """Compute the mean of the states of each caption's tokens, of length one."""
-    encoder = plugins.create(TextEncoder, run.settings.data.condition.encoder)
+    encoder = variants.create(TextEncoder, run.settings.data.condition.encoder)
     return F.normalize(torch.stack([encoder.encode(caption).mean(0) for caption in captions]), dim=1)
 
 

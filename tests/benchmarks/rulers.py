@@ -14,7 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Site
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.data.samples import evaluation_numbers
@@ -27,7 +28,6 @@ from hpcddm.pipeline.keys import CATALOG, EXTRACTOR
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import HELDOUT, TRAIN, range_keys
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 from hpcddm.spaces.pixels import from_unit, to_unit
 
 SEEDS = range(5)

@@ -21,19 +21,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hpcddm.config.data import OrderSettings
+from hpcddm.config.schema import validate
+from hpcddm.config.variant_files import VARIABLE
+from hpcddm.config.variants import create
 from hpcddm.data import samples
 from hpcddm.data.images import TarImages
 from hpcddm.data.orders.base import EpochOrder, Listed
-from hpcddm.data.orders.settings import OrderSettings
 from hpcddm.loading import with_tars
 from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.ranges import MOST_RANGES, TRAIN
-from hpcddm.plugins import create
-from hpcddm.rooms import VARIABLE
 from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.schema import validate
 from tests.benchmarks.expert_reading import write_tars
 from tests.helpers import LOAD_VARIANTS
 from tests.stages.routes import STAGES, Bench

@@ -15,14 +15,14 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
+from hpcddm.config.site import Resources
+from hpcddm.config.training import Training
 from hpcddm.loading import load_experiment
 from hpcddm.networks import denoisers
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
-from hpcddm.site import Resources
 from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
-from hpcddm.training.settings import Training
 
 BATCH, UNCOUNTED = 8, 5
 OVERRIDES = ("data.image_size=28", "experts.model.width=768", "experts.model.depth=10", "experts.model.heads=12")

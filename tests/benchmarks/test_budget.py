@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment, stored_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance

@@ -24,6 +24,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
+from hpcddm.config.site import Resources
+from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
@@ -35,10 +37,8 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
-from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
-from hpcddm.training.settings import Training
 from tests.orders import uniform
 from tests.training.pair import on_ranks
 

@@ -4,8 +4,8 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
+from hpcddm.config import variants
 from hpcddm.errors import UserError
 from tests.helpers import tiny
 
@@ -20,7 +20,7 @@ def read(tmp_path, clustering, arrays):
     with h5py.File(tmp_path / "partition.h5", "w") as file:
         for name, values in arrays.items():
             file.create_dataset(name, data=values)
-    return plugins.create(Clustering, experiment.cluster.clustering).read(tmp_path / "partition.h5", experiment)
+    return variants.create(Clustering, experiment.cluster.clustering).read(tmp_path / "partition.h5", experiment)
 
 
 FITTING = {

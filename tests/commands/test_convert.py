@@ -9,8 +9,9 @@ from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hpcddm import initial_weights, plugins
+from hpcddm import initial_weights
 from hpcddm.commands.export import scheduler_config
+from hpcddm.config import variants
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
@@ -44,7 +45,7 @@ def trained(tmp_path, unit="train/expert-01", results=None, **changes):
     run.root.mkdir(exist_ok=True)
     store_experiment(within_run(experiment, run), run)
     model = experiment.expert_config().model
-    network = plugins.create(Denoiser, model, experiment.data).eval().requires_grad_(False)
+    network = variants.create(Denoiser, model, experiment.data).eval().requires_grad_(False)
     torch.manual_seed(5)
     for values in network.parameters():
         values.add_(0.2 * torch.randn_like(values))
@@ -74,7 +75,7 @@ def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, 
     assert done.exit_code == 0, done.output
     tensors, own = load_file(tmp_path / "seed.safetensors"), metadata(tmp_path / "seed.safetensors")
     experiment = tiny(tmp_path, **SMALL)
-    plugins.create(Denoiser, experiment.experts.model, experiment.data).load_state_dict(tensors)
+    variants.create(Denoiser, experiment.experts.model, experiment.data).load_state_dict(tensors)
     assert own["source"] == "DiT.pt"
     assert own["source_sha256"] == atomic.sha256(tmp_path / "DiT.pt")
     assert own["layout"] == "original_dit"
@@ -346,14 +347,14 @@ def test_the_stock_pipeline_draws_with_an_export(tmp_path, objective):
 def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, schedule):
     import diffusers
 
-    settings = plugins.settings_class("objectives", name)(name=name, schedule={"name": schedule})
+    settings = variants.settings_class("objectives", name)(name=name, schedule={"name": schedule})
     config = scheduler_config(settings)
     if (name == "flow_matching") != (schedule == "linear"):
         assert config is None
         return
     config = dict(config)
     scheduler = getattr(diffusers, config.pop("_class_name")).from_config(config)
-    objective = plugins.create(Objective, settings)
+    objective = variants.create(Objective, settings)
     if name != "flow_matching":
         levels = objective.level(torch.arange(1000, dtype=torch.float64) / 1000).alpha.square().float()
         torch.testing.assert_close(scheduler.alphas_cumprod, levels, rtol=4e-5, atol=1e-7)

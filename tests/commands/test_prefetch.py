@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm import pretrained
 from hpcddm.commands import prefetch
+from hpcddm.config import pretrained
+from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.errors import UserError
-from hpcddm.pretrained import PretrainedFile
 from tests.helpers import hpcddm
 
 CONTENT = b"bytes of a network" * 10000

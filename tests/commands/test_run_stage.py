@@ -8,6 +8,7 @@ import psutil
 import pytest
 from safetensors.numpy import load_file
 
+from hpcddm.config.site import Site
 from hpcddm.launch.items import items_of, submit_unit, write_specs
 from hpcddm.launch.local import Local
 from hpcddm.launch.submission import store_experiment
@@ -16,7 +17,6 @@ from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 from hpcddm.unit_states import activity
 from tests.helpers import DATA_STAGES, hpcddm, python, tiny, write_source
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from hpcddm import plugins
 from hpcddm.commands.sample import _class_of
+from hpcddm.config import variants
 from hpcddm.data.catalog import Part, SplitEntry, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
@@ -23,7 +23,7 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.stages import route
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 
-USAGE = [plugins.settings_class("ensemble/strategies", name).usage for name in plugins.names("ensemble/strategies")]
+USAGE = [variants.settings_class("ensemble/strategies", name).usage for name in variants.names("ensemble/strategies")]
 NAMES = f"valid names: {', '.join(USAGE)}, expert-0, expert-1, monolith"
 
 

@@ -6,13 +6,13 @@ import pytest
 import yaml
 
 from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.gpu_use import all_stages, remarks
 from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
-from hpcddm.schema import validate
-from hpcddm.site import Site
 from tests.helpers import hpcddm
 
 OLD_CONFIG = """Configuration data as of 2026-01-12T10:00:00

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hpcddm.concepts import choosing
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import IMAGE, JOINT, TAG_SCORE, TAGGED, TEXT, Presence
-from hpcddm.concepts.settings import ConceptSettings
+from hpcddm.config.concepts import ConceptSettings
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column, RaggedColumn
 

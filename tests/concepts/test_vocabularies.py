@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm import plugins
 from hpcddm.concepts import nouns
 from hpcddm.concepts.matching import Matcher
 from hpcddm.concepts.vocabularies.base import VocabularySource
-from hpcddm.concepts.vocabularies.settings import VocabularySettings
 from hpcddm.concepts.vocabulary import Candidates, Vocabulary
+from hpcddm.config import variants
+from hpcddm.config.concepts import VocabularySettings
+from hpcddm.config.schema import StrictModel, validate
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import _hash_of, load_experiment
 from hpcddm.rundir import atomic
-from hpcddm.schema import StrictModel, validate
 from tests.concepts import small_wordnet
 
 CAPTIONS = [
@@ -48,7 +48,7 @@ class Holder(StrictModel):
 
 
 def source(**values):
-    return plugins.create(VocabularySource, validate(Holder, {"vocabulary": values}, "test").vocabulary)
+    return variants.create(VocabularySource, validate(Holder, {"vocabulary": values}, "test").vocabulary)
 
 
 def names(vocabulary):

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
 from hpcddm.conditions import base as conditions
-from hpcddm.conditions.settings import ConditionSettings, Form
+from hpcddm.config import variants
+from hpcddm.config.conditions import ConditionSettings, Form
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
 from tests.spaces.examples import network_data
 
 WORDS = {"name": "text", "encoder": {"name": "words"}}
-CONDITIONS = {name: {"name": name} for name in plugins.names("conditions")}
+CONDITIONS = {name: {"name": name} for name in variants.names("conditions")}
 CONDITIONS |= {"text": WORDS | {"prompts": ["a hat", "a shoe", "a bag"]}, "captions": WORDS}
 CAPTIONS = ["a bag of leather", "an old hat", "a shoe", "a red shoe"]
 READER = ArrayReader(np.zeros((4, 8, 8, 1), np.uint8), np.array([2, 0, 1, 1]), np.zeros(4, int), CAPTIONS)

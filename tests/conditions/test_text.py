@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions import text as room
-from hpcddm.conditions.settings import ConditionSettings
+from hpcddm.config import variants
+from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.reader import ArrayReader
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.weights import SettingsWithWeights
 from tests.spaces.examples import network_data
@@ -21,7 +21,7 @@ PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "na√
 
 OWN = [
     name
-    for name, settings in plugins.settings_classes(TextEncoderSettings).items()
+    for name, settings in variants.settings_classes(TextEncoderSettings).items()
     if not issubclass(settings, SettingsWithWeights)
 ]
 """Encoders that need no weights of the user's."""

@@ -6,12 +6,12 @@ import numpy as np
 import pandas
 import pytest
 
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import hashed, validate
 from hpcddm.data import keep
 from hpcddm.data.keep import Keep
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.plan import plan
-from hpcddm.schema import hashed, validate
 from tests import pictures
 from tests.helpers import tiny
 

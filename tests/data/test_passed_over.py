@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hpcddm.config.data import DataSettings
 from hpcddm.data.new_samples import NewSamples
-from hpcddm.data_settings import DataSettings
 from hpcddm.errors import UserError
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
 from tests.helpers import write_idx

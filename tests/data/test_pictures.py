@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.data import TransformSettings
 from hpcddm.data import pictures
 from hpcddm.data.pictures import PictureError, decode, read_picture, to_pixels, upright
 from hpcddm.data.transforms.base import Transform
-from hpcddm.data.transforms.settings import TransformSettings
 from tests.pictures import EMOJI
 
 PICTURE = Image.open(EMOJI / "sheet.png").convert("RGB").crop((0, 0, 96, 72))
@@ -245,7 +245,7 @@ def test_damage_anywhere_raises_nothing_else(file_format):
 
 
 @pytest.mark.parametrize("mode, channels", [("L", 1), ("RGB", 3)])
-@pytest.mark.parametrize("name", plugins.names("data/transforms"))
+@pytest.mark.parametrize("name", variants.names("data/transforms"))
 def test_a_picture_that_fits_comes_back_itself(name, mode, channels):
     image = read_picture(saved(PICTURE.convert(mode).crop((0, 0, 64, 64))))
     assert pictures.shaped(image, channels, 64, transform(name)) is image
@@ -253,10 +253,10 @@ def test_a_picture_that_fits_comes_back_itself(name, mode, channels):
 
 
 def transform(name):
-    return plugins.create(Transform, TransformSettings.model_validate({"name": name}))
+    return variants.create(Transform, TransformSettings.model_validate({"name": name}))
 
 
-@pytest.mark.parametrize("name", plugins.names("data/transforms"))
+@pytest.mark.parametrize("name", variants.names("data/transforms"))
 @pytest.mark.parametrize("size", [(96, 72), (72, 96), (20, 20), (1, 30)])
 def test_every_transform_makes_a_square_and_always_the_same(name, size):
     images = [transform(name).fit(PICTURE.resize(size), 24) for _ in range(2)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hpcddm import plugins, pretrained
 from hpcddm.commands.prefetch import fetch
+from hpcddm.config import pretrained, variants
 from hpcddm.errors import UserError
 from tests.encoders.networks import SAVED
 
@@ -19,7 +19,7 @@ def fetched(tmp_path_factory):
     own = tmp_path_factory.mktemp("cache")
 
     def ensure(room: str, name: str) -> None:
-        for one in plugins.settings_class(f"encoders/{room}", name).pretrained:
+        for one in variants.settings_class(f"encoders/{room}", name).pretrained:
             if pretrained.defect(one, pretrained.kept_file(one)) is None:
                 continue
             path = pretrained.kept_file(one, own)
@@ -46,7 +46,7 @@ def tiny(tmp_path_factory):
     saved = functools.cache(lambda name: SAVED[name](folder / name))
 
     def settings(name: str, **changes: Any) -> Any:
-        room = next(room for room in ("image", "text", "autoencoder") if name in plugins.names(f"encoders/{room}"))
-        return plugins.settings_class(f"encoders/{room}", name).model_validate(saved(name) | changes)
+        room = next(room for room in ("image", "text", "autoencoder") if name in variants.names(f"encoders/{room}"))
+        return variants.settings_class(f"encoders/{room}", name).model_validate(saved(name) | changes)
 
     return settings

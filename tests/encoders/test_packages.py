@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder
 from hpcddm.errors import UserError
@@ -47,9 +47,9 @@ def test_a_process_that_loads_an_encoder_asks_no_network(tiny):
 
 def test_pickles_of_tensors_alone_are_read(copied):
     folder, settings = copied
-    before = plugins.create(ImageEncoder, settings).network.state_dict()
+    before = variants.create(ImageEncoder, settings).network.state_dict()
     as_pickle(folder, load_file(folder / "model.safetensors"))
-    after = plugins.create(ImageEncoder, settings).network.state_dict()
+    after = variants.create(ImageEncoder, settings).network.state_dict()
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 
@@ -69,7 +69,7 @@ def test_pickles_of_more_are_refused_by_name_and_never_executed(copied, tmp_path
     with pytest.raises(
         UserError, match="network: weights of dinov2: pytorch_model.bin holds more than tensors, and code"
     ):
-        plugins.create(ImageEncoder, settings)
+        variants.create(ImageEncoder, settings)
     assert not (tmp_path / "executed").exists()
     pickle.loads(pickle.dumps(Executed(tmp_path / "executed"))).close()
     assert (tmp_path / "executed").exists()
@@ -81,7 +81,7 @@ def test_weights_without_one_tensor_are_refused(copied):
     del stored["embeddings.cls_token"]
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"cannot be loaded \(1 tensors are missing, such as embeddings.cls_token\)"):
-        plugins.create(ImageEncoder, settings)
+        variants.create(ImageEncoder, settings)
 
 
 def test_a_torn_file_is_named(copied):
@@ -89,7 +89,7 @@ def test_a_torn_file_is_named(copied):
     content = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(content[:1000])
     with pytest.raises(UserError, match="network: weights of dinov2 cannot be loaded"):
-        plugins.create(ImageEncoder, settings)
+        variants.create(ImageEncoder, settings)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_a_torn_file_is_named(copied):
 def test_without_the_package_the_error_says_what_to_install(monkeypatch, tmp_path, base, name, package, install):
     monkeypatch.setitem(sys.modules, package, None)
     room = "text" if base is TextEncoder else "image"
-    own = plugins.settings_class(f"encoders/{room}", name)
+    own = variants.settings_class(f"encoders/{room}", name)
     settings = own.model_validate({"name": name, "weights": {"folder": str(tmp_path)}, "width": 8})
     with pytest.raises(UserError, match=rf"encoder {name}: needs the package {package} .* pip install {install}$"):
-        plugins.create(base, settings)
+        variants.create(base, settings)
 
 
 @pytest.mark.foreign
@@ -122,6 +122,6 @@ def test_half_precision_needs_a_gpu(monkeypatch, tiny, base, name):
     monkeypatch.setattr("hpcddm.encoders.gpu.visible_gpus", lambda: 0)
     said = f"encoder {name} needs a GPU with precision bf16, and this unit has none; .*, or precision: fp32$"
     with pytest.raises(UserError, match=said):
-        plugins.create(base, tiny(name, precision="bf16"))
+        variants.create(base, tiny(name, precision="bf16"))
     monkeypatch.setattr("hpcddm.encoders.gpu.visible_gpus", lambda: 1)
-    assert next(plugins.create(base, tiny(name, precision="bf16")).network.parameters()).dtype == torch.bfloat16
+    assert next(variants.create(base, tiny(name, precision="bf16")).network.parameters()).dtype == torch.bfloat16

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import ConversionSettings, EvaluateSettings
 from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.settings import EvaluateSettings
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from tests.ensemble.mixtures import Mixture, objective
 
@@ -20,7 +19,7 @@ def evaluation(**changes: object) -> EvaluateSettings:
 
 def conversion(name: str = "snr_matched", precision: str = "fp32", **keys: object) -> Conversion:
     """A conversion as an experiment's YAML would make it, for networks of a precision."""
-    return plugins.create(Conversion, ConversionSettings.model_validate({"name": name} | keys), precision)
+    return variants.create(Conversion, ConversionSettings.model_validate({"name": name} | keys), precision)
 
 
 def flowing(velocity: Callable) -> Denoiser:

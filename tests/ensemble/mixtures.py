@@ -11,9 +11,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.objectives.base import Objective
-from hpcddm.objectives.settings import ObjectiveSettings
 
 DOUBLE = {"dtype": torch.float64}
 
@@ -120,7 +120,7 @@ class Mixture:
 def objective(name: str, schedule: str | None = None, **keys: object) -> Objective:
     """An objective as an experiment's YAML would make it."""
     values = {"name": name} | ({"schedule": {"name": schedule}} if schedule else {}) | keys
-    return plugins.create(Objective, ObjectiveSettings.model_validate(values))
+    return variants.create(Objective, ObjectiveSettings.model_validate(values))
 
 
 def path(objective: object, t: torch.Tensor) -> tuple[torch.Tensor, ...]:

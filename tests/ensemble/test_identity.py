@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from tests.ensemble.fields import conversion
 from tests.ensemble.mixtures import Mixture, objective
 
@@ -21,7 +21,7 @@ LOGIT = torch.linspace(math.log(1e-3 / 0.999), math.log(0.999 / 1e-3), 41, dtype
 GRID = torch.sigmoid(LOGIT).clamp(1e-3, 1 - 1e-3)
 """Times from 1e-3 to 1 - 1e-3, equally spaced in log-SNR."""
 
-EVERY = list(itertools.product(plugins.names("objectives"), plugins.names("objectives/schedules")))
+EVERY = list(itertools.product(variants.names("objectives"), variants.names("objectives/schedules")))
 FM, DDPM = ("flow_matching", "linear"), ("epsilon", "cosine")
 MIXES = {
     "2DDPM:6FM": [DDPM, FM, FM, DDPM, FM, FM, FM, FM],

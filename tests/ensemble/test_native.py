@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import SolverSettings
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import integrate
 from hpcddm.ensemble.solvers.base import NativeSolver
-from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.ensemble.step_context import SampleStream
 from hpcddm.errors import ConfigError
 from hpcddm.objectives.base import LINEAR
@@ -89,7 +89,7 @@ def test_native_sampling_draws_from_the_data(name, schedule, eta):
 def test_ddim_with_fresh_noise_is_ddpms_posterior():
     """With eta = 1 a step between two levels of the table is arXiv 2006.11239, eq. 7, mean and variance."""
     own = objective("epsilon", "linear_beta_1000")
-    solver = plugins.create(NativeSolver, SolverSettings.model_validate({"name": "ddim", "eta": 1.0}))
+    solver = variants.create(NativeSolver, SolverSettings.model_validate({"name": "ddim", "eta": 1.0}))
     beta = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
     kept = (1 - beta).cumprod(0)
     x0, eps, fresh = torch.randn(3, 2, 1, 1, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

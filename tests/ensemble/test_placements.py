@@ -6,12 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import PlacementSettings
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
 from hpcddm.ensemble.placements.lru import GIB, WeightCache
-from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
 from hpcddm.networks import denoisers
@@ -55,7 +55,7 @@ def networks(folder):
 
 
 def place(name, found, **keys):
-    return plugins.create(Placement, PlacementSettings.model_validate({"name": name} | keys)).place(found, CPU)
+    return variants.create(Placement, PlacementSettings.model_validate({"name": name} | keys)).place(found, CPU)
 
 
 def draw(placed, router, arm, guidance=2.0):
@@ -66,7 +66,7 @@ def draw(placed, router, arm, guidance=2.0):
 
 
 def test_every_placement_is_covered():
-    assert set(WORDS) == set(plugins.names(ROOM))
+    assert set(WORDS) == set(variants.names(ROOM))
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -3,12 +3,12 @@ import math
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sampling import SolverSettings
 from hpcddm.data import draws
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.ensemble.solvers.base import Solver
-from hpcddm.ensemble.solvers.settings import SolverSettings
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
 from tests.spaces.examples import pixels
@@ -17,11 +17,11 @@ SHAPE = (1, 4, 4)
 SPACE = pixels(*SHAPE)
 ROOM = "ensemble/solvers"
 ORDERS = {"euler": 1, "heun": 2, "midpoint": 2}
-SOLVERS = [name for name in plugins.names(ROOM) if not plugins.settings_class(ROOM, name).native]
+SOLVERS = [name for name in variants.names(ROOM) if not variants.settings_class(ROOM, name).native]
 
 
 def solve(name, velocity, x, steps, shift=1.0):
-    solver = plugins.create(Solver, SolverSettings.model_validate({"name": name}))
+    solver = variants.create(Solver, SolverSettings.model_validate({"name": name}))
     times = time_grid(steps, shift)
     for t, t_next in zip(times, times[1:], strict=False):
         x = solver.step(velocity, x, t, t_next)
@@ -56,7 +56,7 @@ def test_solvers_have_their_order(name, shift):
 def test_a_solver_looks_as_often_as_it_says_and_never_without_noise(name):
     times = []
     solve(name, lambda x, t: times.append(t) or x, torch.zeros(1, 1, 1, 1), 4)
-    nfe_per_step = plugins.settings_class(ROOM, name).nfe_per_step
+    nfe_per_step = variants.settings_class(ROOM, name).nfe_per_step
     assert 4 * nfe_per_step - 1 <= len(times) <= 4 * nfe_per_step and min(times) > 0
     assert times[0] == 1 and set(times) >= {1.0, 0.75, 0.5, 0.25}
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.strategies import StrategySettings, parse
 from hpcddm.ensemble.strategies.base import Strategy, draw
-from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 from hpcddm.errors import ConfigError
 from tests.ensemble.fields import context, posterior
 
@@ -35,7 +35,7 @@ FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
 
 def routing_weights(name, given=None, at=None, renormalise=True):
     given = posterior() if given is None else given
-    strategy, at = plugins.create(Strategy, parse(name)), at or context(len(given))
+    strategy, at = variants.create(Strategy, parse(name)), at or context(len(given))
     return strategy.normalised_weights(given, at) if renormalise else strategy.routing_weights(given, at)
 
 
@@ -67,8 +67,8 @@ def test_names_have_one_label(name, label):
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
         parse(name)
-    for variant in plugins.names(StrategySettings.room):
-        assert plugins.settings_class(StrategySettings.room, variant).usage in str(error.value)
+    for variant in variants.names(StrategySettings.room):
+        assert variants.settings_class(StrategySettings.room, variant).usage in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,12 @@ def test_what_makes_no_sense_is_refused_in_one_line(name, message):
 
 
 def test_the_login_node_can_parse_without_torch():
-    code = (
-        f"import sys; from hpcddm.ensemble.strategies.settings import parse\nfor name in {NAMES!r}: parse(name).label\n"
-    )
+    code = f"import sys; from hpcddm.config.strategies import parse\nfor name in {NAMES!r}: parse(name).label\n"
     subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True)
 
 
 def test_every_strategy_is_covered():
-    assert {parse(name).name for name in NAMES} == set(plugins.names(StrategySettings.room))
+    assert {parse(name).name for name in NAMES} == set(variants.names(StrategySettings.room))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from hpcddm.config.site import Resources
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.rundir import atomic, reading
 from hpcddm.rundir.heartbeat import HeartbeatWriter
@@ -27,7 +28,6 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
-from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from slurm.testbed import late_names

@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
+from hpcddm.config.site import Resources
 from hpcddm.rundir import reading
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
-from hpcddm.site import Resources
 from hpcddm.training.checkpoints import Checkpoints
 
 OWNER = "slurm-x-0123456789ab-7_0.0"

@@ -1,10 +1,10 @@
 """A scheduler that takes what it is told to take and knows what it was told to know."""
 
+from hpcddm.config.site import Site
 from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import items_of, write_map
 from hpcddm.launch.queue import plan_arrays, submit_planned
 from hpcddm.rundir.job import JobId
-from hpcddm.site import Site
 
 
 class Queue(QueueLauncher):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import accounting, sbatch, slurm, slurm_cluster
 from hpcddm.launch.base import QueueFull, Refused
@@ -18,7 +19,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.verdict import Ending, parse_job
-from hpcddm.site import Site
 from tests.fixtures.capture import NAME, OTHER, TOKEN
 
 FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("slurm-*"))

@@ -9,6 +9,7 @@ import pytest
 from hpcddm import exit_codes, provenance
 from hpcddm.commands import submit as command
 from hpcddm.commands.overview import Queue as QueueOfARun
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation, snapshot
 from hpcddm.launch.base import Job, Limits
@@ -19,7 +20,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import HeldElsewhere
-from hpcddm.site import Site
 from hpcddm.stages import submission
 from tests.attempts import answer
 from tests.helpers import hpcddm, tiny

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import early_ends as module
 from hpcddm.launch import slurm
@@ -19,7 +20,6 @@ from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
-from hpcddm.site import Site
 from tests.attempts import write_attempt
 from tests.helpers import tiny
 

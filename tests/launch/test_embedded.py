@@ -2,6 +2,7 @@
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.launch import embedded, machine_gpus
 from hpcddm.launch.embedded import Embedded
 from hpcddm.launch.items import items_of
@@ -12,7 +13,6 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
-from hpcddm.site import Site
 from tests.helpers import finish, tiny
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.gpu_use import check_gpus, remarks
 from hpcddm.pipeline.plan import plan
-from hpcddm.site import Site
 from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 
 CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in DATA_STAGES}

@@ -1,9 +1,9 @@
 """The user's own command is told what happened, and cannot harm the run."""
 
+from hpcddm.config.site import Site
 from hpcddm.launch.items import call_hook
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.outcome import HookEvent
-from hpcddm.site import Site
 
 
 def site(hook):

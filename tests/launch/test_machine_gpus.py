@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch import embedded, local, machine_gpus
 from hpcddm.launch.base import ArraySpec
@@ -17,7 +18,6 @@ from hpcddm.launch.local import Local
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Resources, Site
 from tests.helpers import DATA_STAGES, finish, tiny
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.launch import client, sbatch, slurm
 from hpcddm.launch.base import ArraySpec
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 from tests.helpers import write_experiment, write_source
 from tests.runs import hpcddm
 

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
@@ -16,7 +17,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_map, read_spec
-from hpcddm.site import Site
 from tests.helpers import JOINED, tiny
 from tests.launch.queues import Queue, submit_all
 

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.launch import slurm
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 from tests.helpers import REPOSITORY
 from tests.launch.test_slurm import rendered
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpcddm.commands.submit import make_folder
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch import script_paths, slurm, snapshot
 from hpcddm.launch.base import ArraySpec
@@ -17,7 +18,6 @@ from hpcddm.launch.template import command_word
 from hpcddm.loading import load_site
 from hpcddm.rundir.layout import RunDir
 from hpcddm.selftest.slurm_trial import SlurmTrial
-from hpcddm.site import Site
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.launch.test_slurm import rendered
 

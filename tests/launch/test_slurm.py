@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import slurm
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.slurm_cluster import SlurmCluster
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.rundir.layout import RunDir
-from hpcddm.site import Site
 
 
 def rendered(folder, keys=("train/expert-00", "train/expert-01"), stage="train", **site):

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 from submitit.core.utils import DelayedSubmission
 
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
@@ -15,7 +16,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Submission
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.entry import run_element
-from hpcddm.site import Site
 
 QUEUE = """\
 81|0|RUNNING|None|h[1-2]|2026-11-20T08:00:00|tiny-train-{0}

@@ -5,10 +5,10 @@ import pwd
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.launch import slurm_cluster
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster, minutes, submit_limit
-from hpcddm.site import Site
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 CONFIG = """Configuration data as of 2026-11-20T09:00:00

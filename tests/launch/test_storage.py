@@ -24,7 +24,7 @@ STATE = """
 import json, os, sys, tempfile
 from pathlib import Path
 import torch.distributed as dist
-from hpcddm.training.settings import Training
+from hpcddm.config.training import Training
 from hpcddm.loading import stored_experiment
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.environment import Ranks

@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.base import Job, clean_environment
 from hpcddm.launch.submission import (
@@ -19,7 +20,6 @@ from hpcddm.rundir.job import JobId
 from hpcddm.rundir.journal import Journal
 from hpcddm.rundir.layout import RunDir, set_aside
 from hpcddm.runtime.spec import read_spec
-from hpcddm.site import Site
 from tests.helpers import DATA_STAGES, JOINED, finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
 

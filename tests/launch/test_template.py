@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.template import command_word, render
-from hpcddm.site import Site
 
 
 def in_bash(words, **environment):

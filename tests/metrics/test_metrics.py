@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from hpcddm import metrics, rooms
+from hpcddm import metrics
 from hpcddm.commands.comparison import print_results
 from hpcddm.commands.table import print_table
+from hpcddm.config import variant_files
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Better, Metric
 from hpcddm.metrics.evaluation import Evaluation, ImageSet
@@ -95,7 +96,7 @@ def new_metric(tmp_path, monkeypatch):
     """A file of a metric in a folder of its own."""
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics" / "brightness.py").write_text(NEW)
-    monkeypatch.setenv(rooms.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(variant_files.VARIABLE, str(tmp_path))
     all_metrics.cache_clear()
     yield next(metric for metric in all_metrics() if metric.key == "brightness")
     all_metrics.cache_clear()

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args, get_origin
 import torch
 from torch import nn
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.models import DenoiserModelSettings, NetworkSettings
 from hpcddm.models.base import Network
-from hpcddm.models.settings import DenoiserModelSettings, NetworkSettings
 from tests.spaces.examples import network_data, told
 
 DATA = network_data(2, 8, 3)
@@ -20,7 +20,7 @@ SMALL = {"width": 32, "depth": 2, "heads": 2, "patch": 4, "encoder": {"name": "p
 
 def settings(name: str, **options: Any) -> Any:
     """The settings of a small network; `condition` among the options is the form of what the data tell."""
-    schema = plugins.settings_class("models", name)
+    schema = variants.settings_class("models", name)
     if options.get("condition") in ("class", "text"):
         options["condition"] = "given"
     needed = {key for key, field in schema.model_fields.items() if field.is_required()}
@@ -30,7 +30,7 @@ def settings(name: str, **options: Any) -> Any:
 def network(settings: Any, data: Any, outputs: int) -> Network:
     """The network of some settings; a denoiser has as many outputs as it needs."""
     arguments = () if isinstance(settings, DenoiserModelSettings) else (outputs,)
-    return plugins.create(Network, settings, data, *arguments)
+    return variants.create(Network, settings, data, *arguments)
 
 
 def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any]]]:
@@ -39,8 +39,8 @@ def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any
     Text modulates beside the other options' first values only, of those that change how.
     """
     found = []
-    for name in (name for base in bases for name in plugins.names("models", base)):
-        schema = plugins.settings_class("models", name)
+    for name in (name for base in bases for name in variants.names("models", base)):
+        schema = variants.settings_class("models", name)
         if getattr(schema, "trained", True):
             values = {key: _values(field.annotation) for key, field in schema.model_fields.items()}
             if "given" in values.get("condition", ()):

@@ -3,18 +3,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.models.base import Classifier
-from hpcddm.models.settings import ClassifierModelSettings
 from tests.spaces.examples import network_data
 
-each_classifier = pytest.mark.parametrize("name", plugins.names("models", ClassifierModelSettings))
+each_classifier = pytest.mark.parametrize("name", variants.names("models", ClassifierModelSettings))
 
 
 def build(name, size=28, **changed):
     data = network_data(1, size)
     torch.manual_seed(0)
-    return plugins.create(Classifier, ClassifierModelSettings.model_validate({"name": name} | changed), data, 10)
+    return variants.create(Classifier, ClassifierModelSettings.model_validate({"name": name} | changed), data, 10)
 
 
 @each_classifier
@@ -60,6 +60,6 @@ def test_learns(name):
 
 
 def test_small_cnn_refuses_images_that_vanish():
-    settings = plugins.settings_class("models", "small_cnn")(name="small_cnn")
+    settings = variants.settings_class("models", "small_cnn")(name="small_cnn")
     with pytest.raises(ValueError, match="8 x 8"):
         settings.check(SimpleNamespace(data=SimpleNamespace(image_size=7)))

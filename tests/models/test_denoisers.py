@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.models import layers, mmdit
-from hpcddm.models.settings import DenoiserModelSettings
 from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, trained
 from tests.spaces.examples import told
 
@@ -177,7 +177,7 @@ def test_two_streams_need_a_second_one():
 
 @pytest.mark.parametrize("name, size, dimensions", [("dit", "B", (768, 12, 12)), ("mmdit", "3B", (2048, 30, 16))])
 def test_a_named_size_fills_the_dimensions(name, size, dimensions):
-    schema = plugins.settings_class("models", name)
+    schema = variants.settings_class("models", name)
     filled = schema(name=name, size=size, patch=2)
     assert (filled.width, filled.depth, filled.heads) == dimensions
     assert schema.model_validate(filled.model_dump()) == filled
@@ -185,4 +185,4 @@ def test_a_named_size_fills_the_dimensions(name, size, dimensions):
 
 def test_a_named_size_and_another_width_are_refused():
     with pytest.raises(ValueError, match="width: 64, but size S has 384"):
-        plugins.settings_class("models", "dit")(name="dit", size="S", patch=2, width=64)
+        variants.settings_class("models", "dit")(name="dit", size="S", patch=2, width=64)

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from hpcddm import plugins
-from hpcddm.models.settings import (
+from hpcddm.config import variants
+from hpcddm.config.models import (
     ClassifierModelSettings,
     DenoiserModelSettings,
     PriorRouterSettings,
@@ -11,7 +11,7 @@ from hpcddm.models.settings import (
 from tests.models.examples import combinations, label, network, settings
 from tests.spaces.examples import network_data
 
-UNTRAINED = plugins.names("models", PriorRouterSettings)
+UNTRAINED = variants.names("models", PriorRouterSettings)
 
 
 BASES = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hpcddm.models.settings import RouterModelSettings
+from hpcddm.config.models import RouterModelSettings
 from tests.models.examples import OUTPUTS, batch, combinations, fresh, label, trained
 
 ROUTERS = combinations(RouterModelSettings)

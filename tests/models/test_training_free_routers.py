@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.models import PriorRouterSettings, RouterModelSettings
 from hpcddm.data.reader import ArrayReader
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
-from hpcddm.models.settings import PriorRouterSettings, RouterModelSettings
 from hpcddm.spaces.base import space_of
 from tests.spaces.examples import network_data
 
 DATA, LATENT_DATA = network_data(1, 8, 3), network_data(1, 8, 3, name="latents")
 CLUSTERS = 4
-NAMES = plugins.names("models", PriorRouterSettings)
+NAMES = variants.names("models", PriorRouterSettings)
 OPTIONS = {"feature_router": {"encoder": {"name": "pixels", "size": 4}}}
 each_router = pytest.mark.parametrize("name", NAMES)
 
 
 def build(name, data=DATA, **options):
     settings = RouterModelSettings.model_validate({"name": name} | OPTIONS.get(name, {}) | options)
-    return plugins.create(ComputedRouter, settings, data, CLUSTERS)
+    return variants.create(ComputedRouter, settings, data, CLUSTERS)
 
 
 def reader(count=400, seed=0):
@@ -180,7 +180,7 @@ def test_the_feature_router_scores_the_denoised_image_among_centred_unit_feature
     router, data = fitted("feature_router", prior="equal", temperature=0.3), reader()
     rows = range(len(data))
     encoder = OPTIONS["feature_router"]["encoder"]
-    encode = plugins.create(ImageEncoder, ImageEncoderSettings.model_validate(encoder)).encode
+    encode = variants.create(ImageEncoder, ImageEncoderSettings.model_validate(encoder)).encode
 
     def unit(features):
         return features / np.linalg.norm(features, axis=1, keepdims=True)

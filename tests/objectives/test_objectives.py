@@ -5,11 +5,11 @@ import itertools
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.objectives import conversions
 from tests.ensemble.mixtures import FORMS, objective, path
 
-NAMES, SCHEDULES = plugins.names("objectives"), plugins.names("objectives/schedules")
+NAMES, SCHEDULES = variants.names("objectives"), variants.names("objectives/schedules")
 EVERY = pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))
 
 

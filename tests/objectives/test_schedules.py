@@ -3,17 +3,17 @@ import math
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.objectives import ScheduleSettings
 from hpcddm.objectives.schedules.base import Schedule, log_snr_moves
-from hpcddm.objectives.schedules.settings import ScheduleSettings
 from tests.ensemble.mixtures import PATHS
 
 DOUBLE = {"dtype": torch.float64}
-NAMES = plugins.names("objectives/schedules")
+NAMES = variants.names("objectives/schedules")
 
 
 def schedule(name, **keys):
-    return plugins.create(Schedule, ScheduleSettings.model_validate({"name": name} | keys))
+    return variants.create(Schedule, ScheduleSettings.model_validate({"name": name} | keys))
 
 
 def inside(name, count=400):

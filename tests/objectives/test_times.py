@@ -3,14 +3,14 @@ import math
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from tests.ensemble.mixtures import objective
 
 UNIFORM = torch.arange(20_000) / 20_000
-SCHEDULES = plugins.names("objectives/schedules")
+SCHEDULES = variants.names("objectives/schedules")
 
 
-@pytest.mark.parametrize("times", plugins.names("objectives/times"))
+@pytest.mark.parametrize("times", variants.names("objectives/times"))
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("shift", [1.0, 3.0, 0.5])
 def test_times_rise_and_stay_in_the_range(times, schedule, shift):

@@ -3,10 +3,10 @@ import itertools
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from tests.ensemble.mixtures import objective
 
-NAMES, SCHEDULES = plugins.names("objectives"), plugins.names("objectives/schedules")
+NAMES, SCHEDULES = variants.names("objectives"), variants.names("objectives/schedules")
 WEIGHTINGS = [
     {"name": "native"},
     {"name": "min_snr"},
@@ -32,7 +32,7 @@ def squared(values):
 
 
 def test_every_weighting_is_covered():
-    assert {weighting["name"] for weighting in WEIGHTINGS} == set(plugins.names("objectives/weightings"))
+    assert {weighting["name"] for weighting in WEIGHTINGS} == set(variants.names("objectives/weightings"))
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=str)

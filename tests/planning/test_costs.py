@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
@@ -60,7 +60,7 @@ def sampled_flops(settings, arm, images):
     """The operations of really drawing some images with networks that weigh nothing twice."""
     torch.manual_seed(0)
     evaluate = settings.evaluate
-    conversion = plugins.create(Conversion, evaluate.conversion)
+    conversion = variants.create(Conversion, evaluate.conversion)
 
     def denoiser(expert=None):
         config = settings.expert_config(expert)

@@ -19,7 +19,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.rooms import VARIABLE
+from hpcddm.config.variant_files import VARIABLE
 from hpcddm.runtime.records import AttemptRecord, records
 from tests.helpers import DATA_STAGES, REPOSITORY
 from tests.runs import TINY, hpcddm

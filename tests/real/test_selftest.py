@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.package_data import share_folder
+from hpcddm.config.package_data import share_folder
 from tests.runs import hpcddm
 
 pytestmark = pytest.mark.slurm

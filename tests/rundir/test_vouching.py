@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm import provenance, rooms
+from hpcddm import provenance
+from hpcddm.config import variant_files
+from hpcddm.config.package_data import share_folder
+from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_site
 from hpcddm.launch.template import own_parts, store_parts
 from hpcddm.loading import load_experiment, load_site
-from hpcddm.package_data import share_folder
 from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.vouching import is_users, remember, run_around
-from hpcddm.site import Site
 from hpcddm.sweep.settings import read_sweep
 
 EVIL = "name: north\nscheduler: local\nhook: evil\n"
@@ -134,9 +135,9 @@ def test_variants_inside_a_run_are_refused_however_they_are_named(run, monkeypat
     write(run / "variants/ensemble/solvers/evil.py", "raise SystemExit('executed')")
     (run.parent / "link").symlink_to(run / "variants")
     monkeypatch.chdir(run)
-    monkeypatch.setenv(rooms.VARIABLE, named.format(run=run))
-    with pytest.raises(ConfigError, match=f"{rooms.VARIABLE}: .* is inside the run {run}, where others may"):
-        rooms.files("ensemble/solvers")
+    monkeypatch.setenv(variant_files.VARIABLE, named.format(run=run))
+    with pytest.raises(ConfigError, match=f"{variant_files.VARIABLE}: .* is inside the run {run}, where others may"):
+        variant_files.files("ensemble/solvers")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * ((1 << 20) + 1)], ids=["not UTF-8", "too large"])

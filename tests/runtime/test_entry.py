@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
@@ -19,7 +20,6 @@ from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.inputs import Inputs
 from hpcddm.runtime.stopping import POLL_SECONDS, StopFlag, Stopped
 from hpcddm.runtime.unit import Result
-from hpcddm.site import Resources, Site
 from tests.helpers import tiny
 
 

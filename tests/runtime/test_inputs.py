@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.keys import INSPECT
@@ -12,7 +13,6 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import read_spec
-from hpcddm.site import Site
 from tests.helpers import finish, tiny
 
 KEYS = FIRST, SECOND, THIRD, FOURTH = [f"train/expert-{index:02d}" for index in range(4)]

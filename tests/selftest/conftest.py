@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.site import Site
+from hpcddm.config.site import Site
 
 
 @pytest.fixture

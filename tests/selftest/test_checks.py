@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpcddm.checks import CheckVerdict
+from hpcddm.config.site import Site
 from hpcddm.selftest import node
 from hpcddm.selftest.checks import accounting, requeue
 from hpcddm.selftest.checks.accounting import Accounting
@@ -22,7 +23,6 @@ from hpcddm.selftest.checks.signals import Signals
 from hpcddm.selftest.checks.storage import Storage
 from hpcddm.selftest.checks.time_left import TimeLeft
 from hpcddm.selftest.evidence import Evidence
-from hpcddm.site import Site
 from tests.helpers import REPOSITORY
 
 STARTED = 1_000_000.0

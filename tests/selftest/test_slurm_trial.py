@@ -5,13 +5,13 @@ import time
 
 import pytest
 
+from hpcddm.config.site import Site
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.slurm import create
 from hpcddm.rundir.layout import RunDir
 from hpcddm.selftest import shapes, slurm_trial
 from hpcddm.selftest.evidence import Part, last_line
 from hpcddm.selftest.slurm_trial import SlurmTrial
-from hpcddm.site import Site
 from tests.launch.test_script import FUNCTIONS
 
 

@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
-from hpcddm import plugins
-from hpcddm.conditions.settings import ConditionSettings
-from hpcddm.data.settings import NetworkData, Shape
+from hpcddm.config import variants
+from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.shapes import NetworkData, Shape
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.spaces.base import Space
-from hpcddm.spaces.settings import SpaceSettings
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "class": {"name": "class_label"},
@@ -38,7 +38,7 @@ def network_data(
 def pixels(channels: int, height: int, width: int) -> Space[SpaceSettings]:
     """The space of pixels for x of a shape."""
     images = SimpleNamespace(channels=channels, image_size=width)
-    space = plugins.create(Space, SpaceSettings.model_validate({"name": "pixels"}), images)
+    space = variants.create(Space, SpaceSettings.model_validate({"name": "pixels"}), images)
     # Distributions of known form are a row of values, which no image is.
     space.shape = Shape(channels, height, width)
     return space

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.spaces import SpaceSettings
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import plan
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.spaces.latents import cosines, deviations
 from hpcddm.spaces.pixels import to_unit
-from hpcddm.spaces.settings import SpaceSettings
 from tests.helpers import REPOSITORY, tiny
 from tests.spaces.examples import network_data
 
 SIDE = 28
-NAMES = [name for name, own in plugins.settings_classes(SpaceSettings).items() if not own.reads_latents]
+NAMES = [name for name, own in variants.settings_classes(SpaceSettings).items() if not own.reads_latents]
 PATCH_ONE = {"experts__model__patch": 1, "router__model__patch": 1}
 each_space = pytest.mark.parametrize("name", NAMES)
 

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from hpcddm import paths
-from hpcddm.config import Experiment
+from hpcddm.config import paths
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Resources
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.loading import within_run
@@ -31,7 +32,6 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.site import Resources
 from hpcddm.stages import (
     assign,
     captions,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering, Workspace
 from hpcddm.clusterings.samples import Samples
 from hpcddm.concepts import inputs
@@ -17,12 +16,13 @@ from hpcddm.concepts.choosing import Choice
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.scores import PROMPT_ARM, by_concept, relative
 from hpcddm.concepts.vocabulary import Vocabulary
-from hpcddm.config import ClusterSettings
+from hpcddm.config import variants
+from hpcddm.config.experiment import ClusterSettings
+from hpcddm.config.schema import validate
 from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
-from hpcddm.schema import validate
 from hpcddm.stages import concept_counts, concept_scores, concepts
 from hpcddm.stages.concept_tags import largest
 from tests import pictures
@@ -132,7 +132,7 @@ def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benche
     table = {"file": str(unit.folder / "proposal.csv")}
     experts = bench.settings.cluster.experts
     made = validate(ClusterSettings, {"experts": experts, "clustering": {"name": "file", "table": table}}, "test")
-    clustering = plugins.create(Clustering, made.clustering)
+    clustering = variants.create(Clustering, made.clustering)
     for split in ("train", "heldout"):
         catalog = open_catalog(bench.run, split)
         numbers = range(len(catalog))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from hpcddm import paths, plugins
+from hpcddm.config import paths, variants
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
@@ -67,7 +67,7 @@ def test_a_network_by_its_folder_makes_the_lists(bench):
     stored = samples.features(own)
     assert stored.dtype == np.float16 and stored.item_shape == (24,)
     settings = paths.located(run.settings, run.run.root).encode.encoder
-    again = plugins.create(ImageEncoder, settings).encode(TarReader(own).images(range(60)))
+    again = variants.create(ImageEncoder, settings).encode(TarReader(own).images(range(60)))
     np.testing.assert_allclose(stored.gather(range(60)), again, rtol=1e-3, atol=1e-4)
     sizes = manifest.read(run.run.unit("lists/all")).results["sizes"]
     assert sum(sizes) == 60 and min(sizes) > 0

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from hpcddm import plugins
 from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import read_arrays
+from hpcddm.config import variants
 from hpcddm.data import samples
 from hpcddm.pipeline.keys import CATALOG, INSPECT, LISTS
 from hpcddm.pipeline.plan import plan
@@ -47,7 +47,7 @@ def looked_at(bench):
     """Points, features, clusters and partition, from the run's own files."""
     unit = bench.unit(INSPECT)
     catalog = samples.catalog(unit, "train")
-    clustering = plugins.create(Clustering, bench.settings.cluster.clustering)
+    clustering = variants.create(Clustering, bench.settings.cluster.clustering)
     partition = clustering.load(read_arrays(bench.run.unit("cluster/all") / "partition.h5"))
     features = samples.features(catalog).gather(range(600))
     return (

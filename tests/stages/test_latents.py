@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import initial_weights, plugins
+from hpcddm import initial_weights
 from hpcddm.commands import export
+from hpcddm.config import variants
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.column_files import write_columns
@@ -154,7 +155,7 @@ def test_a_missing_scale_is_named(made, tmp_path):
 def test_parameters_are_counted_as_they_are(tmp_path, changes):
     space = SPACE | {"autoencoder": SPACE["autoencoder"] | changes}
     settings = tiny(tmp_path, data__space=space, data__image_size=16).data
-    network = plugins.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
+    network = variants.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
     assert settings.space.autoencoder.parameters(settings) == sum(value.numel() for value in network.parameters())
     encoded = network.moments(torch.zeros(2, 1, 16, 16))
     assert encoded.shape[2:] == settings.x_shape
@@ -165,7 +166,7 @@ def test_the_loss_is_error_and_weighted_divergence(tmp_path):
     settings = tiny(
         tmp_path, data__space=LATENT_SPACE | {"autoencoder": {"name": "kl_small", "factor": 2, "kl_weight": 0.5}}
     ).data
-    network = plugins.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
+    network = variants.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
     images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, torch.randn(3, *settings.x_shape)
     mean, log_variance = network.moments(images).unbind(1)
     posterior = torch.distributions.Normal(mean, (log_variance / 2).exp())

@@ -1,6 +1,6 @@
 """Log of a training of an expert, from its first line on."""
 
-from hpcddm import paths
+from hpcddm.config import paths
 from hpcddm.pipeline.trainings import images_per_step
 from hpcddm.stages import train
 from tests.helpers import tiny

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import sweep as command
+from hpcddm.config.site import Site
 from hpcddm.launch.local import Local
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import plan
@@ -12,7 +13,6 @@ from hpcddm.rundir import manifest
 from hpcddm.rundir.job import JobId
 from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.spec import read_spec
-from hpcddm.site import Site
 from tests.attempts import write_attempt
 from tests.helpers import COUNTED, finish, hpcddm
 from tests.sweep.test_verb import EVALUATE, FACTS

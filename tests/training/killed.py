@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
+from hpcddm.config.site import Resources
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
-from hpcddm.site import Resources
 from hpcddm.training import shards
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy

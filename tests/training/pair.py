@@ -19,6 +19,8 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hpcddm.config.site import Resources
+from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.pipeline.snapshots import Kept
 from hpcddm.pipeline.trainings import in_whole_batches
@@ -29,13 +31,11 @@ from hpcddm.runtime.attempt import attempts, open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
-from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import corrections, loop, outcomes
 from hpcddm.training.engine import Engine
 from hpcddm.training.looks import Look, Looks
 from hpcddm.training.meters import peak_memory_gib
-from hpcddm.training.settings import Training
 from tests.training.half import allow_fp16
 from tests.training.scenarios import BATCH, KEY, STEPS, batches, build, training, write_tar
 

@@ -21,6 +21,8 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from hpcddm.config.site import Resources
+from hpcddm.config.training import Training
 from hpcddm.data import tar
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.column_files import write_columns
@@ -38,13 +40,11 @@ from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped
 from hpcddm.runtime.unit import Unit
-from hpcddm.site import Resources
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress
 from hpcddm.training.power_ema import Profile, coefficients, exponent
-from hpcddm.training.settings import Training
 from hpcddm.training.snapshots import KeptWeights
 from tests.catalogs import catalog_of
 from tests.orders import uniform

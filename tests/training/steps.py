@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hpcddm.config.training import Training
 from hpcddm.devices import DTYPES
 from hpcddm.models.base import Network as BlockNetwork
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import blocks, masters
 from hpcddm.training.ema import update_weights
 from hpcddm.training.engine import Engine
-from hpcddm.training.settings import Training
 from tests.training.half import allow_fp16
 from tests.training.pair import on_ranks
 from tests.training.scenarios import AVERAGES, build, training

@@ -13,12 +13,12 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from hpcddm import tensors
+from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.rundir import training_states
 from hpcddm.runtime.attempt import Superseded, open_attempt
 from hpcddm.runtime.entry import LASTING
 from hpcddm.runtime.environment import Ranks
-from hpcddm.site import Resources
 from hpcddm.training.checkpoints import KEPT, Checkpoints
 from hpcddm.training.meters import Progress
 

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float32, Int64, UInt8
 
 from hpcddm.concepts.vocabulary import Vocabulary
-from hpcddm.config import Experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
-from hpcddm.plugins import S, Variant
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from pydantic import Field
 
-from hpcddm import plugins, pretrained
 from hpcddm.concepts import wordnet
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
-from hpcddm.concepts.taggers.settings import TaggerSettings
+from hpcddm.config import pretrained, variants
+from hpcddm.config.concepts import TaggerSettings
+from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.encoders.image import efficientnet_lite0
 from hpcddm.errors import require
-from hpcddm.pretrained import PretrainedFile
 
 # Settings need the names of the files, and no torch, which the encoder's own module imports.
-WEIGHTS = plugins.settings_class("encoders/image", "efficientnet_lite0").pretrained
+WEIGHTS = variants.settings_class("encoders/image", "efficientnet_lite0").pretrained
 CLASSES = PretrainedFile(
     name="imagenet_synsets.txt",
     sha256="70002b0ff5de60a3a17a82dbfcff291931f96225ddf941ad2e182fc39e183d15",

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float32, UInt8
 
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
-from hpcddm.concepts.taggers.settings import TaggerSettings
+from hpcddm.config.concepts import TaggerSettings
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader

@@ -14,23 +14,23 @@ import torch
 from jaxtyping import Float16, Float32, Int64, UInt8
 from pydantic import Field
 
-from hpcddm import plugins
 from hpcddm.concepts.taggers.base import Mentions, Tagger, TaggerContext
 from hpcddm.concepts.taggers.lit_head import HeadTraining, mapped, trained_head
 from hpcddm.concepts.taggers.pairs import TrainingPairs
-from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.taggers.thresholds import ScoreCounts
+from hpcddm.config import variants
+from hpcddm.config.concepts import TaggerSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.schema import Positive, default_variant
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data import draws
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import require
 from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.schema import Positive, default_variant
 
 HALVES = 2
 IMAGES_AT_ONCE, NAMES_AT_ONCE = 256, 64
@@ -76,7 +76,7 @@ class Lit(Tagger[Settings]):
 
     def __init__(self, settings: Settings, context: TaggerContext) -> None:
         super().__init__(settings, context)
-        self.encoder: ImageEncoder[ImageEncoderSettings] = plugins.create(ImageEncoder, settings.image)
+        self.encoder: ImageEncoder[ImageEncoderSettings] = variants.create(ImageEncoder, settings.image)
         self._arrays: Mapping[str, np.ndarray] = {}
 
     def fit(
@@ -163,7 +163,7 @@ class Lit(Tagger[Settings]):
     @torch.no_grad()
     def _names(self) -> Float32[torch.Tensor, "v e"]:
         """Encode the names of all concepts: the means of their tokens' states."""
-        encoder: TextEncoder[TextEncoderSettings] = plugins.create(TextEncoder, self.settings.text)
+        encoder: TextEncoder[TextEncoderSettings] = variants.create(TextEncoder, self.settings.text)
         names, rows = [concept.name for concept in self.context.vocabulary.concepts], []
         for part in blocks_of(range(len(names)), NAMES_AT_ONCE):
             tokens = padded_tokens(encoder, names[part.start : part.stop])

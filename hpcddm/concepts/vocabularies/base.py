@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from hpcddm.concepts.vocabulary import Candidates, Vocabulary
-from hpcddm.plugins import S, Variant
+from hpcddm.config.variants import S, Variant
 
 
 class VocabularySource(Variant[S]):

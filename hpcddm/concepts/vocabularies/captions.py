@@ -11,10 +11,10 @@ from pydantic import Field
 from hpcddm.concepts import wordnet
 from hpcddm.concepts.nouns import NO_NOUN, NounTagger, require_hanta
 from hpcddm.concepts.vocabularies.base import VocabularySource
-from hpcddm.concepts.vocabularies.settings import VocabularySettings
 from hpcddm.concepts.vocabulary import Candidates, Concept, Vocabulary
+from hpcddm.config.concepts import VocabularySettings
+from hpcddm.config.schema import Positive
 from hpcddm.errors import UserError
-from hpcddm.schema import Positive
 
 AT_ONCE = 1000
 """Captions between two calls of `advance`."""

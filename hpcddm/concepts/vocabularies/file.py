@@ -5,13 +5,13 @@ from pathlib import Path
 
 from hpcddm.concepts import plurals
 from hpcddm.concepts.vocabularies.base import VocabularySource
-from hpcddm.concepts.vocabularies.settings import VocabularySettings
 from hpcddm.concepts.vocabulary import Candidates, Concept, Vocabulary
 from hpcddm.concepts.words import name_of
+from hpcddm.config.concepts import VocabularySettings
+from hpcddm.config.schema import PathSetting
 from hpcddm.data import texts
 from hpcddm.errors import UserError, require
 from hpcddm.rundir import atomic
-from hpcddm.schema import PathSetting
 
 
 class Settings(VocabularySettings):

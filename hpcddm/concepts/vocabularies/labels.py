@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hpcddm.concepts.vocabularies.base import VocabularySource
-from hpcddm.concepts.vocabularies.settings import VocabularySettings
 from hpcddm.concepts.vocabulary import Candidates, Concept, Vocabulary
+from hpcddm.config.concepts import VocabularySettings
 
 
 class Settings(VocabularySettings):

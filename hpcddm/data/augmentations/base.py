@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from jaxtyping import UInt8
 from torch import Tensor
 
-from hpcddm import plugins
-from hpcddm.data.augmentations.settings import AugmentationSettings
+from hpcddm.config import variants
+from hpcddm.config.data import AugmentationSettings
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.draws import Draws
-from hpcddm.plugins import S, Variant
 
 
 class Augmentation(Variant[S]):
@@ -32,7 +32,7 @@ class Augmentation(Variant[S]):
 
 def created(settings: Sequence[AugmentationSettings], side: int) -> list[Augmentation]:
     """Create augmentations, to be applied in their order, of images whose side they leave."""
-    return [plugins.create(Augmentation, own, side) for own in settings]
+    return [variants.create(Augmentation, own, side) for own in settings]
 
 
 def source_side(settings: Sequence[AugmentationSettings], side: int) -> int:

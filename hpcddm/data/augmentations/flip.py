@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hpcddm.config.data import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.draws import Draws
 
 

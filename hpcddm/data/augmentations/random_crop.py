@@ -15,8 +15,8 @@ from PIL import Image
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.data import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.draws import Draws
 
 

@@ -7,8 +7,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.data import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.draws import Draws
 
 

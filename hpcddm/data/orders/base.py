@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int64, Integer
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Column, rows_of
-from hpcddm.plugins import S, Variant
 
 
 class Order(ABC):

@@ -3,9 +3,9 @@
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.config.data import OrderSettings
 from hpcddm.data.bijection import Bijection
 from hpcddm.data.orders.base import EpochOrder
-from hpcddm.data.orders.settings import OrderSettings
 
 
 class Settings(OrderSettings):

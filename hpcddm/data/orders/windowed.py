@@ -6,10 +6,10 @@ At any time a training reads `mixed` blocks only; it sees every row once in an e
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.config.data import OrderSettings
+from hpcddm.config.schema import Positive
 from hpcddm.data.bijection import Bijection
 from hpcddm.data.orders.base import EpochOrder
-from hpcddm.data.orders.settings import OrderSettings
-from hpcddm.schema import Positive
 
 
 class Settings(OrderSettings):

@@ -3,10 +3,10 @@
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.images import Images
-from hpcddm.plugins import S, Variant
 from hpcddm.runtime.unit import Unit
 
 

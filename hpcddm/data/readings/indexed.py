@@ -2,11 +2,11 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
+from hpcddm.config.data import ReadingSettings
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.images import Images, TarImages
 from hpcddm.data.readings.base import Reading
-from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.runtime.unit import Unit
 
 

@@ -6,12 +6,12 @@ They lie together, where an indexed expert reads every tar of the run; who train
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, Literal
 
+from hpcddm.config.data import ReadingSettings
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import open_copy
 from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
-from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.runtime.unit import Unit
 

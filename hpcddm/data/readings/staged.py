@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
+from hpcddm.config.data import ReadingSettings
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.copies import largest_bytes, open_copy, write_copy
 from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
-from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.errors import UserError, require
 from hpcddm.pipeline.catalog import CATALOG_FILE
 from hpcddm.rundir import atomic, private

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Int64
 from PIL import Image
 
+from hpcddm.config.schema import PathSetting
+from hpcddm.config.sources import HELDOUT_SHARE, HeldoutFile, SourceSettings
 from hpcddm.data.record import Record
 from hpcddm.data.sources import array_files
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.settings import HELDOUT_SHARE, HeldoutFile, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import EmptySplit, UserError, require
 from hpcddm.pipeline.passed_over import Item, escaped
-from hpcddm.schema import PathSetting
 
 CHANNELS = (1, 3, 4)
 

@@ -8,11 +8,11 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.config.sources import SourceSettings
+from hpcddm.config.variants import Variant
 from hpcddm.data.adopted import SourceTar
 from hpcddm.data.record import Record
-from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.pipeline.passed_over import Item
-from hpcddm.plugins import Variant
 
 S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")

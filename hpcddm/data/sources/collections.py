@@ -4,7 +4,7 @@ In an experiment `data.source` is the list of them. The classes of all are those
 order; where one has no classes, or no names for them, all together have none, and likewise with captions.
 """
 
-from hpcddm.data.sources.settings import SeveralSettings
+from hpcddm.config.sources import SeveralSettings
 from hpcddm.data.sources.several import Several
 
 

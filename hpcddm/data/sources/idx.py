@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from PIL import Image
 
+from hpcddm.config.schema import PathSetting
+from hpcddm.config.sources import SourceSettings
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.listing import beside
-from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.errors import EmptySplit, UserError
 from hpcddm.rundir import atomic
-from hpcddm.schema import PathSetting
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 

@@ -23,17 +23,17 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.config.schema import PathSetting
+from hpcddm.config.sources import HeldoutFolder, SourceSettings
 from hpcddm.data.pictures import PictureError, read_picture
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import SPLITS, Source, Split
 from hpcddm.data.sources.listing import EXTENSIONS, beside, holds_picture, listed
-from hpcddm.data.sources.settings import HeldoutFolder, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
 from hpcddm.errors import EmptySplit, UserError, require
 from hpcddm.pipeline.passed_over import Item, counted, described, escaped
 from hpcddm.rundir import atomic
-from hpcddm.schema import PathSetting
 
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 """Valid names for the folder of each split."""

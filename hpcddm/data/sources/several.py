@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sources import SeveralSettings, SourceSettings
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.settings import SeveralSettings, SourceSettings
 
 S = TypeVar("S", bound=SeveralSettings)
 
@@ -80,9 +80,9 @@ class Several(Source[S]):
     """Sources, opened together."""
 
     def open_split(self, split: str) -> SeveralSplit:
-        return SeveralSplit([plugins.create(Source, settings) for settings in self.settings.of], split)
+        return SeveralSplit([variants.create(Source, settings) for settings in self.settings.of], split)
 
     def content(self) -> str:
         """Hash what each source hashes."""
-        hashes = [(own.collection, plugins.create(Source, own).content()) for own in self.settings.of]
+        hashes = [(own.collection, variants.create(Source, own).content()) for own in self.settings.of]
         return hashlib.sha256(repr(hashes).encode()).hexdigest()

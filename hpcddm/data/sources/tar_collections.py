@@ -6,10 +6,10 @@ In an experiment `data.source` is the list of them. Classes are numbers without 
 from pathlib import Path
 from typing import ClassVar
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sources import SeveralSettings
 from hpcddm.data.adopted import SourceTar
 from hpcddm.data.sources.base import TarSource
-from hpcddm.data.sources.settings import SeveralSettings
 from hpcddm.data.sources.several import Several, SeveralSplit
 from hpcddm.errors import UserError
 from hpcddm.pipeline.passed_over import Item
@@ -31,14 +31,14 @@ class TarCollections(Several[Settings], TarSource[Settings]):
         return opened
 
     def tars(self, split: str) -> list[SourceTar]:
-        return [tar for own in self.settings.of for tar in plugins.create(TarSource, own).tars(split)]
+        return [tar for own in self.settings.of for tar in variants.create(TarSource, own).tars(split)]
 
     def beside(self) -> list[Item]:
-        sources = [plugins.create(TarSource, own) for own in self.settings.of]
+        sources = [variants.create(TarSource, own) for own in self.settings.of]
         return [item._replace(name=f"{own.prefix}{item.name}") for own in sources for item in own.beside()]
 
     def folders(self) -> dict[str | None, Path]:
-        sources = (plugins.create(TarSource, own) for own in self.settings.of)
+        sources = (variants.create(TarSource, own) for own in self.settings.of)
         return {name: folder for source in sources for name, folder in source.folders().items()}
 
 

@@ -15,18 +15,18 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field as SchemaField
 
+from hpcddm.config.schema import PathSetting
+from hpcddm.config.sources import HeldoutTars, SourceSettings
 from hpcddm.data.adopted import SourceTar
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout, extension_of
 from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.sources.listing import is_apart, listed, refuse
-from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
 from hpcddm.errors import EmptySplit, UserError, require
 from hpcddm.pipeline.passed_over import Item, escaped
-from hpcddm.schema import PathSetting
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""

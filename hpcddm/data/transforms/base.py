@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from PIL import Image
 
-from hpcddm.plugins import S, Variant
+from hpcddm.config.variants import S, Variant
 
 
 class Transform(Variant[S]):

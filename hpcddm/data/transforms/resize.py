@@ -2,8 +2,8 @@
 
 from PIL import Image
 
+from hpcddm.config.data import TransformSettings
 from hpcddm.data.transforms.base import Transform
-from hpcddm.data.transforms.settings import TransformSettings
 
 
 class Settings(TransformSettings):

@@ -6,9 +6,9 @@ from pathlib import Path
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
-from hpcddm.data.settings import ImageShape
+from hpcddm.config.shapes import ImageShape
+from hpcddm.config.variants import S, Variant
 from hpcddm.encoders.gpu import require_gpu
-from hpcddm.plugins import S, Variant
 
 
 class Autoencoder(Variant[S]):

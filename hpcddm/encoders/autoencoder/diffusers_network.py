@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from hpcddm.data.settings import ImageShape
+from hpcddm.config.shapes import ImageShape
 from hpcddm.devices import DTYPES, current_device
 from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.encoders.autoencoder.diffusers_settings import DiffusersSettings

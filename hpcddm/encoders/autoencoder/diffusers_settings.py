@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar
 
-from hpcddm.data.settings import Shape
-from hpcddm.encoders.autoencoder.settings import AutoencoderSettings
+from hpcddm.config.autoencoders import AutoencoderSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import Shape
 from hpcddm.encoders.layouts import DIFFUSERS
-from hpcddm.schema import Positive
 from hpcddm.weights import Layout, SettingsWithWeights
 
 BANDS = 3

@@ -15,12 +15,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from hpcddm import tensors
-from hpcddm.data.settings import ImageShape, Shape
+from hpcddm.config.autoencoders import TrainedAutoencoderSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import ImageShape, Shape
 from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
-from hpcddm.encoders.autoencoder.settings import TrainedAutoencoderSettings
 from hpcddm.rundir import manifest
-from hpcddm.schema import Positive
 
 NORM_GROUPS = 8
 LOWEST, HIGHEST = -30.0, 20.0

@@ -5,10 +5,10 @@ from abc import abstractmethod
 import numpy as np
 from jaxtyping import Float32, UInt8
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.encoders.gpu import require_gpu
-from hpcddm.plugins import S, Variant
 
 
 class SampleEncoder(Variant[S]):

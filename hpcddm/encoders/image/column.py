@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float16, Float32
 
-from hpcddm.data.settings import ImageShape
-from hpcddm.encoders.image.settings import SampleEncoderSettings
+from hpcddm.config.image_encoders import SampleEncoderSettings
+from hpcddm.config.shapes import ImageShape
 from hpcddm.errors import require
 
 FEATURE_TYPE = np.dtype("<f2")

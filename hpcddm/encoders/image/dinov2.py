@@ -6,13 +6,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm import weights
-from hpcddm.data.settings import ImageShape
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import ImageShape
 from hpcddm.encoders.image.network import NetworkEncoder, Preparation
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.encoders.layouts import TRANSFORMERS_IMAGE
 from hpcddm.encoders.packages import from_pretrained, loaded, package
 from hpcddm.rundir import reading
-from hpcddm.schema import Positive
 from hpcddm.weights import Layout, SettingsWithWeights
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

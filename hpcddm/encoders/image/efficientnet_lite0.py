@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor, nn
 
-from hpcddm import pretrained
-from hpcddm.data.settings import ImageShape
+from hpcddm.config import pretrained
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.pretrained import PretrainedFile
+from hpcddm.config.shapes import ImageShape
 from hpcddm.devices import current_device
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings
-from hpcddm.pretrained import PretrainedFile
 
 STAGES = (
     (1, 3, 1, 1, 16),

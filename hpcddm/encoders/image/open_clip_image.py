@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from hpcddm.data.settings import ImageShape
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.shapes import ImageShape
 from hpcddm.encoders.image.network import NetworkEncoder, Preparation
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.encoders.open_clip_network import network
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float32, UInt8
 
-from hpcddm.data.settings import ImageShape
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import ImageShape
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings
-from hpcddm.schema import Positive
 
 
 class Settings(ImageEncoderSettings):

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from hpcddm.data.settings import ImageShape
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import ImageShape
 from hpcddm.encoders.image.network import NetworkEncoder, Preparation
-from hpcddm.encoders.image.settings import ImageEncoderSettings
 from hpcddm.encoders.layouts import TIMM
 from hpcddm.encoders.packages import loaded, package
-from hpcddm.schema import Positive
 from hpcddm.weights import Layout, SettingsWithWeights
 
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from hpcddm.plugins import S, Variant
+from hpcddm.config.variants import S, Variant
 
 
 class Perceptual(Variant[S]):

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor, nn
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
+from hpcddm.config.image_encoders import PerceptualSettings
+from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.devices import current_device
 from hpcddm.encoders.perceptual.base import Perceptual
-from hpcddm.encoders.perceptual.settings import PerceptualSettings
 from hpcddm.errors import UserError
 from hpcddm.next_step import command
-from hpcddm.pretrained import PretrainedFile
 
 SMALLEST = 64
 """Side to which smaller images are enlarged: of less, the deeper layers have next to nothing left."""

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float32, Int64
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.encoders.gpu import require_gpu
-from hpcddm.plugins import S, Variant
 
 PADDING = -1
 """Number behind the tokens of a sentence, up to those of the longest beside it."""

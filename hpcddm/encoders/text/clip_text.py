@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar
 
+from hpcddm.config.schema import Positive
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.layouts import TRANSFORMERS_TEXT
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.encoders.text.tokens import TransformersText
-from hpcddm.schema import Positive
 from hpcddm.weights import Layout, SettingsWithWeights
 
 

@@ -8,12 +8,12 @@ from jaxtyping import Bool, Float, Float32, Int64
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
+from hpcddm.config.pretrained import PretrainedFile
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder, without_padding
-from hpcddm.encoders.text.settings import TextEncoderSettings
 from hpcddm.errors import UserError
 from hpcddm.next_step import installing
-from hpcddm.pretrained import PretrainedFile
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 

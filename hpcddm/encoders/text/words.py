@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
+from hpcddm.config.schema import Positive
+from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder
-from hpcddm.encoders.text.settings import TextEncoderSettings
-from hpcddm.schema import Positive
 
 END = "</s>"
 """End token, which equals no word and follows every prompt, so that an empty one has a state too."""

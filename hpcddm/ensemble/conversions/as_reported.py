@@ -12,8 +12,8 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.sampling import ConversionSettings
 from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.ensemble.conversions.settings import ConversionSettings
 from hpcddm.objectives.base import Objective
 from hpcddm.objectives.conversions import Images, convert, floored, scale_per_sample
 

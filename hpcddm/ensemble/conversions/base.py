@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.objectives import conversions
 from hpcddm.objectives.base import Objective
 from hpcddm.objectives.conversions import Images
-from hpcddm.plugins import S, Variant
 
 
 class Conversion(Variant[S]):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from hpcddm.plugins import S, Variant
+from hpcddm.config.variants import S, Variant
 
 
 class Placement(Variant[S]):

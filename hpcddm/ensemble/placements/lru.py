@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from hpcddm.config.sampling import PlacementSettings
 from hpcddm.ensemble.placements.base import Placement
-from hpcddm.ensemble.placements.settings import PlacementSettings
 from hpcddm.errors import ConfigError
 
 GIB = 2**30

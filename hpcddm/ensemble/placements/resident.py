@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from hpcddm.config.sampling import PlacementSettings
 from hpcddm.ensemble.placements.base import Placement
-from hpcddm.ensemble.placements.settings import PlacementSettings
 
 
 class Settings(PlacementSettings):

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from hpcddm.config.sampling import PlacementSettings
 from hpcddm.devices import visible_gpus
 from hpcddm.ensemble.placements.base import Placement
-from hpcddm.ensemble.placements.settings import PlacementSettings
 
 
 class Settings(PlacementSettings):

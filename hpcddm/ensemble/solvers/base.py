@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.objectives.conversions import Images, Level
-from hpcddm.plugins import S, Variant
 
 
 class Solver(Variant[S]):

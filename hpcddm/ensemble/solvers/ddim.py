@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.sampling import SolverSettings
 from hpcddm.ensemble.solvers.base import NativeSolver
-from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.objectives.conversions import Images, Level, scale_per_sample
 
 

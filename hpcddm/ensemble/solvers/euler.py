@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from hpcddm.config.sampling import SolverSettings
 from hpcddm.ensemble.solvers.base import Solver
-from hpcddm.ensemble.solvers.settings import SolverSettings
 from hpcddm.objectives.conversions import Images
 
 

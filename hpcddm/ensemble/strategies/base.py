@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.ensemble.step_context import StepContext
-from hpcddm.plugins import S, Variant
 
 Weights = Float[Tensor, "n k"]
 """Posterior or routing weights of n samples and k experts."""

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
+from hpcddm.config.strategies import StrategySettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
-from hpcddm.ensemble.strategies.settings import StrategySettings
 
 
 class Settings(StrategySettings):

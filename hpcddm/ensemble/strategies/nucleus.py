@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from hpcddm.config.strategies import StrategySettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights, draw, tempered
-from hpcddm.ensemble.strategies.settings import StrategySettings
 
 
 class Settings(StrategySettings):

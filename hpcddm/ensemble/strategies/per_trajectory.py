@@ -7,9 +7,9 @@ the data's: exact for exact experts and posterior, at the cost of one model.
 
 from typing import ClassVar
 
+from hpcddm.config.strategies import StrategySettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights, draw
-from hpcddm.ensemble.strategies.settings import StrategySettings
 
 
 class Settings(StrategySettings):

@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.strategies import StrategySettings, parse
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
-from hpcddm.ensemble.strategies.settings import StrategySettings, parse
 
 
 class Settings(StrategySettings):
@@ -45,7 +45,7 @@ class Switch(Strategy[Settings]):
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
-        self.first, self.then = (plugins.create(Strategy, part) for part in settings.parts())
+        self.first, self.then = (variants.create(Strategy, part) for part in settings.parts())
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
         strategy = self.first if context.time > self.settings.until else self.then

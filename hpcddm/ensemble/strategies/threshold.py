@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 import torch.nn.functional as F
 
+from hpcddm.config.strategies import StrategySettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
-from hpcddm.ensemble.strategies.settings import StrategySettings
 
 
 class Settings(StrategySettings):

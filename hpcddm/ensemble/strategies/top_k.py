@@ -4,10 +4,10 @@ from typing import Any, ClassVar
 
 import torch
 
+from hpcddm.config.schema import Positive
+from hpcddm.config.strategies import StrategySettings
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
-from hpcddm.ensemble.strategies.settings import StrategySettings
-from hpcddm.schema import Positive
 
 
 class Settings(StrategySettings):

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from hpcddm.conditions.settings import Form
+from hpcddm.config.conditions import Form
+from hpcddm.config.objectives import ObjectiveSettings
+from hpcddm.config.variants import S, Variant
 from hpcddm.errors import UserError
-from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.plugins import S, Variant
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hpcddm import plugins
-from hpcddm.conditions.settings import Form
+from hpcddm.config import variants
+from hpcddm.config.conditions import Form
+from hpcddm.config.models import BLOCK_VECTORS, LAST_VECTORS
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import seen_condition
 from hpcddm.models.base import Denoiser
 from hpcddm.models.checkpoints.base import CheckpointInfo
 from hpcddm.models.layers import time_waves
-from hpcddm.models.settings import BLOCK_VECTORS, LAST_VECTORS
-from hpcddm.objectives.settings import ObjectiveSettings
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5
@@ -292,7 +292,7 @@ def embeddings_at(tensors: dict[str, Tensor], t: Tensor, time_spacing: str) -> T
 def _fresh(target: Target, seed: int) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = plugins.create(Denoiser, target.model, target.data)
+        model = variants.create(Denoiser, target.model, target.data)
     return model.state_dict()
 
 

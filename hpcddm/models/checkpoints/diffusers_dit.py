@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hpcddm.conditions.settings import Form
+from hpcddm.config.conditions import Form
+from hpcddm.config.models import FREQUENCIES, MLP_RATIO, DenoiserModelSettings, LayoutSettings
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
-from hpcddm.models.checkpoints.settings import LayoutSettings
-from hpcddm.models.settings import FREQUENCIES, MLP_RATIO, DenoiserModelSettings
-from hpcddm.objectives.settings import ObjectiveSettings
 
 EMBEDDINGS = {
     "trunk.embed_time.0": ("timestep_embedder.linear_1", FREQUENCIES, 0),

@@ -4,13 +4,12 @@ from typing import Any
 
 from torch import Tensor
 
-from hpcddm.conditions.settings import Form
+from hpcddm.config.conditions import Form
+from hpcddm.config.models import DenoiserModelSettings, LayoutSettings
+from hpcddm.config.objectives import ObjectiveSettings
+from hpcddm.config.schema import validate
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored
-from hpcddm.models.checkpoints.settings import LayoutSettings
-from hpcddm.models.settings import DenoiserModelSettings
-from hpcddm.objectives.settings import ObjectiveSettings
-from hpcddm.schema import validate
 
 
 class Settings(LayoutSettings):

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpcddm.config.models import FREQUENCIES, MLP_RATIO, DenoiserModelSettings, LayoutSettings
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
-from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import grid_positions
-from hpcddm.models.settings import FREQUENCIES, MLP_RATIO, DenoiserModelSettings
-from hpcddm.objectives.settings import ObjectiveSettings
 
 TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}

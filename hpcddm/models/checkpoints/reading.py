@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.models import LayoutSettings
 from hpcddm.errors import UserError
 from hpcddm.initial_weights import OWN_WEIGHTS, described, description_of
 from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.bounds import require_bounded, require_unpacked
-from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
 from hpcddm.rundir.reading import Unreadable, need_json, open_regular
 from hpcddm.rundir.tensor_file import TensorFile
@@ -56,7 +56,7 @@ def read(path: Path) -> Stored:
 
 def layout_names() -> tuple[str, ...]:
     """List the names of all layouts."""
-    return plugins.names(LayoutSettings.room)
+    return variants.names(LayoutSettings.room)
 
 
 def layout(name: str) -> Layout[LayoutSettings]:
@@ -64,7 +64,7 @@ def layout(name: str) -> Layout[LayoutSettings]:
 
     Raises `ConfigError` with the names of all layouts.
     """
-    return plugins.create(Layout, LayoutSettings.model_validate({"name": name}))
+    return variants.create(Layout, LayoutSettings.model_validate({"name": name}))
 
 
 def layout_of(stored: Stored) -> str:

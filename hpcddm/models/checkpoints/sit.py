@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hpcddm.config.models import FREQUENCIES, LayoutSettings
+from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
 from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
 from hpcddm.models.checkpoints.original_dit import TAKEN_FOR_DIT, OriginalDiT, has_tensors, is_of_sit
-from hpcddm.models.checkpoints.settings import LayoutSettings
 from hpcddm.models.layers import angles
-from hpcddm.models.settings import FREQUENCIES
-from hpcddm.objectives.settings import ObjectiveSettings
 
 PATH, PREDICTION = "path_type", "prediction"
 KNOWN = {PATH: "Linear", PREDICTION: "velocity"}

@@ -7,10 +7,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.objectives import ScheduleSettings
+from hpcddm.config.variants import S, Variant
 from hpcddm.objectives.conversions import Level, scale_per_sample
-from hpcddm.objectives.schedules.settings import ScheduleSettings
-from hpcddm.plugins import S, Variant
 
 
 class Schedule(Variant[S]):
@@ -51,5 +51,5 @@ class Schedule(Variant[S]):
 
 def log_snr_moves(source: ScheduleSettings, target: ScheduleSettings, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """Compute log-SNR on the target's path less that on the source's, at equal native times."""
-    before, after = (plugins.create(Schedule, settings) for settings in (source, target))
+    before, after = (variants.create(Schedule, settings) for settings in (source, target))
     return after.log_snr(t) - before.log_snr(t)

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.objectives import ScheduleSettings
 from hpcddm.objectives.conversions import Level
 from hpcddm.objectives.schedules.base import Schedule
-from hpcddm.objectives.schedules.settings import ScheduleSettings
 
 
 class Settings(ScheduleSettings):

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.objectives import ScheduleSettings
 from hpcddm.objectives.conversions import Level
 from hpcddm.objectives.schedules.base import Schedule
-from hpcddm.objectives.schedules.settings import ScheduleSettings
 
 
 class Settings(ScheduleSettings):

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from hpcddm.config.objectives import ScheduleSettings
 from hpcddm.objectives.conversions import Level
 from hpcddm.objectives.schedules.base import Schedule
-from hpcddm.objectives.schedules.settings import ScheduleSettings
 
 LEVELS = 1000
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from hpcddm.plugins import S, Variant
+from hpcddm.config.variants import S, Variant
 
 
 class TimesDistribution(Variant[S]):

@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.objectives import TimesSettings
+from hpcddm.config.schema import Positive
 from hpcddm.objectives.times.base import TimesDistribution
-from hpcddm.objectives.times.settings import TimesSettings
-from hpcddm.schema import Positive
 
 
 class Settings(TimesSettings):

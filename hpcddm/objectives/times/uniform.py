@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.objectives import TimesSettings
 from hpcddm.objectives.times.base import TimesDistribution
-from hpcddm.objectives.times.settings import TimesSettings
 
 
 class Settings(TimesSettings):

@@ -5,8 +5,8 @@ from abc import abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.variants import S, Variant
 from hpcddm.objectives.conversions import Level
-from hpcddm.plugins import S, Variant
 
 
 class Weighting(Variant[S]):

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.objectives import WeightingSettings
 from hpcddm.objectives.conversions import Level, determinant
 from hpcddm.objectives.weightings.base import Weighting
-from hpcddm.objectives.weightings.settings import WeightingSettings
 
 
 class Settings(WeightingSettings):

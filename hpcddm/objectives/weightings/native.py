@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.objectives import WeightingSettings
 from hpcddm.objectives.conversions import Level
 from hpcddm.objectives.weightings.base import Weighting
-from hpcddm.objectives.weightings.settings import WeightingSettings
 
 
 class Settings(WeightingSettings):

@@ -5,9 +5,9 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.objectives import WeightingSettings
 from hpcddm.objectives.conversions import Level, determinant
 from hpcddm.objectives.weightings.base import Weighting
-from hpcddm.objectives.weightings.settings import WeightingSettings
 
 
 class Settings(WeightingSettings):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
 from hpcddm.concepts.taggers import imagenet
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
-from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
+from hpcddm.config import variants
+from hpcddm.config.concepts import TaggerSettings
 from hpcddm.errors import UserError
 from tests.concepts import small_wordnet
 from tests.helpers import tiny
@@ -46,7 +46,7 @@ def tagger(tmp_path, monkeypatch):
     def create(names, **changes):
         vocabulary = Vocabulary([Concept(name) for name in names])
         settings = TaggerSettings.model_validate({"name": "imagenet"} | changes)
-        return plugins.create(Tagger, settings, TaggerContext(experiment, vocabulary, Path, torch.device("cpu")))
+        return variants.create(Tagger, settings, TaggerContext(experiment, vocabulary, Path, torch.device("cpu")))
 
     return create
 

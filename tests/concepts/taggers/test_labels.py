@@ -5,10 +5,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hpcddm import plugins
 from hpcddm.concepts.taggers.base import Tagger, TaggerContext
-from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
+from hpcddm.config import variants
+from hpcddm.config.concepts import TaggerSettings
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
 from hpcddm.networks import loading, measuring
@@ -39,7 +39,7 @@ def run(tmp_path):
 
 
 def tagger(run, concepts=CONCEPTS):
-    return plugins.create(Tagger, LABELS, TaggerContext(run[0], Vocabulary(concepts), run[1].unit, CPU))
+    return variants.create(Tagger, LABELS, TaggerContext(run[0], Vocabulary(concepts), run[1].unit, CPU))
 
 
 def test_scores_of_images_are_the_classifiers_probabilities(run):

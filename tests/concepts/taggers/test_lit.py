@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import plugins
 from hpcddm.concepts.taggers import lit
 from hpcddm.concepts.taggers.base import Mentions, Tagger, TaggerContext
-from hpcddm.concepts.taggers.settings import TaggerSettings
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
-from hpcddm.config import Experiment
+from hpcddm.config import variants
+from hpcddm.config.concepts import TaggerSettings
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import validate
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
-from hpcddm.schema import validate
 from tests.helpers import EXPERIMENT, changed
 
 NAMES = ["ant", "bee", "cat", "dog", "eel", "fox", "fire engine", "gnu"]
@@ -69,7 +69,7 @@ class Planted:
 def tagger(names=NAMES, **changes):
     settings = TaggerSettings.model_validate(SMALL | changes)
     context = TaggerContext(COLOURED, Vocabulary([Concept(name) for name in names]), Path, CPU)
-    return plugins.create(Tagger, settings, context)
+    return variants.create(Tagger, settings, context)
 
 
 def fitted(planted, seed=0, **changes):

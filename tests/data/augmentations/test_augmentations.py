@@ -5,9 +5,9 @@ import pytest
 from PIL import Image
 from pydantic import TypeAdapter
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.data import AugmentationSettings
 from hpcddm.data.augmentations.base import created, source_side
-from hpcddm.data.augmentations.settings import AugmentationSettings
 from hpcddm.data.batch import LabelledBatches, PixelInputs
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
@@ -32,7 +32,7 @@ def read(*values, indices=INDICES, reader=READER, side=SIDE):
 
 
 def test_every_augmentation_has_an_example():
-    assert set(EXAMPLES) == set(plugins.names(AugmentationSettings.room))
+    assert set(EXAMPLES) == set(variants.names(AugmentationSettings.room))
 
 
 @pytest.mark.parametrize("values", [*({"name": name} | keys for name, keys in EXAMPLES.items()), None], ids=str)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.data import ReadingSettings
 from hpcddm.data import tar
 from hpcddm.data.batch import NoisyBatches
 from hpcddm.data.column_files import write_columns
@@ -21,7 +22,6 @@ from hpcddm.data.orders.base import Listed
 from hpcddm.data.reader import TarReader
 from hpcddm.data.readings import staged
 from hpcddm.data.readings.base import Reading
-from hpcddm.data.readings.settings import ReadingSettings
 from hpcddm.data.record import Record
 from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.materialise import copy_key
@@ -35,7 +35,7 @@ from tests.orders import uniform, windowed
 SIDE, COUNT, STEPS, BATCH = 8, 60, 8, 8
 KEY = expert_key(0)
 LISTED = np.flatnonzero(np.arange(COUNT) % 3 != 1).astype(np.uint32)
-READINGS = plugins.names(ReadingSettings.room)
+READINGS = variants.names(ReadingSettings.room)
 ORDERS = {"uniform": uniform, "windowed": windowed}
 
 
@@ -62,7 +62,7 @@ class Data:
         return Unit(key, self.run, ranks, None, None, StopFlag(), {copy_key(0): None}, "f")
 
     def opened(self, name, unit=None, listed=True):
-        reading = plugins.create(Reading, plugins.settings_class(ReadingSettings.room, name)(name=name))
+        reading = variants.create(Reading, variants.settings_class(ReadingSettings.room, name)(name=name))
         return reading.opened(unit or self.unit(), self.catalog, self.listed if listed else None)
 
     def batches(self, images, order="uniform", listed=True):

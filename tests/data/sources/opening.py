@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.sources import SourceSettings
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.settings import SourceSettings
 
 
 def source(name: str, **keys: Any) -> Source:
     """Create a source; `keys` are those of `data.source` in an experiment."""
-    return plugins.create(Source, SourceSettings.model_validate({"name": name, **keys}))
+    return variants.create(Source, SourceSettings.model_validate({"name": name, **keys}))
 
 
 def split_of(name: str, split: str = "train", **keys: Any) -> Split:

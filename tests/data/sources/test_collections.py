@@ -3,9 +3,9 @@ import shutil
 import pytest
 from PIL import Image
 
-from hpcddm.data_settings import DataSettings
+from hpcddm.config.data import DataSettings
+from hpcddm.config.schema import hashed, validate
 from hpcddm.errors import ConfigError
-from hpcddm.schema import hashed, validate
 from tests.data.sources.opening import records_of, source, split_of
 from tests.helpers import tiny
 

@@ -6,11 +6,11 @@ import polars
 import pytest
 from PIL import Image
 
-from hpcddm.data.sources.settings import SourceSettings
+from hpcddm.config.schema import hashed, validate
+from hpcddm.config.sources import SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.passed_over import Item
-from hpcddm.schema import hashed, validate
 from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
 

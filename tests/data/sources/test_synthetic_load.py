@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hpcddm import rooms
+from hpcddm.config import variant_files
 from hpcddm.data import samples
 from hpcddm.data.images import TarImages
 from hpcddm.errors import UserError
@@ -57,7 +57,7 @@ def test_as_many_samples_as_wanted_have_keys_captions_features_and_real_pictures
 
 
 def test_words_are_as_frequent_as_their_rank_says():
-    captions = rooms.module("data/sources", "synthetic_load").captions
+    captions = variant_files.module("data/sources", "synthetic_load").captions
     counts = Counter(" ".join(captions(np.random.default_rng(0), 20_000, 1000)).split())
     shares = [counts[f"word{rank}"] / counts["word1"] for rank in (2, 4, 10, 100)]
     assert shares == pytest.approx([1 / 2, 1 / 4, 1 / 10, 1 / 100], rel=0.1)

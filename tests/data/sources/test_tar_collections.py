@@ -8,11 +8,11 @@ import tarfile
 import pytest
 from PIL import Image
 
+from hpcddm.config.data import DataSettings
+from hpcddm.config.schema import hashed, validate
 from hpcddm.data.adopted import index_adopted
 from hpcddm.data.layout import Field, Layout
-from hpcddm.data_settings import DataSettings
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.schema import hashed, validate
 from tests.data.sources.opening import source, split_of
 from tests.helpers import tiny
 from tests.pictures import IMG2DATASET

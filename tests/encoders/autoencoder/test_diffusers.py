@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.errors import UserError
 
@@ -14,7 +14,7 @@ DATA = SimpleNamespace(channels=3, image_size=16)
 
 
 def create(settings):
-    return plugins.create(Autoencoder, settings, DATA)
+    return variants.create(Autoencoder, settings, DATA)
 
 
 @pytest.mark.parametrize("name", ["diffusers_kl", "diffusers_tiny"])

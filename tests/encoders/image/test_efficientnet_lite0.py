@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
 from hpcddm.encoders.image import efficientnet_lite0 as encoder
 from hpcddm.errors import UserError
 

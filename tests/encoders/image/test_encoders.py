@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm import plugins
+from hpcddm.config import variants
+from hpcddm.config.image_encoders import ImageEncoderSettings, SampleEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.settings import ImageEncoderSettings, SampleEncoderSettings
 from tests.encoders.networks import SAVED, with_packages
 
 SHAPES = [(28, 28, 1), (28, 28, 3), (64, 64, 3), (96, 96, 1), (200, 200, 3)]
@@ -17,15 +17,15 @@ def images(count, shape):
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-@pytest.fixture(params=with_packages(plugins.names("encoders/image", ImageEncoderSettings)), scope="module")
+@pytest.fixture(params=with_packages(variants.names("encoders/image", ImageEncoderSettings)), scope="module")
 def encoder(request, fetched, tiny):
     """The settings and the function of one encoder."""
     if request.param in SAVED:
         settings = tiny(request.param)
     else:
         fetched("image", request.param)
-        settings = plugins.settings_class("encoders/image", request.param)(name=request.param)
-    return settings, plugins.create(ImageEncoder, settings).encode
+        settings = variants.settings_class("encoders/image", request.param)(name=request.param)
+    return settings, variants.create(ImageEncoder, settings).encode
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -58,6 +58,6 @@ def test_grey_is_the_colour_with_three_equal_bands(encoder):
 @pytest.mark.usefixtures("load_variants")
 def test_an_encoder_that_needs_more_of_samples_than_their_images_is_none_of_images():
     of_samples, of_images = (
-        plugins.names("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
+        variants.names("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
     )
     assert set(of_samples) - set(of_images) == {"synthetic_load"}

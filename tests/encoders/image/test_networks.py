@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.network import Preparation
 from tests.encoders.networks import dinov2_with_registers
@@ -18,7 +18,7 @@ SMOOTH = np.stack([np.asarray(Image.fromarray(image).resize((90, 90), Image.Resa
 
 
 def features(settings, images=SMOOTH):
-    return plugins.create(ImageEncoder, settings).encode(images)
+    return variants.create(ImageEncoder, settings).encode(images)
 
 
 def processed(images=SMOOTH, **changes):
@@ -55,8 +55,8 @@ def test_registers_are_no_patches(tmp_path):
     from transformers import Dinov2WithRegistersModel
 
     values = dinov2_with_registers(tmp_path / "network")
-    settings = plugins.settings_class("encoders/image", "dinov2").model_validate(values)
-    encoder = plugins.create(ImageEncoder, settings)
+    settings = variants.settings_class("encoders/image", "dinov2").model_validate(values)
+    encoder = variants.create(ImageEncoder, settings)
     planes = torch.randn(2, 3, 224, 224)
     tokens = Dinov2WithRegistersModel.from_pretrained(tmp_path / "network").eval()(planes).last_hidden_state
     torch.testing.assert_close(encoder.pooled(planes), tokens[:, 4:].mean(1), atol=1e-6, rtol=1e-6)
@@ -75,7 +75,7 @@ def test_a_preparation_beside_the_weights_replaces_that_of_the_authors(tiny, tmp
     folder = shutil.copytree(tiny("dinov2").weights.folder, tmp_path / "network")
     stated = {"size": {"shortest_edge": 70}, "crop_size": {"height": 56, "width": 56}, "resample": 2}
     (folder / "preprocessor_config.json").write_text(json.dumps(stated | {"image_mean": [0.5] * 3}))
-    encoder = plugins.create(ImageEncoder, tiny("dinov2", weights={"folder": str(folder)}))
+    encoder = variants.create(ImageEncoder, tiny("dinov2", weights={"folder": str(folder)}))
     prepared = encoder.preparation
     assert (prepared.resized, prepared.side, prepared.interpolation) == (70, 56, "bilinear")
     assert (prepared.mean, prepared.deviation) == ([0.5] * 3, (0.229, 0.224, 0.225))
@@ -90,7 +90,7 @@ def test_features_of_open_clip_are_those_of_its_own_call(tiny):
     settings = tiny("open_clip_image")
     model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{settings.weights.folder}")
     planes = torch.stack([prepare(Image.fromarray(image)) for image in SMOOTH])
-    encoder = plugins.create(ImageEncoder, settings)
+    encoder = variants.create(ImageEncoder, settings)
     torch.testing.assert_close(encoder.pooled(planes), model.eval().encode_image(planes), atol=1e-6, rtol=1e-6)
     np.testing.assert_allclose(encoder.encode(SMOOTH), model.encode_image(planes), atol=2e-2)
 
@@ -116,7 +116,7 @@ def test_features_of_timm_are_those_of_its_own_call(tiny):
     model = timm.create_model(f"local-dir:{settings.weights.folder}", pretrained=True, num_classes=0).eval()
     prepare = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
     planes = torch.stack([prepare(Image.fromarray(image)) for image in SMOOTH])
-    encoder = plugins.create(ImageEncoder, settings)
+    encoder = variants.create(ImageEncoder, settings)
     torch.testing.assert_close(encoder.pooled(planes), model(planes), atol=1e-6, rtol=1e-6)
     assert encoder.preparation(torch.from_numpy(SMOOTH)).shape == planes.shape
     assert (encoder.preparation(torch.from_numpy(SMOOTH)) - planes).abs().max() < 3 / 127

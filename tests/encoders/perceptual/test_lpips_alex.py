@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcddm import plugins, pretrained
+from hpcddm.config import pretrained, variants
 from hpcddm.encoders.perceptual import lpips_alex
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.errors import UserError
@@ -19,7 +19,7 @@ PEER = json.loads(Path(__file__).with_name("lpips.json").read_text())
 def perceptual(fetched):
     """The metric with its weights."""
     fetched("perceptual", "lpips_alex")
-    return plugins.create(Perceptual, lpips_alex.Settings(name="lpips_alex"))
+    return variants.create(Perceptual, lpips_alex.Settings(name="lpips_alex"))
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from safetensors import safe_open
 
-from hpcddm import pretrained
+from hpcddm.config import pretrained
 from hpcddm.encoders.text import minilm
 from hpcddm.errors import UserError
 

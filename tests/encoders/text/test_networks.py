@@ -6,19 +6,19 @@ import shutil
 import pytest
 import torch
 
-from hpcddm import plugins
+from hpcddm.config import variants
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
 from hpcddm.errors import UserError
 from tests.encoders.networks import SAVED, with_packages
 
-NAMES = [name for name in plugins.names("encoders/text") if name in SAVED]
+NAMES = [name for name in variants.names("encoders/text") if name in SAVED]
 SENTENCES = ["a red cat", "the dog runs and runs!", ""]
 
 
 @pytest.fixture(params=with_packages(NAMES), scope="module")
 def encoder(request, tiny):
     """One encoder of sentences."""
-    return plugins.create(TextEncoder, tiny(request.param))
+    return variants.create(TextEncoder, tiny(request.param))
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -50,7 +50,7 @@ def test_states_of_clip_are_those_of_transformers_with_its_padding(tiny):
     model = CLIPTextModel.from_pretrained(settings.weights.folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(settings.weights.folder)
     tokens = tokenizer(SENTENCES[1], padding="max_length", max_length=77, return_tensors="pt")
-    states = plugins.create(TextEncoder, settings).encode(SENTENCES[1])
+    states = variants.create(TextEncoder, settings).encode(SENTENCES[1])
     padded = model(input_ids=tokens["input_ids"]).last_hidden_state[0]
     torch.testing.assert_close(states, padded[: len(states)], atol=1e-6, rtol=1e-6)
     assert len(states) == int(tokens["attention_mask"].sum()) == len("thedogrunsandruns!") + 2
@@ -65,13 +65,13 @@ def test_states_of_t5_are_those_of_transformers_with_a_mask(tiny):
     tokenizer = AutoTokenizer.from_pretrained(settings.weights.folder)
     tokens = tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
     padded = model(**tokens).last_hidden_state
-    states = plugins.create(TextEncoder, settings).encode(SENTENCES[0])
+    states = variants.create(TextEncoder, settings).encode(SENTENCES[0])
     assert len(states) == 4 < padded.shape[1]
     torch.testing.assert_close(states, padded[0, :4], atol=1e-5, rtol=1e-5)
 
 
 def test_a_longer_text_than_clip_has_places_for_keeps_the_end_token(tiny):
-    encoder = plugins.create(TextEncoder, tiny("clip_text"))
+    encoder = variants.create(TextEncoder, tiny("clip_text"))
     assert len(encoder.encode("x " * 300)) == 77
 
 
@@ -82,21 +82,21 @@ def test_without_a_vocabulary_nothing_is_encoded(tiny, tmp_path):
     with pytest.raises(
         UserError, match="network: weights of t5_text: tokenizer.json or spiece.model or merges.txt is missing"
     ):
-        plugins.create(TextEncoder, tiny("t5_text", weights={"folder": str(folder)}))
+        variants.create(TextEncoder, tiny("t5_text", weights={"folder": str(folder)}))
 
 
 def test_a_vocabulary_in_two_files_is_that_of_one_and_half_of_it_is_refused(tiny, tmp_path):
     """The layout of OpenAI's CLIP."""
     folder = shutil.copytree(tiny("clip_text").weights.folder, tmp_path / "network")
     settings = tiny("clip_text", weights={"folder": str(folder)})
-    before = plugins.create(TextEncoder, settings).encode("a red cat")
+    before = variants.create(TextEncoder, settings).encode("a red cat")
     vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     (folder / "tokenizer.json").unlink()
     (folder / "merges.txt").write_text("#version: 0.2\n")
     with pytest.raises(UserError, match="no tokenizer of clip_text|tokenizer of clip_text knows"):
-        plugins.create(TextEncoder, settings)
+        variants.create(TextEncoder, settings)
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
-    assert torch.equal(plugins.create(TextEncoder, settings).encode("a red cat"), before)
+    assert torch.equal(variants.create(TextEncoder, settings).encode("a red cat"), before)
 
 
 @pytest.mark.foreign
@@ -107,7 +107,7 @@ def test_states_of_open_clip_end_in_the_pooled_features_of_its_own_call(tiny):
     settings = tiny("open_clip_text")
     model = open_clip.create_model(f"local-dir:{settings.weights.folder}").eval()
     tokens = open_clip.get_tokenizer(f"local-dir:{settings.weights.folder}")(SENTENCES)
-    encoder = plugins.create(TextEncoder, settings)
+    encoder = variants.create(TextEncoder, settings)
     # Its text features are the projected state of the end token.
     ends = torch.stack([encoder.encode(sentence)[-1] for sentence in SENTENCES])
     torch.testing.assert_close(ends @ model.text_projection, model.encode_text(tokens), atol=1e-6, rtol=1e-6)
@@ -117,4 +117,4 @@ def test_states_of_open_clip_end_in_the_pooled_features_of_its_own_call(tiny):
 @pytest.mark.foreign
 def test_another_width_than_the_networks_is_an_error(tiny):
     with pytest.raises(UserError, match="width is 12 and that of open_clip_config.json is 24"):
-        plugins.create(TextEncoder, tiny("open_clip_text", width=12))
+        variants.create(TextEncoder, tiny("open_clip_text", width=12))

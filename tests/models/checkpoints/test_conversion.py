@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hpcddm import plugins
-from hpcddm.conditions.settings import Form
+from hpcddm.config import variants
+from hpcddm.config.conditions import Form
 from hpcddm.errors import UserError
 from hpcddm.models import dit, mmdit
 from hpcddm.models.checkpoints import original_dit
@@ -21,7 +21,7 @@ from tests.spaces.examples import network_data, told
 
 DATA = network_data(4, 8, 10)
 EPSILON = original_dit.original_objective()
-FLOW = plugins.settings_class("objectives", "flow_matching")(name="flow_matching")
+FLOW = variants.settings_class("objectives", "flow_matching")(name="flow_matching")
 
 
 def source(outputs=2, dtype=torch.float64):

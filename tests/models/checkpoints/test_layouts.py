@@ -8,7 +8,7 @@ import pytest
 import torch
 from diffusers import DiTTransformer2DModel
 
-from hpcddm.conditions.settings import Form
+from hpcddm.config.conditions import Form
 from hpcddm.errors import UserError
 from hpcddm.models import dit
 from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading

@@ -14,17 +14,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from hpcddm.config.schema import PathSetting, Positive
+from hpcddm.config.sources import SourceSettings
 from hpcddm.data.adopted import AdoptedTar, SourceTar, index_adopted
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.layout import Layout
 from hpcddm.data.sources import listing
 from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
-from hpcddm.data.sources.settings import SourceSettings
 from hpcddm.data.tar_index import TarIndex, checksums
 from hpcddm.errors import require
 from hpcddm.pipeline.passed_over import Item
-from hpcddm.schema import PathSetting, Positive
 
 FEWEST_WORDS, MOST_WORDS = 4, 16
 """Number of words of a caption."""

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float32, UInt64
 
+from hpcddm.config.image_encoders import SampleEncoderSettings
+from hpcddm.config.schema import Positive
+from hpcddm.config.shapes import ImageShape
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
-from hpcddm.data.settings import ImageShape
 from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.encoders.image.settings import SampleEncoderSettings
-from hpcddm.schema import Positive
 
 EDGE = 0.25
 """Edge of the cubes, whose centres lie in a cube of edge 1."""

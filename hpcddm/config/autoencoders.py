@@ -1,0 +1,40 @@
+"""Settings that autoencoders have in common in an experiment's YAML."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from hpcddm.config.schema import VariantSettings
+from hpcddm.config.shapes import ImageShape, Shape
+
+
+class AutoencoderSettings(VariantSettings):
+    """Settings of an autoencoder from images to latents and back."""
+
+    room: ClassVar[str] = "encoders/autoencoder"
+    is_trained: ClassVar[bool] = False
+    """True for one that the run trains, on its own images."""
+    moments: ClassVar[int] = 2
+    """Maps that it makes of an image: 2, mean and log-variance, or 1, the latents themselves."""
+
+    @property
+    def needs_gpu(self) -> bool:
+        """True for what must not run on a CPU."""
+        return False
+
+    @abstractmethod
+    def shape(self, channels: int, image_size: int) -> Shape:
+        """Return the shape of the latents of images of so many channels and pixels a side.
+
+        Raises ValueError for images that it cannot encode.
+        """
+
+
+class TrainedAutoencoderSettings(AutoencoderSettings):
+    """Settings of an autoencoder that the run trains."""
+
+    room: ClassVar[str] = "encoders/autoencoder"
+    is_trained: ClassVar[bool] = True
+
+    @abstractmethod
+    def parameters(self, images: ImageShape) -> int:
+        """Count the parameters of its network."""

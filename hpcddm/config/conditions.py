@@ -1,0 +1,55 @@
+"""Settings of the condition of an experiment's images; networks are built by its form and shape."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from hpcddm.config.schema import VariantSettings
+from hpcddm.config.text_encoders import TextEncoderSettings
+
+
+class Form(StrEnum):
+    """Form of a condition, by which networks embed it."""
+
+    NONE = "none"
+    """No condition; networks do not look at the tensor."""
+    CLASS = "class"
+    """Class ids (N,), of which `num_classes` is the null class."""
+    TEXT = "text"
+    """States of tokens (N, L, D), rows of zeros being padding."""
+
+
+class ConditionSettings(VariantSettings):
+    """Settings of the condition of experts, router and student, which every image has."""
+
+    room: ClassVar[str] = "conditions"
+    form: ClassVar[Form]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one image's condition: (L, D) for states of tokens, () for the others."""
+        return ()
+
+    @property
+    def text_encoder(self) -> TextEncoderSettings | None:
+        """Settings of the encoder that makes the states; None without one."""
+        return None
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Name of the encoder that makes the states; None without one."""
+        return None if self.text_encoder is None else self.text_encoder.name
+
+    @property
+    def reads_captions(self) -> bool:
+        """True where an image's caption says its condition, False where its class does or nothing."""
+        return False
+
+    @property
+    def reads_column(self) -> bool:
+        """True where the states of captions are a column, which the stages captions and texts make."""
+        return False
+
+    @property
+    def encodes_in_steps(self) -> bool:
+        """True where captions are encoded in every step of a training, on its device."""
+        return False

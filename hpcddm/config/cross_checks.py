@@ -1,0 +1,186 @@
+"""Settings of an experiment that are valid one by one and not together."""
+
+import fractions
+import math
+from typing import TYPE_CHECKING
+
+from hpcddm.config.conditions import Form
+from hpcddm.config.sampling import EvaluateSettings
+from hpcddm.config.schema import variants_of
+from hpcddm.config.strategies import is_strategy
+from hpcddm.config.strategies import parse as parse_strategy
+from hpcddm.config.training import LONGEST, Training
+from hpcddm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpcddm.config.experiment import Experiment
+
+FEWEST_IMAGES = 20
+"""Number of images of every arm that the report shows."""
+TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
+"""Names of units and of arms, which no expert that joins may have."""
+
+
+def impossible(experiment: "Experiment") -> list[tuple[str, str]]:
+    """List combinations of settings that are valid one by one and not together: (key, problem)."""
+    problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
+    problems += [*_of_evaluation(experiment), *_of_kept_weights(experiment), *_of_concepts(experiment)]
+    for place, settings in variants_of(experiment):
+        try:
+            settings.check(experiment)
+        except ValueError as error:
+            problems.append((place, str(error)))
+    return problems
+
+
+def _of_experts(experiment: "Experiment") -> list[tuple[str, str]]:
+    num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
+    batch, problems = experts.training.batch, []
+    if batch % num_experts:
+        text = f"{batch} images cannot be divided among {num_experts} experts; {_multiples(batch, num_experts)}"
+        problems.append(("experts.training.batch", text))
+    if experts.sites is not None and len(experts.sites) != num_experts:
+        problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts; name one each"))
+    named = [cluster for override in experts.overrides for cluster in override.clusters]
+    for cluster in named:
+        if cluster >= num_experts:
+            problems.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
+        if named.count(cluster) > 1:
+            problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
+    if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
+        problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
+    return problems
+
+
+def _of_joined(experiment: "Experiment") -> list[tuple[str, str]]:
+    joined, sites, problems = experiment.experts.joined, experiment.experts.sites, []
+    names = [entry.name for entry in joined]
+    for number, entry in enumerate(joined):
+        place = f"experts.joined.{number}"
+        if entry.name in TAKEN or entry.name.startswith("expert-") or entry.name.isdecimal() or is_strategy(entry.name):
+            problems.append((f"{place}.name", f"{entry.name} means something else already; take another name"))
+        if names.count(entry.name) > 1:
+            problems.append((f"{place}.name", f"{entry.name} stands there {names.count(entry.name)} times"))
+        if sites is not None and entry.site is None:
+            problems.append((f"{place}.site", "this key is needed, as experts.sites names the sites of the others"))
+    return problems
+
+
+def _of_router(experiment: "Experiment") -> list[tuple[str, str]]:
+    router = experiment.router
+    if router.model.trained and router.training is None:
+        return [("router.training", f"this key is needed: {router.model.name} is trained")]
+    if router.samples is not None and experiment.data.condition.reads_captions:
+        return [("router.samples", "are drawn class by class, and a class does not say an image's caption; remove it")]
+    if not router.model.trained:
+        useless = [key for key in ("training", "samples", "refit") if getattr(router, key) is not None]
+        useless += ["frequency"] if router.frequency != "natural" else []
+        return [(f"router.{key}", f"{router.model.name} is not trained; remove it") for key in useless]
+    return []
+
+
+def _of_kept_weights(experiment: "Experiment") -> list[tuple[str, str]]:
+    """List weights that are kept and nothing could name, or named and not kept."""
+    experts, router, measuring = experiment.experts.training, experiment.router.training, experiment.measuring
+    evaluate, problems = experiment.evaluate, []
+    others = {"measuring.extractor": measuring.extractor.training}
+    if measuring.classifier is not None:
+        others["measuring.classifier"] = measuring.classifier.training
+    for place, training in others.items():
+        text = "nothing reads them: it measures as it ended"
+        problems += [(f"{place}.training.{key}", text) for key in training.kept]
+    own, routed = experts.snapshots, router.snapshots if router else []
+    if routed and len(routed) != len(own):
+        text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
+        problems.append(("router.training.snapshots", text))
+    problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
+    return problems
+
+
+def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
+    """Return what is wrong with the weights that an evaluation names, by its key: those that no training keeps."""
+    problems = {}
+    if evaluate.snapshot not in (None, *training.snapshots):
+        listed = ", ".join(map(str, training.snapshots)) or "none, name some in experts.training.snapshots"
+        problems["snapshot"] = f"{evaluate.snapshot} is not kept; valid numbers: {listed}"
+    if evaluate.sigma_rel is None:
+        return problems
+    if not training.power_ema:
+        problems["sigma_rel"] = "is made of averages that experts.training.power_ema names, and it names none"
+    elif not 0 < evaluate.sigma_rel < LONGEST:
+        problems["sigma_rel"] = f"{evaluate.sigma_rel:g}: needs a length above 0 and below {LONGEST}"
+    return problems
+
+
+def _of_concepts(experiment: "Experiment") -> list[tuple[str, str]]:
+    if experiment.concepts is None:
+        return []
+    problems = _of_strategies(experiment, "concepts.strategies", experiment.concepts.strategies)
+    if experiment.data.condition.form is Form.NONE:
+        problems.append(("concepts", "none can be asked for where data.condition is none; remove one of the two"))
+    return problems
+
+
+def _of_measuring(experiment: "Experiment") -> list[tuple[str, str]]:
+    has_classes, classifier = experiment.data.num_classes is not None, experiment.measuring.classifier
+    if has_classes and classifier is None:
+        return [("measuring.classifier", "this key is needed: the images have classes")]
+    if classifier is not None and not has_classes:
+        return [("measuring.classifier", "names classes, and data.num_classes is not set; remove one or add the other")]
+    return []
+
+
+def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
+    evaluate, num_experts, problems = experiment.evaluate, experiment.cluster.experts, []
+    if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
+        problems.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
+    waiting = {"distill": experiment.distill, "router.samples": experiment.router.samples}
+    if evaluate.min_experts is not None and evaluate.min_experts < num_experts:
+        useless = [key for key, settings in waiting.items() if settings is not None]
+        problems += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
+    num_classes = experiment.data.num_classes or 1
+    fewest = max(2 * num_classes, FEWEST_IMAGES)
+    if evaluate.images < fewest:
+        problems.append(
+            ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
+        )
+    step = math.lcm(num_classes, evaluate.batch)
+    if evaluate.images % num_classes:
+        text = f"{evaluate.images} cannot be balanced over {num_classes} classes; {_multiples(evaluate.images, step)}"
+        problems.append(("evaluate.images", text))
+    if evaluate.first % num_classes or evaluate.first % evaluate.batch:
+        steps = f"the {num_classes} classes and of evaluate.batch {evaluate.batch}"
+        text = f"{evaluate.first} is not a multiple of {steps}; {_multiples(evaluate.first, step)}"
+        problems.append(("evaluate.first", text))
+    if evaluate.images % evaluate.batch:
+        advice = _multiples(evaluate.images, step)
+        text = f"{evaluate.images} is not a multiple of evaluate.batch {evaluate.batch}; {advice}"
+        problems.append(("evaluate.images", text))
+    elif evaluate.units > (batches := evaluate.images // evaluate.batch):
+        text = f"{evaluate.units} units for {batches} batches; take at most {batches}, or a smaller evaluate.batch"
+        problems.append(("evaluate.units", text))
+    if evaluate.guidance_interval != sorted(evaluate.guidance_interval):
+        problems.append(
+            ("evaluate.guidance_interval", f"{evaluate.guidance_interval}: from the smaller time to the larger")
+        )
+    return problems + _of_strategies(experiment, "evaluate.strategies", evaluate.strategies)
+
+
+def _multiples(value: int, step: int) -> str:
+    """Name the multiples of a number next to a value."""
+    below = value // step * step
+    return f"take {below} or {below + step}" if below else f"take {step}"
+
+
+def _of_strategies(experiment: "Experiment", place: str, names: list[str]) -> list[tuple[str, str]]:
+    problems, labels = [], set()
+    for name in names:
+        try:
+            strategy = parse_strategy(name)
+            strategy.check(experiment)
+            if strategy.label in labels:
+                problems.append((place, f"{strategy.label} stands there twice"))
+            labels.add(strategy.label)
+        except (ConfigError, ValueError) as error:
+            problems.append((place, str(error)))
+    return problems

@@ -1,0 +1,45 @@
+"""Settings that all objectives have in common in an experiment's YAML."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from hpcddm.config.schema import VariantSettings, default_variant
+
+
+class ScheduleSettings(VariantSettings):
+    """Settings of the path from data to noise."""
+
+    room: ClassVar[str] = "objectives/schedules"
+
+    @property
+    def described(self) -> str:
+        """Name of the path, with its settings where it has some."""
+        settings = ", ".join(f"{key} {value}" for key, value in self.model_dump(exclude={"name"}).items())
+        return self.name + (f" ({settings})" if settings else "")
+
+
+class WeightingSettings(VariantSettings):
+    """Settings of a weighting of the loss."""
+
+    room: ClassVar[str] = "objectives/weightings"
+
+
+class TimesSettings(VariantSettings):
+    """Settings of a distribution of training times."""
+
+    room: ClassVar[str] = "objectives/times"
+
+
+class ObjectiveSettings(VariantSettings):
+    """Path, distribution of training times and weighting of the loss.
+
+    `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
+    """
+
+    room: ClassVar[str] = "objectives"
+
+    schedule: ScheduleSettings = default_variant("linear")
+    times: TimesSettings = default_variant("uniform")
+    shift: Annotated[float, Field(gt=0)] = 1.0
+    weighting: WeightingSettings = default_variant("native")

@@ -1,0 +1,53 @@
+"""Paths among settings, wherever a schema has a field of the type `PathSetting`: found, and changed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from hpcddm.config import variants
+from hpcddm.config.schema import PATH, StrictModel
+
+M = TypeVar("M", bound=StrictModel)
+Place = tuple[Any, Any]
+"""A mapping and a key, or a list and a position."""
+
+
+def places(values: dict[str, Any], schema: type[StrictModel]) -> Iterator[Place]:
+    """Yield where the paths stand in a mapping that need not be valid; what does not fit the schema is passed over."""
+    schema = variants.picked(schema, values)
+    for key, field in schema.model_fields.items():
+        if key in values:
+            yield from _places_at(values, key, field.annotation, field.metadata)
+
+
+def _places_at(holder: Any, key: Any, annotation: Any, metadata: list[Any]) -> Iterator[Place]:
+    value, origin, inner = holder[key], get_origin(annotation), get_args(annotation)
+    if PATH in metadata:
+        if isinstance(value, str):
+            yield holder, key
+    elif isinstance(annotation, type) and issubclass(annotation, StrictModel):
+        # Several sources stand where one may stand.
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                yield from places(item, annotation)
+    elif origin is Annotated:
+        yield from _places_at(holder, key, inner[0], list(inner[1:]))
+    elif origin is list:
+        for number in range(len(value) if isinstance(value, list) else 0):
+            yield from _places_at(value, number, inner[0], [])
+    else:
+        for alternative in inner:
+            yield from _places_at(holder, key, alternative, [])
+
+
+def changed(settings: M, change: Callable[[str], str]) -> M:
+    """Return the settings with every path changed."""
+    values = settings.model_dump()
+    for holder, key in places(values, type(settings)):
+        holder[key] = change(holder[key])
+    return type(settings).model_validate(values)
+
+
+def located(settings: M, root: Path) -> M:
+    """Return the settings with all paths absolute, which are relative to `root`."""
+    return changed(settings, lambda path: str((root / path).resolve()))

@@ -1,0 +1,105 @@
+"""Settings that all spaces have in common in an experiment's YAML."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+from pydantic import field_validator
+from pydantic_core import PydanticCustomError
+
+from hpcddm.config.autoencoders import AutoencoderSettings
+from hpcddm.config.schema import VariantSettings, hashed
+from hpcddm.config.shapes import Shape
+from hpcddm.config.training import Training
+
+Measured = Literal["measured"]
+FLIP, INDEXED = "flip", "indexed"
+"""Augmentation of which the latents can be a column, too, and the reading of those who read columns."""
+
+WHAT_X_IS = "space"
+"""Part of the outputs of the stage latent_scale: of which autoencoder x is, with which shift and scale."""
+
+
+class SpaceSettings(VariantSettings):
+    """Settings of the space in which denoisers, routers and samplers see images."""
+
+    room: ClassVar[str] = "spaces"
+    bound: ClassVar[float | None] = None
+    """Largest absolute value that x of an image can have; None where there is none."""
+    reads_latents: ClassVar[bool] = False
+    """True where trainings read a column of latents in the place of images."""
+
+    @abstractmethod
+    def shape(self, channels: int, image_size: int) -> Shape:
+        """Return the shape of x of images of so many channels and pixels a side."""
+
+    @property
+    def is_trained_in_run(self) -> bool:
+        """True where a network that the run trains on its own images says what x is."""
+        return False
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Settings that say what x is, by which networks of one space are told from those of another."""
+        return hashed(self)
+
+
+class LatentSpaceSettings(SpaceSettings):
+    """Settings of a space of latents, which are a column; x = (latents - shift) scale."""
+
+    reads_latents: ClassVar[bool] = True
+
+    autoencoder: AutoencoderSettings
+    training: Training | None = None
+    """Training of an autoencoder that the run trains; refused for the others."""
+    shift: Measured | float | list[float] = "measured"
+    scale: Measured | float | list[float] = "measured"
+
+    def shape(self, channels: int, image_size: int) -> Shape:
+        return self.autoencoder.shape(channels, image_size)
+
+    @field_validator("shift", "scale", mode="before")
+    @classmethod
+    def _is_measured_or_given(cls, value: object) -> object:
+        """Say in one sentence what each of the three forms would say for itself."""
+        numbers = value if isinstance(value, list) else [value]
+        if value != "measured" and not all(isinstance(number, int | float) for number in numbers):
+            raise PydanticCustomError("variant", "needs 'measured', a number, or a list with one for each channel")
+        return value
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Name and autoencoder; its weights, and shift and scale, are told by the digest of the stage latent_scale."""
+        own = {key: value for key, value in hashed(self.autoencoder).items() if key != "weights"}
+        return {"name": self.name, "autoencoder": own}
+
+    @property
+    def is_trained_in_run(self) -> bool:
+        return self.autoencoder.is_trained
+
+    @property
+    def is_measured(self) -> bool:
+        """True where shift or scale come from the latents themselves."""
+        return "measured" in (self.shift, self.scale)
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError for settings of images that no training reads, and numbers that do not fit the channels."""
+        data, latents = experiment.data, self.shape(experiment.data.channels, experiment.data.image_size)
+        if self.autoencoder.is_trained and self.training is None:
+            raise ValueError(f"training: this key is needed: {self.autoencoder.name} is trained")
+        if self.training is not None and self.training.kept:
+            raise ValueError(f"training.{self.training.kept[0]}: nothing reads them: it encodes as it ended")
+        if self.training is not None and not self.autoencoder.is_trained:
+            raise ValueError(f"training: {self.autoencoder.name} is not trained; remove it")
+        for key, values in (("shift", self.shift), ("scale", self.scale)):
+            numbers = values if isinstance(values, list) else [values]
+            if key == "scale" and any(isinstance(number, float) and number <= 0 for number in numbers):
+                raise ValueError(f"scale: {values} is not positive")
+            if isinstance(values, list) and len(values) != latents.channels:
+                raise ValueError(f"{key}: {len(values)} numbers for the {latents.channels} channels of the latents")
+        others = [own.name for own in data.augmentations if own.name != FLIP]
+        if others:
+            raise ValueError(
+                f"latents are encoded once, so {others[0]} of data.augmentations cannot be; only {FLIP} can"
+            )
+        if data.reading.name != INDEXED:
+            raise ValueError(f"trainings read latents and no images; remove data.reading, which is {data.reading.name}")

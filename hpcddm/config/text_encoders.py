@@ -1,0 +1,23 @@
+"""Settings that text encoders have in common in an experiment's YAML."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from hpcddm.config.schema import VariantSettings
+
+
+class TextEncoderSettings(VariantSettings):
+    """Settings of an encoder from sentences to token states."""
+
+    room: ClassVar[str] = "encoders/text"
+    uses_gpu: ClassVar[bool] = True
+    """False for an encoder that computes next to nothing."""
+
+    @property
+    def needs_gpu(self) -> bool:
+        """True for what must not run on a CPU."""
+        return False
+
+    @abstractmethod
+    def dimensions(self) -> int:
+        """Return the number of values of one token's state."""

@@ -1,0 +1,79 @@
+"""Files of the package's rooms, and of the user's own folder beside it, whose tree mirrors the package's."""
+
+import importlib
+import os
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from hpcddm.errors import ConfigError
+from hpcddm.rundir import vouching
+
+PACKAGE = Path(__file__).parents[1]
+VARIABLE = "HPCDDM_VARIANTS"
+"""Environment variable that names the user's folder."""
+
+C = TypeVar("C")
+
+
+def files(room: str) -> list[Path]:
+    """List the Python files of a room, such as 'ensemble/solvers', by name: the package's and the user's own."""
+    listed = sorted((PACKAGE / room).glob("*.py"))
+    return listed + [own_files()[place] for place in own_files() if Path(place).parent == Path(room)]
+
+
+def module(room: str, name: str) -> ModuleType:
+    """Import a file of a room, the user's own under the name that it would have in the package."""
+    package = importlib.import_module(_dotted(room))
+    folder = own_folder()
+    if folder is not None and str(folder / room) not in package.__path__:
+        package.__path__.append(str(folder / room))
+    return importlib.import_module(f"{_dotted(room)}.{name}")
+
+
+def defined(module: ModuleType, base: type[C]) -> list[type[C]]:
+    """List the classes that a file itself defines and that derive from `base`."""
+    classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, base)]
+    return [item for item in classes if item is not base and item.__module__ == module.__name__]
+
+
+def own_folder() -> Path | None:
+    """Return the user's folder; None without one. Raises `ConfigError` when it is not there, or inside a run."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return None
+    folder = Path(named).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"{VARIABLE}: {folder} is no folder")
+    run = vouching.run_around(Path(named))
+    if run:
+        raise ConfigError(
+            f"{VARIABLE}: {folder} is inside the run {run}, where others may have written it; keep it outside of runs"
+        )
+    return folder
+
+
+def own_files() -> dict[str, Path]:
+    """Return the user's own files by their place in the package, such as 'ensemble/solvers/mine.py'.
+
+    Raises `ConfigError` naming the file when it is in no room, or has the name of one of the package's.
+    """
+    return _own_files(own_folder())
+
+
+@cache
+def _own_files(folder: Path | None) -> dict[str, Path]:
+    if folder is None:
+        return {}
+    places = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*.py"))}
+    for place, path in places.items():
+        if not (PACKAGE / place).parent.joinpath("__init__.py").is_file() or "/" not in place:
+            raise ConfigError(f"{VARIABLE}: {path}: the package has no room {Path(place).parent}/")
+        if (PACKAGE / place).exists():
+            raise ConfigError(f"{VARIABLE}: {path}: the package has a file of this name, too; take another one")
+    return places
+
+
+def _dotted(room: str) -> str:
+    return f"hpcddm.{room.replace('/', '.')}"
