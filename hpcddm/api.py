@@ -31,17 +31,17 @@ from hpcddm.devices import current_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError
+from hpcddm.files import reading
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
 from hpcddm.pipeline.catalog import stored_class_names
-from hpcddm.pipeline.keys import CATALOG, LISTS, REPORT
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.pipeline.report import METRICS
-from hpcddm.pipeline.snapshots import chosen
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import Locate, RunDir
+from hpcddm.runs.layout import Locate, RunDir
+from hpcddm.runs.ranges import SPLITS, TRAIN
+from hpcddm.runs.unit_keys import CATALOG, LISTS, REPORT
+from hpcddm.runs.weights_files import chosen
 from hpcddm.spaces.base import Space, space_of
 from hpcddm.unit_states import State, UnitStatus, require_current, survey
 

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hpcddm import defaults, initial_weights, weights
-from hpcddm.config import paths, pretrained, variant_files, variants
+from hpcddm import defaults
+from hpcddm.config import paths, pretrained, variant_files, variants, weights
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.mistakes import Origins
 from hpcddm.config.package_data import find_yaml
@@ -16,15 +16,16 @@ from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.site import Site
 from hpcddm.config.sources import SourceSettings
 from hpcddm.config.strict_yaml import parse_value, read_yaml
+from hpcddm.config.vouching import SWEEP_FILE
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.fetched import idx_files
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.missing_images import with_remedy
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.layout import RunDir, relative_to_run
-from hpcddm.rundir.links import SWEEP_FILE
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs import initial_weights
+from hpcddm.runs.layout import RunDir, relative_to_run
 from hpcddm.unit_states import has_numbers
-from hpcddm.weights import SettingsWithWeights
 
 NO_CLUSTER = "Could not establish a configuration source"
 """Error of Slurm's commands where they are installed and no cluster is configured."""

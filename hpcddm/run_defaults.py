@@ -10,12 +10,13 @@ from hpcddm import defaults
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.errors import ConfigError
+from hpcddm.files import atomic, reading
+from hpcddm.files.atomic import digest
+from hpcddm.files.reading import Unreadable
 from hpcddm.loading import experiment_values, set_value
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import digest, flatten
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import flatten
 
 BASIS = ("data", "cluster", "experts.model", "router.model", "measuring.extractor.model", "measuring.classifier.model")
 """Settings on which defaults depend, but for images of trainings: a training that goes on keeps its warm-up."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hpcddm.errors import UserError, require
-from hpcddm.rundir.tensor_file import Form, TensorFile
+from hpcddm.files.tensor_file import Form, TensorFile
 
 NAMES = {
     torch.float64: "F64",

@@ -9,17 +9,17 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import default_at
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files.reading import Unreadable
 from hpcddm.next_step import step
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.printing import MOST_OF_A_LINE, printable
-from hpcddm.rundir import manifest
-from hpcddm.rundir.heartbeat import Heartbeat
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import link_above
-from hpcddm.rundir.manifest import Manifest
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs import manifest
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import link_above
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, read_record

@@ -10,8 +10,8 @@ import pytest
 from hpcddm.launch.base import Job
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.slurm import Slurm
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 
 
 def write_attempt(

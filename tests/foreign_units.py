@@ -15,8 +15,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpcddm import provenance
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
+from hpcddm.runs import provenance
 from tests.foreign_cases import DAMAGED, ESCAPES, SHOWN, UNIT, Beside, edited, replaced, spoil
 
 WEIGHTS, REPORT = f"{UNIT}/weights.safetensors", "report/all"

@@ -16,11 +16,11 @@ from click.testing import CliRunner, Result
 from hpcddm.cli import HIDDEN, VERBS, main
 from hpcddm.config.experiment import Experiment
 from hpcddm.loading import load_experiment
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_keys import CATALOG
 
 REPOSITORY = Path(__file__).parent.parent
 LOAD_VARIANTS = REPOSITORY / "tests/benchmarks/variants"

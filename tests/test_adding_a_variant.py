@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import yaml
 
-from hpcddm import provenance
 from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest, provenance
+from hpcddm.runs.layout import RunDir
 from tests.helpers import CLASSES, EXPERIMENT, REPOSITORY, SIDE, changed
 from tests.runs import hpcddm
 

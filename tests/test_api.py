@@ -7,13 +7,14 @@ import torch
 import hpcddm
 from hpcddm import api
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import load_experiment
-from hpcddm.pipeline.keys import CATALOG, LATENT_SCALE, REPORT, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.report import METRICS
-from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.layout import RunDir, set_aside
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE, REPORT, expert_key
 from tests.helpers import LATENT_SPACE, finish, tiny
 
 

@@ -10,7 +10,7 @@ from hpcddm import defaults
 from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment
 from hpcddm.run_defaults import load_for_run
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.sweep.settings import read_sweep
 from tests.helpers import hpcddm, write_experiment
 

@@ -19,10 +19,10 @@ import torch.distributed as dist
 from hpcddm import devices
 from hpcddm.config.site import Site
 from hpcddm.devices import Device, MissingGpu
+from hpcddm.files import reading
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime import entry
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

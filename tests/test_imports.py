@@ -191,7 +191,7 @@ import sys
 from pathlib import Path
 from hpcddm.loading import load_experiment, within_run
 from hpcddm.launch.submission import store_experiment
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 run = RunDir(Path(sys.argv[2]))
 store_experiment(within_run(load_experiment(sys.argv[1]), run), run)
 """

@@ -1,8 +1,8 @@
 """Experts that join a run later: units more, and no other unit's fingerprint changes."""
 
-from hpcddm import initial_weights
-from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.pipeline.plan import plan
+from hpcddm.runs import initial_weights
+from hpcddm.runs.unit_keys import CATALOG, LISTS
 from tests.helpers import EXPERIMENT, JOINED, tiny
 
 

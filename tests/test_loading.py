@@ -5,10 +5,10 @@ import yaml
 
 from hpcddm.config.schema import hashed
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import _hash_of, load_experiment, load_site, stored_experiment, with_content, within_run
-from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 

@@ -2,7 +2,8 @@ import pytest
 
 from hpcddm.config import variants
 from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
-from hpcddm.pipeline.keys import (
+from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
+from hpcddm.runs.unit_keys import (
     CATALOG,
     CLUSTER,
     INSPECT,
@@ -16,7 +17,6 @@ from hpcddm.pipeline.keys import (
     expert_of,
     name_of,
 )
-from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from tests.helpers import DATA_STAGES, JOINED, LATENT_SPACE, REPOSITORY, tiny
 
 NOUNS = {"vocabulary": {"name": "captions"}, "tagger": {"name": "lit", "image": {"name": "pixels"}}}

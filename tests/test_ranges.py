@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.pipeline import ranges
+from hpcddm.runs import ranges
 from tests.helpers import tiny
 
 

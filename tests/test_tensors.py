@@ -17,7 +17,7 @@ from torch import nn
 
 from hpcddm import tensors
 from hpcddm.errors import UserError
-from hpcddm.rundir.tensor_file import HEADER_BYTES, TensorFile
+from hpcddm.files.tensor_file import HEADER_BYTES, TensorFile
 
 
 def network():

@@ -3,11 +3,11 @@ import time
 import pytest
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir, set_aside
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.unit_keys import expert_key
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.unit_states import State, activity, check_stale, require_complete, survey
@@ -90,7 +90,7 @@ def test_an_input_that_was_made_anew_with_other_bytes_makes_its_readers_outdated
     units = plan(tiny(tmp_path))
     (unit,) = [unit for unit in units if unit.key == "measuring/classifier"]
     run.unit(unit.key).joinpath("output.bin").write_text("other")
-    from hpcddm.rundir import manifest
+    from hpcddm.runs import manifest
 
     before = manifest.read(run.unit(unit.key))
     outputs = manifest.describe_outputs(run.unit(unit.key), ["output.bin"])

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import pytest
 
-from hpcddm import weights
+from hpcddm.config import weights
 from hpcddm.config.schema import hashed, validate
+from hpcddm.config.weights import Layout, SettingsWithWeights, Weights
 from hpcddm.encoders.layouts import OPEN_CLIP, TRANSFORMERS_TEXT
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.weights import Layout, SettingsWithWeights, Weights
 
 LAYOUT = Layout(
     "config.json", ("net.safetensors", "net-*-of-*.safetensors", "*.bin"), ("config.json",), further=("words.txt",)

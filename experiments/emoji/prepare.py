@@ -35,10 +35,10 @@ from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
 from hpcddm.fetched.packages import Collection, Package
+from hpcddm.files import atomic
 from hpcddm.loading import load_experiment
 from hpcddm.next_step import installing
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic
 
 ICONS, CATEGORIES, CODES, INFO = "icons.json", "metadata.json", "chars.json", "info.json"
 """Files of a set: drawings; categories, where the first file has none; code points; author and licence."""

@@ -15,7 +15,7 @@ from hpcddm.data import tables
 from hpcddm.data.columns import Numbers
 from hpcddm.data.sample_keys import hash_of
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 ROW = np.dtype([("hash", "<u8"), ("cluster", "<u2")])
 

@@ -12,8 +12,8 @@ from jaxtyping import Float, Float64, Int64
 from hpcddm.clusterings.samples import Samples
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic, hdf5
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, hdf5
+from hpcddm.files.reading import Unreadable
 
 
 class Partition(ABC):

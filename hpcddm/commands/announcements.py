@@ -11,12 +11,12 @@ from hpcddm.launch.submission import Decision
 from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.inspect import CLUSTERS_PAGE
-from hpcddm.pipeline.keys import CATALOG, INSPECT, REPORT
 from hpcddm.pipeline.report import PAGE
 from hpcddm.pipeline.shard import BROKEN
 from hpcddm.printing import echo
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CATALOG, INSPECT, REPORT
 
 
 def announce(site: Site, run: RunDir, decision: Decision) -> None:

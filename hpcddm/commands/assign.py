@@ -19,10 +19,10 @@ from hpcddm.errors import ConfigError, require
 from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
 from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.cluster import PARTITION
-from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:

@@ -12,20 +12,21 @@ from hpcddm.commands.options import RUN
 from hpcddm.commands.typed import retried
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
+from hpcddm.files import inside
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.next_step import NextStep, step
-from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
-from hpcddm.rundir import inside, sharing
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal, Submission, current
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import lease
+from hpcddm.runs import sharing
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal, Submission, current
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import lease
+from hpcddm.runs.unit_keys import CONTINUATION
 
 PATIENCE_SECONDS = 60
 """Seconds that it waits for a submit that is at work."""

@@ -12,14 +12,15 @@ from hpcddm.commands.options import RUN
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
 from hpcddm.errors import SchedulerSilent, UserError
+from hpcddm.files import inside
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import WorkState
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.printing import echo
-from hpcddm.rundir import inside, links, manifest, sharing, training_states
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import lease
+from hpcddm.runs import links, manifest, sharing, training_states
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import lease
 from hpcddm.runtime.attempt import attempts
 from hpcddm.unit_states import State, UnitStatus, survey
 

@@ -11,15 +11,15 @@ from rich.table import Table
 from hpcddm.commands.options import PATH
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
+from hpcddm.files.reading import Unreadable
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import command
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, TABLE
-from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONCEPTS
 from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:

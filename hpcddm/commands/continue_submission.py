@@ -4,15 +4,16 @@ from pathlib import Path
 
 import click
 
-from hpcddm import exit_codes, provenance
+from hpcddm import exit_codes
 from hpcddm.commands.options import RUN, TRUST
+from hpcddm.config import vouching
 from hpcddm.errors import require
 from hpcddm.launch import continuation
 from hpcddm.loading import is_sweep
 from hpcddm.printing import echo
-from hpcddm.rundir import vouching
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import HeldElsewhere
+from hpcddm.runs import provenance
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import HeldElsewhere
 
 
 @click.command("continue-submission", hidden=True)

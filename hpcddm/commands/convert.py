@@ -7,7 +7,6 @@ from typing import Any
 import click
 from rich.table import Table
 
-from hpcddm import initial_weights
 from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config import variants
@@ -15,10 +14,11 @@ from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import LayoutSettings
 from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
 from hpcddm.loading import load_experiment
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic
+from hpcddm.runs import initial_weights
 
 TABLE_COLUMNS = 110
 MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)

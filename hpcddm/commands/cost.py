@@ -14,14 +14,14 @@ from rich.table import Table
 from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.spending import JobCost, spending, units_with_logs
 from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.progress import duration
 from hpcddm.loading import is_sweep, stored_experiment
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.records import records
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.training import ExpertOverride
-from hpcddm.pipeline.keys import LISTS, expert_key
 from hpcddm.pipeline.lists import list_results
-from hpcddm.pipeline.trainings import expert_training
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import LISTS, expert_key
+from hpcddm.runs.unit_settings import expert_training
 
 if TYPE_CHECKING:
     from hpcddm.planning.timing import Estimate

@@ -12,19 +12,20 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
+from hpcddm.files import reading
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import installing
 from hpcddm.pipeline.autoencoder import latent_space
 from hpcddm.pipeline.distill import student_keys
-from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, expert_of
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import train_keys
 from hpcddm.printing import echo
-from hpcddm.rundir import manifest, reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import link_above
+from hpcddm.runs import manifest
+from hpcddm.runs.initial_weights import METADATA, OWN_WEIGHTS
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import link_above
+from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of
 from hpcddm.unit_states import require_current, survey
 
 STEPS = 1000

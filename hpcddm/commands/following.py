@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import click
 
+from hpcddm.files import reading
 from hpcddm.printing import echo, printable
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import attempts
 from hpcddm.runtime.outcome import COMES_BACK
 from hpcddm.runtime.records import AttemptRecord, read_record

@@ -10,14 +10,14 @@ from hpcddm.commands.following import follow
 from hpcddm.commands.naming import unit_named
 from hpcddm.commands.options import RUN, UNIT
 from hpcddm.errors import ConfigError
+from hpcddm.files import reading
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import MOST_OF_A_LINE, echo, printable
-from hpcddm.rundir import reading
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, records
 
 

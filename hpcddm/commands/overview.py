@@ -10,19 +10,19 @@ from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow, row_of, with_causes
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
+from hpcddm.files import fresh
 from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import NextStep, step
-from hpcddm.pipeline.keys import CONTINUATION, expert_key
 from hpcddm.pipeline.lists import experts_of
 from hpcddm.pipeline.plan import PlannedUnit, needed_by, plan
-from hpcddm.pipeline.trainings import expert_training
-from hpcddm.rundir import fresh
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONTINUATION, expert_key
+from hpcddm.runs.unit_settings import expert_training
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 NOT_BEGUN = (State.MISSING, State.OUTDATED, State.WAITING, WorkState.CANCELLED, WorkState.ELSEWHERE)

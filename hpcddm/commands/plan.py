@@ -22,16 +22,16 @@ from hpcddm.launch.storage import readable
 from hpcddm.loading import load_site, with_tars
 from hpcddm.missing_images import with_remedy
 from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.pipeline.trainings import images_per_step
 from hpcddm.printing import echo
 from hpcddm.run_defaults import load_for_run
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.unit_keys import MONOLITH
+from hpcddm.runs.unit_settings import images_per_step
 
 if TYPE_CHECKING:
     from hpcddm.planning.collection import Collection

@@ -23,15 +23,15 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.schema import variants_of
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.fetched import COLLECTIONS
 from hpcddm.fetched.idx_files import IDX_FILES, IdxFiles
 from hpcddm.fetched.packages import Collection
+from hpcddm.files import atomic
 from hpcddm.loading import load_experiment
 from hpcddm.missing_images import description, missing
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic
-from hpcddm.weights import SettingsWithWeights
 
 ROOMS = (
     "concepts/taggers",

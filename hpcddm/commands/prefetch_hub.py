@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hpcddm import weights
+from hpcddm.config import weights
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
 from hpcddm.next_step import installing
 from hpcddm.printing import echo
-from hpcddm.weights import SettingsWithWeights
 
 SECONDS = "60"
 """Longest silence of the hub, as a variable of huggingface_hub."""

@@ -20,11 +20,11 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.submission import Decision, active_units, decide
 from hpcddm.loading import is_sweep, load_site, out_of_run, stored_experiment, with_content
 from hpcddm.next_step import step
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import needed_by, plan
 from hpcddm.printing import echo
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CATALOG
 
 
 @click.command()

@@ -10,6 +10,7 @@ from hpcddm.commands.options import RUN
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import inside
 from hpcddm.launch.items import array_spec, items_of, submit_unit
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local import Local
@@ -18,8 +19,8 @@ from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
-from hpcddm.rundir import inside, sharing
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import sharing
+from hpcddm.runs.layout import RunDir
 from hpcddm.unit_states import State, activity, survey
 
 

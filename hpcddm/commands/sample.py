@@ -19,10 +19,10 @@ from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.pipeline.catalog import stored_class_names
-from hpcddm.pipeline.keys import LISTS
-from hpcddm.pipeline.snapshots import chosen
 from hpcddm.printing import echo
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import LISTS
+from hpcddm.runs.weights_files import chosen
 
 COLUMNS, MOST_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""

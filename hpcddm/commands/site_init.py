@@ -11,10 +11,10 @@ from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
 from hpcddm.loading import load_site
 from hpcddm.next_step import command
-from hpcddm.rundir import atomic
 
 SCRIPT = "#!/bin/bash\ntrue\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hpcddm.launch.accounting import Execution
 from hpcddm.launch.journal_dirs import submissions_of
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 

@@ -23,10 +23,10 @@ from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.progress import duration
 from hpcddm.launch.watching import WorkState
 from hpcddm.next_step import command, without_step
-from hpcddm.pipeline.keys import INSPECT, REPORT
-from hpcddm.rundir import sharing
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import sharing
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import INSPECT, REPORT
 from hpcddm.unit_states import State
 
 REFRESH_SECONDS = 5

@@ -10,7 +10,9 @@ from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DI
 from hpcddm.commands.typed import Typed, keep_command, step_again, store_command, submit_command
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.files import inside
 from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
@@ -33,18 +35,17 @@ from hpcddm.launch.submission import (
 from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.loading import is_sweep, load_site, with_content, within_run
 from hpcddm.next_step import step
-from hpcddm.pipeline.keys import CONTINUATION, REPORT
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo
 from hpcddm.run_defaults import Defaults, load_for_run
-from hpcddm.rundir import inside, sharing
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import lease
-from hpcddm.rundir.links import complaint
+from hpcddm.runs import sharing
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import lease
+from hpcddm.runs.links import complaint
+from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.sweep.settings import Sweep
-from hpcddm.weights import SettingsWithWeights
 
 PATIENCE_SECONDS = 60
 """Seconds that one submit waits for another of the same run."""

@@ -23,6 +23,8 @@ from hpcddm.commands.trusting import stored_start
 from hpcddm.commands.typed import step_again, store_command, sweep_command
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic, fresh, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch import storage
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
@@ -43,17 +45,15 @@ from hpcddm.launch.submission import (
 from hpcddm.launch.template import store_parts
 from hpcddm.loading import load_site, within_run
 from hpcddm.next_step import step
-from hpcddm.pipeline.keys import CATALOG, TABLE
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic, fresh, reading
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import lease
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import lease
+from hpcddm.runs.sweep_index import link, write_index
+from hpcddm.runs.unit_keys import CATALOG, TABLE
 from hpcddm.runtime.outcome import HookEvent
-from hpcddm.sweep.index import link, write_index
 from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.runs import SweepRun, sweep_runs_of
 from hpcddm.sweep.settings import Sweep, matching, read_sweep

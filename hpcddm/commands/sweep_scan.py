@@ -10,11 +10,11 @@ from hpcddm.launch.items import Item
 from hpcddm.launch.redoing import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
 from hpcddm.loading import within_run
-from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.printing import echo
-from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.index import Index, read_index
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import Index, read_index
+from hpcddm.runs.unit_keys import REPORT
 from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs
 from hpcddm.sweep.settings import Sweep
 from hpcddm.sweep.table import state_of

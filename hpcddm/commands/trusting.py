@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hpcddm.config import vouching
 from hpcddm.config.package_data import is_path, share_folder
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
@@ -13,8 +14,7 @@ from hpcddm.launch.submission import stored_keys
 from hpcddm.launch.template import own_parts, stored_part, stored_parts
 from hpcddm.loading import load_site
 from hpcddm.printing import echo, printable
-from hpcddm.rundir import vouching
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 
 
 def stored_start(name: str, run: RunDir, trust_run: bool, in_job: bool = False) -> tuple[Site, dict[str, str]]:

@@ -5,14 +5,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from hpcddm.config import vouching
 from hpcddm.errors import UserError
+from hpcddm.files import atomic, inside, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep
 from hpcddm.pipeline.plan import STAGE_NAMES
-from hpcddm.rundir import atomic, inside, reading, sharing, vouching
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs import sharing
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hpcddm.launch.watching import UnitObservation, WorkState, progress_of, stat
 from hpcddm.next_step import NextStep, without_step
 from hpcddm.pipeline.plan import batch_of
 from hpcddm.printing import printable
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.unit_states import State, UnitStatus
 
 MOST_CAUSES = 3

@@ -5,13 +5,13 @@ from functools import cached_property
 
 from hpcddm.commands.typed import home_of, repeated
 from hpcddm.config.site import Resources
+from hpcddm.files import fresh
 from hpcddm.launch.client import on
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.watching import UnitObservation, WorkState
 from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep, step
-from hpcddm.rundir import fresh
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.unit_states import State
 
 Commands = tuple[tuple[object, ...], ...]

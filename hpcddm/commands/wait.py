@@ -17,8 +17,8 @@ from hpcddm.commands.typed import step_again
 from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep, step
 from hpcddm.printing import MOST_OF_A_LINE, echo, printable
-from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.index import read_index
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import read_index
 from hpcddm.sweep.table import states_by_files
 
 READ_SECONDS = 5

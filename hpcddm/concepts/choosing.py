@@ -11,8 +11,8 @@ from hpcddm.concepts.curves import half_decades
 from hpcddm.config.concepts import ConceptSettings
 from hpcddm.data import draws
 from hpcddm.errors import UserError
-from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 
 NEVER = -1
 """Bin of concepts that no training sample has."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from hpcddm.concepts.advice import Advice
 from hpcddm.concepts.scores import Score, require_moderate
 from hpcddm.concepts.table import Row
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from hpcddm.concepts.presence import IMAGE, JOINT, KINDS, TEXT, Pairs
-from hpcddm.rundir import atomic, hdf5
+from hpcddm.files import atomic, hdf5
 
 
 @dataclass

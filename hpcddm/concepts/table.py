@@ -12,9 +12,9 @@ from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import KINDS
 from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative, require_moderate
 from hpcddm.concepts.vocabulary import Vocabulary
+from hpcddm.files import atomic, reading
 from hpcddm.next_step import installing
 from hpcddm.pipeline.concept_scores import HOME_ARM
-from hpcddm.rundir import atomic, reading
 
 
 @dataclass(frozen=True)

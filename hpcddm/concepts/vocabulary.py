@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
 
 
 @dataclass(frozen=True)

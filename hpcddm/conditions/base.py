@@ -12,7 +12,7 @@ from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.shapes import NetworkData
 from hpcddm.config.variants import S, Variant
 from hpcddm.data.reader import Reader
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs.layout import Locate
 
 Conditions = Int64[Tensor, " n"] | Float[Tensor, "n l d"]
 """Class ids; or states of tokens, float32 or float16, rows of zeros being padding."""

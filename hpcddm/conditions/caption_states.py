@@ -13,11 +13,12 @@ from hpcddm.config.shapes import NetworkData
 from hpcddm.data.captions import NUMBER, STATES
 from hpcddm.data.columns import Column, RaggedColumn
 from hpcddm.errors import UserError
+from hpcddm.files import reading
 from hpcddm.pipeline.captions import INDEX, Index, numbers_file
-from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.texts import STATES_FILE, texts_settings
-from hpcddm.rundir import manifest, reading
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import Locate
+from hpcddm.runs.unit_keys import CAPTIONS
 
 
 class CaptionStates:

@@ -11,7 +11,7 @@ from hpcddm.config.conditions import ConditionSettings, Form
 from hpcddm.config.shapes import NetworkData, classes_of
 from hpcddm.data.reader import Reader
 from hpcddm.errors import UserError
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs.layout import Locate
 
 
 class Settings(ConditionSettings):

@@ -19,7 +19,7 @@ from hpcddm.config.shapes import NetworkData
 from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.reader import Reader
 from hpcddm.errors import UserError
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs.layout import Locate
 
 KEPT_BYTES = 1 << 28
 """Most bytes of encoded sentences that are kept in memory."""

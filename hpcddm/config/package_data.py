@@ -5,8 +5,8 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
+from hpcddm.config import vouching
 from hpcddm.errors import ConfigError
-from hpcddm.rundir import vouching
 
 AROUND = Path(__file__).parents[2]
 """Folder that holds the package: a checkout, or site-packages."""

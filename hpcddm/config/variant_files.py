@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from hpcddm.config import vouching
 from hpcddm.errors import ConfigError
-from hpcddm.rundir import vouching
 
 PACKAGE = Path(__file__).parents[1]
 VARIABLE = "HPCDDM_VARIANTS"

@@ -14,12 +14,12 @@ from hpcddm.config.data import DataSettings
 from hpcddm.config.schema import validate
 from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, counted
 from hpcddm.errors import UserError
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.pipeline.catalog import CATALOG_FILE
-from hpcddm.pipeline.keys import CATALOG
-from hpcddm.pipeline.ranges import split_of
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import split_of
+from hpcddm.runs.unit_keys import CATALOG
 
 N = TypeVar("N", bound=Numbers)
 Folders = Callable[[], Mapping[str | None, Path]]

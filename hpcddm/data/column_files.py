@@ -11,7 +11,7 @@ from typing import BinaryIO
 import h5py
 import numpy as np
 
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 BYTES, OFFSETS = "bytes", "offsets"
 """Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""

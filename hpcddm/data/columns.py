@@ -21,8 +21,8 @@ from jaxtyping import Int64, Integer, Shaped
 
 from hpcddm.data.column_files import BYTES, OFFSETS, VALUES
 from hpcddm.errors import UserError
-from hpcddm.rundir import hdf5, reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import hdf5, reading
+from hpcddm.files.reading import Unreadable
 
 Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""

@@ -17,11 +17,11 @@ from hpcddm.data.pictures import PictureError
 from hpcddm.data.tar import Sample, write_samples
 from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic, inside
+from hpcddm.files.atomic import digest
 from hpcddm.pipeline.catalog import CATALOG_FILE
-from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.shard import tar_file
-from hpcddm.rundir import atomic, inside
-from hpcddm.rundir.manifest import digest
+from hpcddm.runs.ranges import TRAIN
 
 ListNumbers = range | Integer[np.ndarray, " n"]
 """Numbers of the samples of a list, in ascending order."""

@@ -21,8 +21,8 @@ from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 
 MOST_OPEN = 128
 """Largest number of tars that are open together; a process may usually have 1024 files open."""

@@ -23,10 +23,10 @@ from hpcddm.data.readings.base import Reading
 from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
 from hpcddm.pipeline.encode import FEATURES
-from hpcddm.pipeline.keys import CATALOG, LISTS
 from hpcddm.pipeline.latents import LATENTS
 from hpcddm.pipeline.lists import list_file, list_key, list_name, list_results, training_file
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN, split_of
+from hpcddm.runs.ranges import HELDOUT, TRAIN, split_of
+from hpcddm.runs.unit_keys import CATALOG, LISTS
 from hpcddm.runtime.unit import Unit
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"

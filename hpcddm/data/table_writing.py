@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from hpcddm.data.parquet_rows import polars_for
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 Rows = Iterable[Sequence[Any]]
 Append = Callable[[Rows], None]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hpcddm.data import csv_rows, parquet_rows, texts
 from hpcddm.data.cells import KINDS, Cells, Kind, no_rows, of_one_kind
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 Rows = Iterator[tuple[int, Sequence[object]]]
 """Number of a row, or of the line on which it ends, and its values of some columns."""

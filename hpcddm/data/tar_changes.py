@@ -8,8 +8,9 @@ from hpcddm.config import paths, variants
 from hpcddm.config.data import DataSettings
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import SPLITS, TarSource
-from hpcddm.rundir import manifest, reading
-from hpcddm.rundir.layout import RunDir
+from hpcddm.files import reading
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
 
 
 @dataclass(frozen=True)

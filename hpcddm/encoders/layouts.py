@@ -1,6 +1,6 @@
 """Layouts of folders with weights, as public packages write them."""
 
-from hpcddm.weights import Layout
+from hpcddm.config.weights import Layout
 
 CONFIG = "config.json"
 VOCABULARY = ("tokenizer.json", "spiece.model", "merges.txt")

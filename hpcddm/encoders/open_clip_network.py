@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from hpcddm import weights
+from hpcddm.config import weights
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 from hpcddm.encoders.packages import loaded, package
 

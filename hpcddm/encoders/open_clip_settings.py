@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from hpcddm.config.schema import Positive
+from hpcddm.config.weights import Layout, SettingsWithWeights
 from hpcddm.encoders.layouts import OPEN_CLIP
-from hpcddm.weights import Layout, SettingsWithWeights
 
 
 class OpenClipSettings(SettingsWithWeights):

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from hpcddm import weights
+from hpcddm.config import weights
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.devices import DTYPES
 from hpcddm.errors import UserError
 from hpcddm.next_step import installing
-from hpcddm.weights import SettingsWithWeights
 
 INSTALL = {
     "transformers": ("transformers",),

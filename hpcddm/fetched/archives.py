@@ -8,9 +8,9 @@ from typing import IO
 
 from hpcddm.errors import UserError
 from hpcddm.fetched.packages import Package
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.next_step import command
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.reading import Unreadable
 
 PROOF = "proven.json"
 """File with the hashes of a package's archive and files; it is written last."""

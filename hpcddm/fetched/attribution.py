@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hpcddm.fetched.packages import Collection
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 FILE = "ATTRIBUTION.md"
 LICENCES = {

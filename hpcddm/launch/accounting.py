@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpcddm.launch.client import on, query
-from hpcddm.rundir.job import JobId
+from hpcddm.runs.job import JobId
 
 FIELDS = ("JobID", "JobName", "Start", "End", "ElapsedRaw", "State", "AllocTRES")
 SACCT_SECONDS = 60

@@ -13,9 +13,9 @@ from hpcddm.errors import UserError
 from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
 from hpcddm.launch.template import own_parts
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
 
 QUERY_PREFIXES = ("SQUEUE_", "SACCT_", "SINFO_", "SCONTROL_", "SCANCEL_")
 """A user's own filters and formats: with them the queue would hide jobs from us, and scancel would pass them over."""

@@ -8,14 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from hpcddm.files import atomic, inside, reading
 from hpcddm.launch.base import Job, Launcher, Refused
 from hpcddm.launch.items import Item, array_spec, submit_array
-from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit
-from hpcddm.rundir import atomic, inside, reading
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONTINUATION
 
 NICE = 10_000
 """Niceness of the job, above the default of 0: jobs that are in the queue already come first."""

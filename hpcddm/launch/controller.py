@@ -12,7 +12,7 @@ from pathlib import Path
 from submitit.local.local import Controller
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import inside
+from hpcddm.files import inside
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
 
 DEATH_SECONDS = 5

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from hpcddm.launch.client import SlurmUnavailable, on, query
 from hpcddm.launch.items import Item
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import LOST_SECONDS, Journal, Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import LOST_SECONDS, Journal, Submission
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.ending import parse_job
 from hpcddm.runtime.records import records
 from hpcddm.runtime.requests import seconds_of

@@ -7,9 +7,9 @@ from hpcddm.config.site import Resources
 from hpcddm.launch.base import DirectLauncher
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.launch.progress import ProgressDisplay
-from hpcddm.rundir import manifest
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.job import JobId
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import SAVING_SECONDS
 from hpcddm.unit_states import activity

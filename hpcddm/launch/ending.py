@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.rundir import sharing
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
+from hpcddm.runs import sharing
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
 
 
 def end(jobs: Collection[Job], submissions: list[Submission], launcher: Launcher) -> None:

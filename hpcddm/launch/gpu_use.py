@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
-from hpcddm.pipeline.keys import OTHER_STAGES
 from hpcddm.pipeline.plan import STAGE_NAMES, gpus_of
 from hpcddm.pipeline.stage import Gpus
+from hpcddm.runs.unit_keys import OTHER_STAGES
 
 WAY_OUT = "allow_idle_gpus: true takes them all the same, for partitions that start no job without GPUs"
 

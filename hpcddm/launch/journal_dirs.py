@@ -4,8 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from hpcddm.rundir.journal import Journal, Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal, Submission
+from hpcddm.runs.layout import RunDir
 
 
 def submissions_of(run: RunDir) -> list[Submission]:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.printing import echo
-from hpcddm.rundir import manifest
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONTINUATION
 
 LEAVING_SECONDS = 120
 """Seconds that a submission waits for jobs that are ending; longer where jobs may take longer to save."""

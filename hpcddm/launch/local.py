@@ -9,13 +9,13 @@ from pathlib import Path
 
 from hpcddm.config import variant_files
 from hpcddm.config.site import Resources, Site
+from hpcddm.files import inside
 from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
-from hpcddm.rundir import inside
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.entry import STOP_VARIABLE
 from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.runtime.stopping import LAUNCHER_VARIABLE

@@ -4,24 +4,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hpcddm import weights
-from hpcddm.config import pretrained
+from hpcddm.config import pretrained, weights
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.config.site import Site
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
 from hpcddm.launch import storage
 from hpcddm.next_step import command
-from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.pipeline.snapshots import impossible, missing, own_images
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.pipeline.trainings import numbered
-from hpcddm.rundir import manifest, training_states
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import LENGTH, SNAPSHOTS
-from hpcddm.weights import SettingsWithWeights
+from hpcddm.runs import manifest, training_states
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import LENGTH, SNAPSHOTS
+from hpcddm.runs.unit_keys import MONOLITH
+from hpcddm.runs.unit_settings import numbered
+from hpcddm.runs.weights_files import impossible, missing, own_images
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from hpcddm.config.site import Site
 from hpcddm.launch.base import ArraySpec, Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.gate import seconds_to_next_check
 
 

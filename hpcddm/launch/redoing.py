@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.launch.preflight import newest_state
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.printing import echo
-from hpcddm.rundir import manifest, training_states
-from hpcddm.rundir.layout import RunDir, set_aside
+from hpcddm.runs import manifest, training_states
+from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.unit_states import State, UnitStatus, activity, are_numbered
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Launcher, bare_site, launcher_of
 from hpcddm.next_step import command
-from hpcddm.rundir import manifest
-from hpcddm.rundir.journal import Submission, current
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.journal import Submission, current
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.outcome import COMES_BACK
 from hpcddm.runtime.records import records
 from hpcddm.unit_states import activity

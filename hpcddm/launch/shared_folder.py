@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.files import atomic, reading
+from hpcddm.files.fresh import exists
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.fresh import exists
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
 
 TOKEN_FILE = "folder.token"
 PROOF_SECONDS = 30

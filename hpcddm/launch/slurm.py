@@ -13,10 +13,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from hpcddm.config import vouching
 from hpcddm.config.package_data import share_folder
 from hpcddm.config.pretrained import cache_folder
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic, inside, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
@@ -24,12 +27,10 @@ from hpcddm.launch.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.shared_folder import prove
 from hpcddm.launch.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.launch.template import functions, render
-from hpcddm.rundir import atomic, inside, reading, vouching
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal, Submission, current, job_name
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import complaint
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal, Submission, current, job_name
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import complaint
 from hpcddm.runtime.node_faults import MOST_FAULTS
 from hpcddm.runtime.verdict import FRUITLESS
 

@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hpcddm import provenance
 from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.files import atomic, inside, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch import script_paths
-from hpcddm.provenance import AROUND, Code
-from hpcddm.rundir import atomic, inside, reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs import provenance
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.provenance import AROUND, Code
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 

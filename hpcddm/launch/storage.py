@@ -11,13 +11,13 @@ from hpcddm.config.paths import located
 from hpcddm.config.site import Site
 from hpcddm.launch import quotas
 from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.passed_over import Counts, counted, merged
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
-from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import SPLITS
+from hpcddm.runs.unit_keys import CATALOG
 
 MANIFEST_BYTES = 8_000
 """Bytes of the small files of every unit: manifest, spec, heartbeat, records of the attempt, HDF5's own headers."""

@@ -8,26 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm import initial_weights
-from hpcddm.config import variants
+from hpcddm.config import variants, vouching
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
+from hpcddm.files import atomic, fresh, reading
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.leaving import settled_jobs
 from hpcddm.launch.redoing import changed_ranges, redone_units
 from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.printing import warn
-from hpcddm.rundir import atomic, fresh, reading, vouching
-from hpcddm.rundir.journal import Journal, Submission
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import link_at
-from hpcddm.rundir.manifest import LENGTH
+from hpcddm.runs import initial_weights
+from hpcddm.runs.journal import Journal, Submission
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import link_at
+from hpcddm.runs.manifest import LENGTH
+from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
 from hpcddm.unit_states import State, UnitStatus, check_stale, survey
 
 if TYPE_CHECKING:

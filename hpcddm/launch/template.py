@@ -10,16 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm.config import variant_files
+from hpcddm.config import variant_files, vouching
 from hpcddm.config.package_data import own_file, share_folder
 from hpcddm.config.pretrained import VARIABLE
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
+from hpcddm.files import atomic, inside, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch.script_paths import check_line
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic, inside, reading, vouching
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
 
 if TYPE_CHECKING:
     import jinja2

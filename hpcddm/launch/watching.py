@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from hpcddm.launch.base import Job
 from hpcddm.launch.preflight import newest_state
-from hpcddm.rundir.heartbeat import Heartbeat
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import LENGTH
-from hpcddm.rundir.training_states import STATE
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import LENGTH
+from hpcddm.runs.training_states import STATE
 from hpcddm.runtime.outcome import COMES_BACK, Outcome
 from hpcddm.unit_states import Activity, State, UnitStatus
 

@@ -8,8 +8,8 @@ from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.pipeline.trainings import expert_training, router_training
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_settings import expert_training, router_training
 
 
 def monolith_training(settings: Experiment) -> Training:

@@ -9,22 +9,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcddm import initial_weights, tensors
+from hpcddm import tensors
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.config.spaces import WHAT_X_IS
 from hpcddm.config.training import Expert
 from hpcddm.errors import require
-from hpcddm.initial_weights import InitRequest
+from hpcddm.files import atomic, reading
+from hpcddm.files.tensor_file import TensorFile, require_floats
 from hpcddm.models.base import Denoiser
 from hpcddm.objectives.base import Objective
-from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.plan import init_request
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.tensor_file import TensorFile, require_floats
-from hpcddm.rundir.training_states import START, Started
+from hpcddm.runs import initial_weights
+from hpcddm.runs.initial_weights import InitRequest
+from hpcddm.runs.training_states import START, Started
+from hpcddm.runs.unit_keys import LATENT_SCALE
 from hpcddm.runtime.unit import Unit
 
 

@@ -21,9 +21,9 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.networks import loading
 from hpcddm.pipeline.catalog import stored_class_names
-from hpcddm.pipeline.ranges import HELDOUT
-from hpcddm.pipeline.snapshots import chosen as chosen_weights
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.weights_files import chosen as chosen_weights
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
 

@@ -8,11 +8,11 @@ import torch
 from hpcddm import tensors
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import require
-from hpcddm.pipeline.keys import ROUTER
-from hpcddm.pipeline.snapshots import Choice, power_average, snapshot_number, weights_name
-from hpcddm.rundir import manifest
-from hpcddm.rundir.manifest import SNAPSHOTS
-from hpcddm.rundir.tensor_file import Form
+from hpcddm.files.tensor_file import Form
+from hpcddm.runs import manifest
+from hpcddm.runs.manifest import SNAPSHOTS
+from hpcddm.runs.unit_keys import ROUTER
+from hpcddm.runs.weights_files import Choice, power_average, snapshot_number, weights_name
 from hpcddm.training.power_ema import Profile, coefficients, distance, exponent
 
 FARTHEST = 0.3

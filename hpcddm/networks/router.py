@@ -7,17 +7,16 @@ from typing import Annotated
 from pydantic import Field, FiniteFloat
 from torch import nn
 
-from hpcddm import initial_weights
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.models import RouterModelSettings
 from hpcddm.config.schema import StrictModel, validate
 from hpcddm.errors import require
-from hpcddm.initial_weights import InitRequest
 from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import denoisers
-from hpcddm.rundir import manifest
+from hpcddm.runs import initial_weights, manifest
+from hpcddm.runs.initial_weights import InitRequest
 from hpcddm.runtime.unit import Unit
 
 CALIBRATION = "calibration.json"

@@ -18,7 +18,7 @@ from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.objectives.base import LINEAR
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs.layout import Locate
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000

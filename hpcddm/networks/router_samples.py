@@ -25,11 +25,12 @@ from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic, fresh, inside, reading
+from hpcddm.files.atomic import digest
+from hpcddm.files.reading import Unreadable
 from hpcddm.networks import loading
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.rundir import atomic, fresh, inside, reading
-from hpcddm.rundir.manifest import Manifest, digest
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit

@@ -10,15 +10,15 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.networks import budgets, router_samples
-from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import init_request
-from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.pipeline.snapshots import Kept
 from hpcddm.printing import printable
-from hpcddm.rundir.manifest import SNAPSHOTS, Manifest
+from hpcddm.runs import unit_settings, weights_files
+from hpcddm.runs.manifest import SNAPSHOTS, Manifest
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.weights_files import Kept
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def spent(settings: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, Spe
     lists = [list_results(inputs, number) for number in range(settings.cluster.experts)]
     by_key = {
         expert_key(number): Spent(
-            images := _images(settings, expert_key(number), trainings.expert_training(settings, number)),
+            images := _images(settings, expert_key(number), unit_settings.expert_training(settings, number)),
             images * own,
             lists[number]["samples"],
             lists[number].get("foreign", 0),
@@ -51,7 +51,7 @@ def spent(settings: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, Spe
         images = _images(settings, MONOLITH, budgets.monolith_training(settings))
         by_key[MONOLITH] = Spent(images, images * flops[-1], split_results(inputs, TRAIN)["samples"])
     if STUDENT in inputs:
-        images = _images(settings, STUDENT, trainings.student_training(settings))
+        images = _images(settings, STUDENT, unit_settings.student_training(settings))
         by_key[STUDENT] = Spent(images, images * (flops[-1] + round(budgets.teacher_flops(settings, inputs))))
     if ROUTER in inputs:
         by_key[ROUTER] = _of_router(settings, inputs, [own["samples"] for own in lists])
@@ -59,7 +59,7 @@ def spent(settings: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, Spe
 
 
 def _of_router(settings: Experiment, inputs: Mapping[str, Manifest], sizes: list[int]) -> Spent:
-    training, samples = trainings.router_training(settings), settings.router.samples
+    training, samples = unit_settings.router_training(settings), settings.router.samples
     if training is None:
         return Spent(split_results(inputs, TRAIN)["samples"], 0)
     images = _images(settings, ROUTER, training)
@@ -72,7 +72,7 @@ def _of_router(settings: Experiment, inputs: Mapping[str, Manifest], sizes: list
 
 def _images(settings: Experiment, key: str, training: Training) -> int:
     """Return the images of a unit's training at the weights that are evaluated."""
-    number = snapshots.snapshot_number(settings, key, snapshots.chosen(settings))
+    number = weights_files.snapshot_number(settings, key, weights_files.chosen(settings))
     total = (settings.router.training or training) if key == ROUTER else settings.experts.training
     return training.images if number is None else Kept.of(total, training).snapshots[number]
 
@@ -107,7 +107,7 @@ def contradictions(settings: Experiment, inputs: Mapping[str, Manifest]) -> list
 
 def _recorded(settings: Experiment, key: str, unit: Manifest) -> dict[str, Any]:
     """Return what a manifest says of the weights that are evaluated."""
-    number = snapshots.snapshot_number(settings, key, snapshots.chosen(settings))
+    number = weights_files.snapshot_number(settings, key, weights_files.chosen(settings))
     kept = {} if number is None else unit.results.get(SNAPSHOTS, {}).get(str(number), {})
     return unit.results | (kept if number is not None else {})
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.disk import CLUSTER_BYTES
-from hpcddm.pipeline.keys import CATALOG, CLUSTER, name_of
-from hpcddm.pipeline.ranges import images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import images_of_range, range_keys
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER, name_of
 
 CLUSTERS = "clusters.h5"
 

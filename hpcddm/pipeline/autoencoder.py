@@ -9,9 +9,9 @@ from hpcddm.config.spaces import LatentSpaceSettings
 from hpcddm.config.training import Training
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.keys import AUTOENCODER, CATALOG
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.trainings import in_whole_batches
+from hpcddm.runs.unit_keys import AUTOENCODER, CATALOG
+from hpcddm.runs.unit_settings import in_whole_batches
 
 
 def latent_space(experiment: Experiment) -> LatentSpaceSettings | None:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.files import reading
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.keys import CAPTIONS, CATALOG
-from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.rundir import reading
+from hpcddm.runs.ranges import TRAIN, range_keys
+from hpcddm.runs.unit_keys import CAPTIONS, CATALOG
 
 CAPTIONS_FILE, INDEX = "captions.h5", "captions.json"
 """The distinct captions; and their number, with the ranges of them that are units of the stage texts."""

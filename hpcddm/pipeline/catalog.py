@@ -5,12 +5,12 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import require
-from hpcddm.pipeline.keys import CATALOG
-from hpcddm.pipeline.ranges import range_keys, tars_of
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.ranges import range_keys, tars_of
+from hpcddm.runs.unit_keys import CATALOG
 
 CATALOG_FILE = "catalog.json"
 ENTRY_BYTES = 200

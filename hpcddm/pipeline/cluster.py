@@ -4,9 +4,9 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.keys import CATALOG, CLUSTER
-from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import TRAIN, range_keys
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER
 
 PARTITION = "partition.h5"
 MOST_FITTED = 1 << 20

@@ -7,10 +7,10 @@ from hpcddm.config.schema import hashed
 from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.evaluate import evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
+from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 
 ALIGNMENT_FILE = "alignment.json"
 ALIGNMENT_BYTES = 100_000

@@ -3,9 +3,9 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.keys import CATALOG, CONCEPT_VOCABULARY
-from hpcddm.pipeline.ranges import SPLITS, images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import SPLITS, images_of_range, range_keys
+from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
 
 MENTIONS_FILE = "mentions.h5"
 MENTIONS_OF_CAPTION, MENTION_BYTES, OFFSET_BYTES = 12, 4, 8

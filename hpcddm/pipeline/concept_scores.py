@@ -10,11 +10,11 @@ from hpcddm.pipeline.concept_tagger import tagger_keys
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.evaluate import arm_names, evaluation_settings, gpus_to_sample, sampling_units, strategy_labels
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, name_of
 from hpcddm.pipeline.latent_scale import space_parts
-from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
+from hpcddm.runs.ranges import TRAIN, range_keys
+from hpcddm.runs.unit_keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, name_of
 
 SCORES_FILE, PICTURES_FILE = "scores.json", "pictures.h5"
 """Scores of each concept in each arm; some samples of each."""

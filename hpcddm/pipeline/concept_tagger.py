@@ -6,9 +6,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.pipeline.concept_mentions import mentions_keys
 from hpcddm.pipeline.fingerprints import image_settings
-from hpcddm.pipeline.keys import CATALOG, CONCEPT_TAGGER, CONCEPT_VOCABULARY
-from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import CATALOG, CONCEPT_TAGGER, CONCEPT_VOCABULARY
 
 TAGGER_FILE = "tagger.safetensors"
 TAGGER_BYTES = 64_000_000

@@ -7,9 +7,9 @@ from hpcddm.config.schema import hashed
 from hpcddm.pipeline.concept_tagger import tagger_gpus, tagger_keys
 from hpcddm.pipeline.concept_vocabulary import CONCEPT_BYTES, MOST_CONCEPTS
 from hpcddm.pipeline.fingerprints import image_settings
-from hpcddm.pipeline.keys import CATALOG, CONCEPT_VOCABULARY
-from hpcddm.pipeline.ranges import SPLITS, images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.runs.ranges import SPLITS, images_of_range, range_keys
+from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
 
 TAGS_FILE, THRESHOLDS_FILE = "tags.h5", "thresholds.json"
 """Concepts and scores of every image; score of each concept from which on an image counts as showing it."""

@@ -6,8 +6,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.pipeline.concept_words import words_keys
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.keys import CATALOG, CONCEPT_VOCABULARY
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
 
 VOCABULARY_FILE = "vocabulary.json"
 CONCEPT_BYTES, MOST_CONCEPTS = 60, 50_000

@@ -3,9 +3,9 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.keys import CATALOG
-from hpcddm.pipeline.ranges import range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import range_keys
+from hpcddm.runs.unit_keys import CATALOG
 
 WORDS_FILE = "words.json"
 WORD_BYTES, MOST_WORDS = 40, 200_000

@@ -11,8 +11,8 @@ from hpcddm.pipeline.concept_tags import tags_keys
 from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.unit_keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 
 CONCEPTS_FILE, PAGE, PROPOSAL_FILE = "concepts.json", "concepts.html", "proposal.csv"
 """All that is known of each concept, with fits and advice; a page about them; proposed clusters of all samples."""

@@ -4,9 +4,9 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.keys import CATALOG
-from hpcddm.pipeline.ranges import images_of_range, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.runs.ranges import images_of_range, range_keys
+from hpcddm.runs.unit_keys import CATALOG
 
 FEATURES = "features.h5"
 

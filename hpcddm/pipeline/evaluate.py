@@ -9,11 +9,11 @@ from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
-from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER, name_of
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys, monolith_keys
+from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, name_of
 
 EVALUATION = "evaluation.h5"
 MONOLITH_ARM, STUDENT_ARM = "monolith", "student"

@@ -7,7 +7,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.models import NetworkSettings
 from hpcddm.config.schema import hashed
 from hpcddm.config.training import Expert
-from hpcddm.pipeline.keys import CATALOG, LISTS
+from hpcddm.runs.unit_keys import CATALOG, LISTS
 
 ALL = "all"
 """Part of catalog and lists: all samples, and the clusters of all, wherever they lie."""

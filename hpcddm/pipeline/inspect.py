@@ -5,9 +5,9 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.keys import CATALOG, CLUSTER, INSPECT, LISTS
-from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import TRAIN, range_keys
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER, INSPECT, LISTS
 
 CLUSTERS_PAGE, CLUSTERS_FILE = "clusters.html", "clusters.json"
 RANDOM_PICTURES, CHOSEN_PICTURES = 24, 16

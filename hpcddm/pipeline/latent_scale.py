@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import WHAT_X_IS
+from hpcddm.files import reading
 from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
-from hpcddm.pipeline.keys import LATENT_SCALE
 from hpcddm.pipeline.latents import MADE_OF
-from hpcddm.pipeline.ranges import range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.rundir import reading
+from hpcddm.runs.ranges import range_keys
+from hpcddm.runs.unit_keys import LATENT_SCALE
 
 SCALE_FILE = "latent_scale.json"
 

@@ -8,10 +8,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.errors import require
 from hpcddm.pipeline.disk import LIST_ENTRY_BYTES
-from hpcddm.pipeline.keys import CATALOG, LISTS, expert_key, name_of
-from hpcddm.pipeline.ranges import TRAIN, range_keys
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.ranges import TRAIN, range_keys
+from hpcddm.runs.unit_keys import CATALOG, LISTS, expert_key, name_of
 
 LISTS_FILE = "lists.json"
 ENTRY_BYTES = 1000

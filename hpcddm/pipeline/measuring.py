@@ -6,8 +6,8 @@ from hpcddm.config.experiment import ClassifierSettings, Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.keys import CATALOG, CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.runs.unit_keys import CATALOG, CLASSIFIER, EXTRACTOR, name_of
 
 TURNS = 4
 """Quarters of a turn that an extractor tells apart where the images have no classes (arXiv 1803.07728).

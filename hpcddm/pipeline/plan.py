@@ -7,10 +7,10 @@ from typing import Any
 from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.initial_weights import InitRequest
-from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.stage import Gpus, Stage, stage_in
-from hpcddm.rundir.manifest import Manifest, flatten
+from hpcddm.runs.initial_weights import InitRequest
+from hpcddm.runs.manifest import Manifest, flatten
+from hpcddm.runs.unit_keys import stage_of
 
 ORDER = (
     *("shard", "catalog", "autoencoder", "encode", "latents", "latent_scale", "cluster", "assign", "lists"),

@@ -10,10 +10,10 @@ from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.inspect import pictures_per_cluster
-from hpcddm.pipeline.keys import INSPECT, REPORT
 from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
+from hpcddm.runs.unit_keys import INSPECT, REPORT
 
 PAGE, METRICS = "index.html", "metrics.json"
 GALLERY_PICTURES = 20

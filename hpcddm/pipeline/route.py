@@ -4,14 +4,14 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.initial_weights import InitRequest, router_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
-from hpcddm.pipeline.keys import CATALOG, LISTS, ROUTER
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.pipeline.train import expert_keys
+from hpcddm.runs.initial_weights import InitRequest, router_request
+from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER
 
 LABEL_BYTES = 16
 """Class and cluster of a sample of the experts."""

@@ -5,8 +5,8 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.pipeline.disk import sample_bytes
-from hpcddm.pipeline.ranges import images_of_range, range_keys, tars_of
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import images_of_range, range_keys, tars_of
 
 COLUMNS = "columns.h5"
 BROKEN = "broken.jsonl"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.initial_weights import InitRequest
+from hpcddm.runs.initial_weights import InitRequest
 
 
 class Gpus(StrEnum):

@@ -6,8 +6,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.config.shapes import NetworkData
 from hpcddm.pipeline.captions import texts_keys
-from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.runs.unit_keys import CAPTIONS
 
 STATES_FILE = "states.h5"
 CAPTIONS_AT_ONCE = 512

@@ -6,17 +6,17 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.config.training import Expert
-from hpcddm.initial_weights import InitRequest, denoiser_request
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_images, overridden_models
-from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.lists import experts_of, list_key, list_name
 from hpcddm.pipeline.materialise import copies_read
-from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.trainings import expert_training, fingerprinted
+from hpcddm.runs.initial_weights import InitRequest, denoiser_request
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
+from hpcddm.runs.unit_settings import expert_training, fingerprinted
 
 
 def expert_keys(experiment: Experiment) -> list[str]:

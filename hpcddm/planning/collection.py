@@ -10,9 +10,9 @@ from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import TarSource
 from hpcddm.errors import UserError
 from hpcddm.networks.workload import READING, Work
-from hpcddm.pipeline.keys import expert_key
-from hpcddm.pipeline.ranges import SPLITS, TRAIN
 from hpcddm.planning.benchmark import Benchmark, machine
+from hpcddm.runs.ranges import SPLITS, TRAIN
+from hpcddm.runs.unit_keys import expert_key
 
 SAMPLES = 256
 """Samples by which the speed of reading is measured, for each rank."""

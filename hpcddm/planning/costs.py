@@ -30,8 +30,8 @@ from hpcddm.networks.workload import (
     Workload,
 )
 from hpcddm.pipeline.autoencoder import required_space, trained_autoencoder
-from hpcddm.pipeline.keys import expert_of, stage_of
 from hpcddm.pipeline.measuring import network_settings
+from hpcddm.runs.unit_keys import expert_of, stage_of
 from hpcddm.spaces.pixels import to_unit
 
 

@@ -23,7 +23,7 @@ from hpcddm.data.sources.base import Source, TarSource
 from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
-from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.runs.ranges import TRAIN
 
 BATCH = 16
 """Samples that a thread reads at once."""

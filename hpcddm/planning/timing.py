@@ -10,8 +10,8 @@ from hpcddm.networks.workload import SAMPLE_WORK
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.planning.costs import Costs
-from hpcddm.rundir.heartbeat import Heartbeat
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, as_number, records
 
 ENOUGH = 0.05

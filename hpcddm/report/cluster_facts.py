@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 
 TYPICAL, AMBIGUOUS, RANDOM = "typical", "ambiguous", "random"
 """Kinds of samples that are shown of a cluster."""

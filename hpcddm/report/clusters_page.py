@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from hpcddm.files import atomic
 from hpcddm.report import rendering
 from hpcddm.report.cluster_facts import Facts
 from hpcddm.report.content import Cluster
-from hpcddm.rundir import atomic
 
 
 def write(name: str, facts: Facts, clusters: list[Cluster], path: Path) -> None:

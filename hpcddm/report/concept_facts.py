@@ -13,8 +13,8 @@ from hpcddm.concepts.answer import Answer, answer, interval_text
 from hpcddm.concepts.content import Content
 from hpcddm.concepts.scores import REAL_ARM
 from hpcddm.concepts.table import HOME_ARM, Row
+from hpcddm.files import reading
 from hpcddm.printing import printable
-from hpcddm.rundir import reading
 
 MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
 """Concepts that are shown at most: of the worst drawn ones; of those never seen; of those split."""

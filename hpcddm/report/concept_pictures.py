@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from hpcddm.rundir import atomic, hdf5
+from hpcddm.files import atomic, hdf5
 
 Pictures = dict[int, dict[str, np.ndarray]]
 """Pictures by concept and arm, uint8 (N, H, W, C); an arm that drew none is not there."""

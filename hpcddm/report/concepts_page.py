@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpcddm.concepts.table import Row
+from hpcddm.files import atomic
 from hpcddm.report import concept_plots, pictures, plots, rendering
 from hpcddm.report.concept_facts import (
     FIT_COLUMNS,
@@ -18,7 +19,6 @@ from hpcddm.report.concept_facts import (
 )
 from hpcddm.report.concept_pictures import Pictures
 from hpcddm.report.concept_plots import ArmCurve
-from hpcddm.rundir import atomic
 
 PICTURE_COLUMNS, PICTURE_ROOM, PICTURE_PIXELS = 2, 136, 48
 """Pictures in a row of one arm, its width in CSS pixels, and the largest side of a picture."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from hpcddm.files import atomic
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Metric
 from hpcddm.report import concepts_page, pictures, plots, rendering
 from hpcddm.report.content import Content
-from hpcddm.rundir import atomic
 
 MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "real against real"

@@ -10,13 +10,13 @@ from hpcddm.networks import denoisers, spending
 from hpcddm.networks.spending import Spent
 from hpcddm.pipeline.catalog import split_results
 from hpcddm.pipeline.fingerprints import overridden_images
-from hpcddm.pipeline.keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.passed_over import described
-from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.pipeline.snapshots import chosen
-from hpcddm.pipeline.trainings import expert_training
 from hpcddm.report.content import Denoiser
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.unit_settings import expert_training
+from hpcddm.runs.weights_files import chosen
 
 
 def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:

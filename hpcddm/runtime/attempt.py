@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hpcddm import provenance
-from hpcddm.rundir import atomic, fresh, inside
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, fresh, inside
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs import provenance
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.failure_cause import write_rank_ending
 from hpcddm.runtime.outcome import Outcome

@@ -13,20 +13,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hpcddm import provenance
 from hpcddm.config import paths, variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import fresh, inside, private
 from hpcddm.printing import MOST_OF_A_LINE, printable
-from hpcddm.rundir import fresh, inside, private, sharing, training_states
-from hpcddm.rundir import manifest as manifests
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir, set_aside
-from hpcddm.rundir.lease import HeldElsewhere, lease
-from hpcddm.rundir.links import require_no_links
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest as manifests
+from hpcddm.runs import provenance, sharing, training_states
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.lease import HeldElsewhere, lease
+from hpcddm.runs.links import require_no_links
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runtime import environment
 from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
 from hpcddm.runtime.inputs import NotReady, patient_gather

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir.job import JobId
+from hpcddm.runs.job import JobId
 
 LAUNCH_VARIABLE = "HPCDDM_LAUNCH"
 """Set by the embedded launcher: an identifier that no other launch on any machine has."""

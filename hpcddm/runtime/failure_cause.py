@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh, reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, fresh, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.srun_messages import outside_end

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.pipeline.keys import TABLE
-from hpcddm.rundir import atomic, inside, reading
-from hpcddm.rundir.journal import Journal, Submission
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, inside, reading
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs.journal import Journal, Submission
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import TABLE
 from hpcddm.runtime.environment import CLUSTER_VARIABLE, slurm_element
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.files.reading import Unreadable
 from hpcddm.next_step import step
-from hpcddm.rundir import manifest as manifests
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import link_above
-from hpcddm.rundir.manifest import Manifest
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs import manifest as manifests
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import link_above
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runtime.spec import Spec
 
 PAUSES = (0.0, 1.0, 4.0)

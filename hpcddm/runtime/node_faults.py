@@ -4,7 +4,7 @@ import subprocess
 import time
 from contextlib import suppress
 
-from hpcddm.rundir.journal import LOST_SECONDS
+from hpcddm.runs.journal import LOST_SECONDS
 from hpcddm.runtime.ending import Ending
 from hpcddm.runtime.nodes import avoided, hostnames
 from hpcddm.runtime.outcome import Outcome

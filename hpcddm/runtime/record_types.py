@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hpcddm.rundir import reading
-from hpcddm.rundir.job import require_job
+from hpcddm.files import reading
+from hpcddm.runs.job import require_job
 
 MOST_RANKS = 1 << 16
 """Most ranks of a job: those that left no record of their end are named one by one."""

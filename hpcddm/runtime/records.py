@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.files import fresh, reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.printing import printable
-from hpcddm.rundir import fresh, heartbeat, reading
-from hpcddm.rundir.heartbeat import Heartbeat
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.job import JobId
 from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 from hpcddm.runtime.failure_cause import cause_of
 from hpcddm.runtime.outcome import Outcome, outcome_of

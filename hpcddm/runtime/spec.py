@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs.layout import RunDir
 
 T = TypeVar("T")
 

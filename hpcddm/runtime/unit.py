@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.config.site import Resources
-from hpcddm.rundir import training_states
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import training_states
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runtime.attempt import Attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.files import atomic, fresh, inside
 from hpcddm.next_step import step
-from hpcddm.pipeline.keys import REPORT, TABLE
 from hpcddm.printing import MOST_OF_A_LINE, printable
-from hpcddm.rundir import atomic, fresh, inside, sharing, training_states
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import sharing, training_states
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import REPORT, TABLE
 from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
 from hpcddm.runtime.ending import Ending, parse_job
 from hpcddm.runtime.environment import Allocation, Ranks, current_allocation, slurm_owner

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.config.site import Resources, Site
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 
 MINUTES = 5
 """Time limit of the jobs in minutes; they take seconds, and short jobs are started earlier."""

@@ -8,8 +8,8 @@ import uuid
 from pathlib import Path
 
 from hpcddm.config.site import Site
+from hpcddm.files import atomic
 from hpcddm.launch.base import PYTHON, clean_environment
-from hpcddm.rundir import atomic
 from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.selftest.checks.signals import SIGNALS
 from hpcddm.selftest.checks.storage import SCRATCH_VARIABLE

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.selftest.checks.collective import Collective
 from hpcddm.selftest.checks.environment import Environment
 from hpcddm.selftest.checks.signals import Signals

@@ -9,10 +9,10 @@ from pathlib import Path
 from hpcddm.config.package_data import AROUND, share_file
 from hpcddm.config.pretrained import cache_folder
 from hpcddm.config.site import Resources, Site
+from hpcddm.files import atomic
 from hpcddm.launch.client import SlurmUnavailable, call, on, query
 from hpcddm.launch.script_paths import check_path
 from hpcddm.launch.template import render
-from hpcddm.rundir import atomic
 from hpcddm.selftest import shapes
 from hpcddm.selftest.checks import requeue
 from hpcddm.selftest.evidence import Element, Evidence, Part

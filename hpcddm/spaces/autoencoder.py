@@ -18,12 +18,12 @@ from hpcddm.config.spaces import LatentSpaceSettings
 from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.errors import UserError
-from hpcddm.initial_weights import OWN_WEIGHTS
-from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import Locate
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.initial_weights import OWN_WEIGHTS
+from hpcddm.runs.layout import Locate
+from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE
 from hpcddm.spaces.base import LatentSpace
 from hpcddm.spaces.pixels import from_unit, to_unit
 

@@ -11,7 +11,7 @@ from hpcddm.config import variants
 from hpcddm.config.shapes import ImageShape, NetworkData
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.config.variants import Variant
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs.layout import Locate
 
 P = TypeVar("P", bound=SpaceSettings, covariant=True)
 

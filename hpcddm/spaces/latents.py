@@ -17,7 +17,7 @@ from torch import Tensor
 from hpcddm.config.schema import Fraction, Positive
 from hpcddm.config.shapes import ImageShape, Shape
 from hpcddm.config.spaces import SpaceSettings
-from hpcddm.rundir.layout import Locate
+from hpcddm.runs.layout import Locate
 from hpcddm.spaces.base import Space
 from hpcddm.spaces.pixels import from_unit, to_unit
 

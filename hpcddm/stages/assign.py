@@ -15,8 +15,8 @@ from hpcddm.data.columns import Column
 from hpcddm.pipeline.assign import CLUSTERS
 from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.encode import FEATURES
-from hpcddm.pipeline.keys import CLUSTER
-from hpcddm.pipeline.ranges import split_of
+from hpcddm.runs.ranges import split_of
+from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.runtime.unit import Result, Unit
 
 CLUSTER_TYPE = np.dtype("<u2")

@@ -15,7 +15,7 @@ from hpcddm.devices import current_device
 from hpcddm.networks import autoencoders
 from hpcddm.networks.workload import AUTOENCODER, ENCODE_LATENTS, Work, Workload
 from hpcddm.pipeline.autoencoder import trained_autoencoder
-from hpcddm.pipeline.ranges import HELDOUT
+from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.pixels import from_unit, to_unit
 from hpcddm.training.loop import WEIGHTS, Task, train

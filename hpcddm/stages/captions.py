@@ -4,11 +4,11 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION, NUMBER_TYPE, write_distinct
 from hpcddm.errors import require
+from hpcddm.files import atomic
 from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, numbers_file, texts_keys
-from hpcddm.pipeline.keys import name_of
-from hpcddm.pipeline.ranges import SPLITS
 from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE
-from hpcddm.rundir import atomic
+from hpcddm.runs.ranges import SPLITS
+from hpcddm.runs.unit_keys import name_of
 from hpcddm.runtime.unit import Result, Unit
 
 

@@ -14,14 +14,15 @@ from hpcddm.data.duplicates import repeated
 from hpcddm.data.samples import evaluation_numbers
 from hpcddm.data.tables import Table
 from hpcddm.errors import UserError, require
+from hpcddm.files.atomic import digest
 from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.passed_over import Count, Counts, lines, merged
-from hpcddm.pipeline.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS
-from hpcddm.rundir.layout import relative_to_run
-from hpcddm.rundir.manifest import DIGESTS, FILE_NAME, Manifest, digest
+from hpcddm.runs.layout import relative_to_run
+from hpcddm.runs.manifest import DIGESTS, FILE_NAME, Manifest
+from hpcddm.runs.ranges import HELDOUT, SPLITS, split_of
+from hpcddm.runs.unit_keys import name_of
 from hpcddm.runtime.unit import Result, Unit
 
 NAMED = 5

@@ -10,7 +10,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.errors import require
 from hpcddm.pipeline.cluster import MOST_FITTED, PARTITION
-from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.runs.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 
 

@@ -17,6 +17,7 @@ from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.ensemble import alignment
 from hpcddm.ensemble.alignment import LevelErrors, Recorded
 from hpcddm.ensemble.sampler import sample, time_grid
+from hpcddm.files import atomic
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.inputs import x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
@@ -25,9 +26,8 @@ from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE
 from hpcddm.pipeline.evaluate import strategy_labels
-from hpcddm.pipeline.keys import CLUSTER, CONCEPT_COUNTS
-from hpcddm.pipeline.ranges import HELDOUT
-from hpcddm.rundir import atomic
+from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_COUNTS
 from hpcddm.runtime.unit import Result, Unit
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)

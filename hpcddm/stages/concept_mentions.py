@@ -11,8 +11,8 @@ from hpcddm.data.column_files import Spool
 from hpcddm.errors import require
 from hpcddm.pipeline.concept_mentions import MENTIONS_FILE
 from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
-from hpcddm.pipeline.keys import CONCEPT_VOCABULARY
-from hpcddm.pipeline.ranges import split_of
+from hpcddm.runs.ranges import split_of
+from hpcddm.runs.unit_keys import CONCEPT_VOCABULARY
 from hpcddm.runtime.unit import Result, Unit
 
 

@@ -19,6 +19,7 @@ from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
+from hpcddm.files import atomic
 from hpcddm.networks import loading, measuring
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
@@ -34,10 +35,9 @@ from hpcddm.pipeline.concept_scores import (
     scored_arms,
     whole_arms,
 )
-from hpcddm.pipeline.keys import CONCEPT_COUNTS, EXTRACTOR
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.train import missing_experts
-from hpcddm.rundir import atomic
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.unit_keys import CONCEPT_COUNTS, EXTRACTOR
 from hpcddm.runtime.unit import Result, Unit
 
 MOST_COMPARED = 1 << 16

@@ -13,9 +13,9 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import RaggedColumn
 from hpcddm.devices import own_device
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.pipeline.concept_tagger import TAGGER_FILE
-from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.rundir import atomic
+from hpcddm.runs.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 
 MOST_IMAGES = 200_000

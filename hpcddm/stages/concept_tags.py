@@ -10,10 +10,10 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.devices import own_device
+from hpcddm.files import atomic
 from hpcddm.networks.workload import ENCODER, READING, Work, Workload
 from hpcddm.pipeline.concept_tags import TAGS_FILE, TAGS_OF_IMAGE, THRESHOLDS_FILE
-from hpcddm.pipeline.ranges import split_of
-from hpcddm.rundir import atomic
+from hpcddm.runs.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
 
 IMAGES_AT_ONCE = 256

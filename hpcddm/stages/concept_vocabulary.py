@@ -5,10 +5,10 @@ from hpcddm.concepts.vocabularies.base import VocabularySource
 from hpcddm.concepts.vocabulary import Candidates
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
+from hpcddm.files import reading
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
 from hpcddm.pipeline.concept_words import WORDS_FILE
-from hpcddm.rundir import reading
 from hpcddm.runtime.unit import Result, Unit
 
 

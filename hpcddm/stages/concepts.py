@@ -20,16 +20,16 @@ from hpcddm.config.schema import hashed
 from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
+from hpcddm.files import atomic, reading
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
 from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.pipeline.concept_scores import HOME_ARM, PICTURES_FILE, SCORES_FILE, concept_strategies
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
 from hpcddm.pipeline.evaluate import MONOLITH_ARM
-from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
-from hpcddm.pipeline.ranges import HELDOUT, SPLITS, TRAIN
 from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
-from hpcddm.rundir import atomic, reading
+from hpcddm.runs.ranges import HELDOUT, SPLITS, TRAIN
+from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
 from hpcddm.runtime.unit import Result, Unit
 
 

@@ -18,10 +18,10 @@ from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.objectives import conversions
-from hpcddm.pipeline import snapshots, trainings
-from hpcddm.pipeline.keys import MONOLITH
-from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.pipeline.snapshots import Kept
+from hpcddm.runs import unit_settings, weights_files
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import MONOLITH
+from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -29,7 +29,7 @@ from hpcddm.training.loop import Task, train
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
-    config, training = settings.expert_config(), trainings.student_training(settings)
+    config, training = settings.expert_config(), unit_settings.student_training(settings)
     # The ranks know their devices only once they have met, which is inside the training.
     ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
     start = denoisers.start(settings, unit)
@@ -38,18 +38,18 @@ def run(settings: Experiment, unit: Unit) -> Result:
     to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader))
-        note = f"experts.training.batch: {trainings.images_per_step(settings)}"
+        note = f"experts.training.batch: {unit_settings.images_per_step(settings)}"
         task = Task(settings.seed, build, _loss(settings, ensemble_on), batches, to_x, start, flops, None, note)
         kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
-    results |= snapshots.results(kept.snapshots, flops())
+    results |= weights_files.results(kept.snapshots, flops())
     return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the student's training, and an evaluation of its teacher for every image."""
-    training = trainings.student_training(workload.settings)
+    training = unit_settings.student_training(workload.settings)
     per_image = NetworkEvaluations(1.0, 1.0 if workload.settings.student.teacher == "router" else 0.0)
     teacher = workload.of_experts(training.images, training.batch, per_image)
     student = Work(MONOLITH, True, training.images, training.batch)

@@ -9,6 +9,7 @@ import torch
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
+from hpcddm.files import atomic
 from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
 from hpcddm.metrics.statistics import Statistics
@@ -17,10 +18,9 @@ from hpcddm.networks import loading, measuring
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.keys import name_of
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.train import missing_experts
-from hpcddm.rundir import atomic
+from hpcddm.runs.unit_keys import name_of
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import Space
 

@@ -17,6 +17,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, blocks_of
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import TarReader
+from hpcddm.files import atomic
 from hpcddm.networks.workload import SINGLE_READING, Work, Workload
 from hpcddm.pipeline.catalog import class_names
 from hpcddm.pipeline.cluster import PARTITION
@@ -27,13 +28,12 @@ from hpcddm.pipeline.inspect import (
     RANDOM_PICTURES,
     pictures_per_cluster,
 )
-from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.lists import list_results
-from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.report import clusters_page
 from hpcddm.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, ClusterFacts, Facts
 from hpcddm.report.content import Cluster
-from hpcddm.rundir import atomic
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.runtime.unit import Result, Unit
 
 MOST_SAMPLED, MOST_IN_SILHOUETTES = 4096, 4096

@@ -8,12 +8,13 @@ from hpcddm.config.schema import hashed
 from hpcddm.config.spaces import WHAT_X_IS
 from hpcddm.data.latents import Statistics
 from hpcddm.errors import require
+from hpcddm.files import atomic
+from hpcddm.files.atomic import digest
 from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
 from hpcddm.pipeline.latent_scale import SCALE_FILE
 from hpcddm.pipeline.latents import has_mirrored
-from hpcddm.pipeline.ranges import TRAIN, split_of
-from hpcddm.rundir import atomic
-from hpcddm.rundir.manifest import DIGESTS, digest
+from hpcddm.runs.manifest import DIGESTS
+from hpcddm.runs.ranges import TRAIN, split_of
 from hpcddm.runtime.unit import Result, Unit
 
 

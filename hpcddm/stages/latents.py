@@ -14,13 +14,14 @@ from hpcddm.data.column_files import write_together
 from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
 from hpcddm.devices import own_device
 from hpcddm.errors import require
+from hpcddm.files.atomic import digest
 from hpcddm.networks.workload import ENCODE_LATENTS, READING, Work, Workload
 from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.latents import LATENTS, MADE_OF, has_mirrored
-from hpcddm.pipeline.ranges import split_of
-from hpcddm.rundir.manifest import DIGESTS, digest
+from hpcddm.runs.manifest import DIGESTS
+from hpcddm.runs.ranges import split_of
+from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import LatentSpace
 

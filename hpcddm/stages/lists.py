@@ -16,12 +16,13 @@ from hpcddm.data.columns import Column, counted
 from hpcddm.data.foreign import foreign_count, with_foreign
 from hpcddm.data.samples import NUMBERS
 from hpcddm.errors import require
+from hpcddm.files import atomic
+from hpcddm.files.atomic import digest
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.lists import LISTS_FILE, list_file, list_name, training_file
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.rundir import atomic
-from hpcddm.rundir.manifest import DIGESTS, digest
+from hpcddm.runs.manifest import DIGESTS
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.unit_keys import LISTS
 from hpcddm.runtime.unit import Result, Unit
 
 NUMBER_TYPE = np.dtype("<u4")

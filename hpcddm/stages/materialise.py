@@ -4,7 +4,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.copies import files_of, write_copy
 from hpcddm.pipeline.materialise import copied_expert
-from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.runs.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 
 

@@ -19,14 +19,14 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import require
-from hpcddm.initial_weights import opened
+from hpcddm.files import atomic
 from hpcddm.networks import measuring
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline import trainings
-from hpcddm.pipeline.keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.pipeline.measuring import TURNS, network_settings
-from hpcddm.pipeline.ranges import HELDOUT
-from hpcddm.rundir import atomic
+from hpcddm.runs import unit_settings
+from hpcddm.runs.initial_weights import opened
+from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
 
@@ -53,7 +53,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
 
 def _trained(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
     """Train the network."""
-    training, stream = trainings.in_whole_batches(network.training), STREAMS[unit.key]
+    training, stream = unit_settings.in_whole_batches(network.training), STREAMS[unit.key]
     build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
     kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
     to_model = measuring.pixels(settings).to_model
@@ -86,7 +86,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the training and the measurement on the held-out images."""
     name = name_of(key)
     network = network_settings(workload.settings, key)
-    training = trainings.in_whole_batches(network.training)
+    training = unit_settings.in_whole_batches(network.training)
     heldout = Work(name, False, workload.counts["heldout"], IMAGES_AT_ONCE)
     trained = [] if network.pretrained else [Work(name, True, training.images, training.batch)]
     return [*trained, heldout]

@@ -13,6 +13,7 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import require
+from hpcddm.files import atomic, hdf5, reading
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
@@ -23,17 +24,17 @@ from hpcddm.pipeline.catalog import class_names, split_results
 from hpcddm.pipeline.concepts import CONCEPTS_FILE, SHOWN_FILE
 from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.inspect import CLUSTERS_FILE, RANDOM_PICTURES
-from hpcddm.pipeline.keys import CLASSIFIER, CONCEPTS, EXTRACTOR, INSPECT, MONOLITH, ROUTER, STUDENT
 from hpcddm.pipeline.lists import list_results
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
 from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
 from hpcddm.pipeline.train import expert_keys, missing_experts
 from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
-from hpcddm.rundir import atomic, hdf5, manifest, reading
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.unit_keys import CLASSIFIER, CONCEPTS, EXTRACTOR, INSPECT, MONOLITH, ROUTER, STUDENT
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import CURVE, WEIGHTS
 

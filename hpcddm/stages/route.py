@@ -19,6 +19,7 @@ from hpcddm.data.columns import Column
 from hpcddm.data.reader import Reader
 from hpcddm.devices import DTYPES, own_device
 from hpcddm.errors import require
+from hpcddm.files import atomic
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.networks import budgets, denoisers
@@ -36,10 +37,9 @@ from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, qualit
 from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
 from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
-from hpcddm.pipeline import snapshots, trainings
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.pipeline.snapshots import Kept
-from hpcddm.rundir import atomic
+from hpcddm.runs import unit_settings, weights_files
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
@@ -51,7 +51,7 @@ SAMPLED_TOGETHER = 100
 def run(settings: Experiment, unit: Unit) -> Result:
     """Make the router, calibrate it and measure it by noise level on held-out images."""
     device = own_device(unit)
-    training = trainings.router_training(settings)
+    training = unit_settings.router_training(settings)
     made, log_prior = _fit(settings, unit) if training is None else _train(settings, training, unit)
     if unit.ranks.rank > 0:
         return made
@@ -75,7 +75,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the experts' samples where there are any, the router's training or fit, and its measurement."""
     settings, counts = workload.settings, workload.counts
     work = [Work(ROUTER, False, router_nfe(settings, counts["heldout"]), SAMPLED_TOGETHER)]
-    training, drawing = trainings.router_training(settings), settings.router.samples
+    training, drawing = unit_settings.router_training(settings), settings.router.samples
     if drawing:
         drawn = drawing.images * settings.cluster.experts
         per_image = NetworkEvaluations(experts=float(drawing.steps * (1 if drawing.guidance == 1 else 2)))
@@ -121,7 +121,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     results |= trained.results | {"images": training.images}
     drawing = results.get("sampling_flops", 0)
     results |= {"train_flops": flops() + drawing}
-    results |= snapshots.results(kept.snapshots, flops() // training.images, drawing)
+    results |= weights_files.results(kept.snapshots, flops() // training.images, drawing)
     return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
 
 

@@ -24,13 +24,13 @@ from hpcddm.data.tar import write_tar
 from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic
+from hpcddm.files.atomic import digest
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.passed_over import PASSED_OVER, Counts, Item, add
-from hpcddm.pipeline.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.pipeline.shard import BROKEN, COLUMNS, tar_file
-from hpcddm.rundir import atomic
-from hpcddm.rundir.manifest import digest
+from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.runtime.unit import Result, Unit
 
 T = TypeVar("T")

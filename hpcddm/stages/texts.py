@@ -11,11 +11,11 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.devices import own_device
+from hpcddm.files import reading
 from hpcddm.networks.workload import TEXT_ENCODER, Work, Workload
 from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, Index
-from hpcddm.pipeline.keys import CAPTIONS
 from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, STATES_FILE, captions_of_unit
-from hpcddm.rundir import reading
+from hpcddm.runs.unit_keys import CAPTIONS
 from hpcddm.runtime.unit import Result, Unit
 
 ENCODED_AT_ONCE = 64

@@ -13,12 +13,12 @@ from hpcddm.networks import budgets, denoisers, probing
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline import snapshots, trainings
 from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.keys import expert_of
 from hpcddm.pipeline.lists import list_results
-from hpcddm.pipeline.ranges import TRAIN
-from hpcddm.pipeline.snapshots import Kept
+from hpcddm.runs import unit_settings, weights_files
+from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.unit_keys import expert_of
+from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
@@ -32,7 +32,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         training, listed, order = budgets.monolith_training(settings), None, None
         seen = split_results(unit.inputs, TRAIN)
     else:
-        training = trainings.expert_training(settings, expert)
+        training = unit_settings.expert_training(settings, expert)
         listed = samples.training_list(unit, expert)
         order = samples.list_order(settings, unit.key, listed)
         seen = list_results(unit.inputs, expert)
@@ -43,19 +43,21 @@ def run(settings: Experiment, unit: Unit) -> Result:
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader), order)
         looks = probing.looks(settings, unit, expert, training)
-        note = f"experts.training.batch: {trainings.images_per_step(settings)}"
+        note = f"experts.training.batch: {unit_settings.images_per_step(settings)}"
         task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops, looks, note)
         kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
     results = {"images": training.images, "train_flops": training.images * flops()}
-    results |= snapshots.results(kept.snapshots, flops())
+    results |= weights_files.results(kept.snapshots, flops())
     return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the training of one denoiser."""
     settings, expert = workload.settings, expert_of(key)
-    training = budgets.monolith_training(settings) if expert is None else trainings.expert_training(settings, expert)
+    training = (
+        budgets.monolith_training(settings) if expert is None else unit_settings.expert_training(settings, expert)
+    )
     work = Work(workload.denoiser(expert), True, training.images, training.batch)
     return [work, *workload.encoding_captions(work)]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.index import Index
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import Index
 from hpcddm.sweep.spread import SEEDS_CSV, over_seeds, write_seeds
 from hpcddm.sweep.table import CSV, PLOT, SettingResult, setting_results, write_csv
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from hpcddm.files import atomic
 from hpcddm.metrics import all_metrics, headlines, primary
 from hpcddm.metrics.base import Metric
-from hpcddm.rundir import atomic
 from hpcddm.sweep.table import FLOOR, SettingResult, varied_keys
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")

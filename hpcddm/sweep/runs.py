@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
+from hpcddm.files.atomic import digest
 from hpcddm.loading import with_content
-from hpcddm.pipeline.keys import stage_of
 from hpcddm.pipeline.plan import PlannedUnit, plan
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest, digest
-from hpcddm.sweep.index import Index
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.sweep_index import Index
+from hpcddm.runs.unit_keys import stage_of
 from hpcddm.sweep.settings import Sweep
 from hpcddm.unit_states import UnitStatus, unit_state
 

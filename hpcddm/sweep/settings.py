@@ -18,8 +18,8 @@ from hpcddm.config.package_data import find_yaml
 from hpcddm.config.schema import Name, StrictModel, validate
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError
+from hpcddm.files.atomic import digest
 from hpcddm.loading import filled_file, resolve_paths, set_value
-from hpcddm.rundir.manifest import digest
 
 FOLDER = "experiments/sweeps"
 MAX_LABEL = 100

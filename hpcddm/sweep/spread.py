@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.files import atomic
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Metric
-from hpcddm.rundir import atomic
 from hpcddm.sweep.table import SettingResult
 
 SEED = "seed"

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.files import atomic
 from hpcddm.loading import stored_experiment
 from hpcddm.metrics import all_metrics
-from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.report import figures_of
-from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import Index
+from hpcddm.runs.unit_keys import REPORT
 from hpcddm.runtime.outcome import SETTLED
-from hpcddm.sweep.index import Index
 from hpcddm.sweep.settings import short_names
 from hpcddm.unit_states import State, UnitStatus, activity, survey
 

@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 import torch.distributed as dist
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, fresh, inside, training_states
-from hpcddm.rundir.reading import Unreadable
-from hpcddm.rundir.tensor_file import TensorFile
-from hpcddm.rundir.training_states import FORMAT, STATE, Written
+from hpcddm.files import atomic, fresh, inside
+from hpcddm.files.reading import Unreadable
+from hpcddm.files.tensor_file import TensorFile
+from hpcddm.runs import training_states
+from hpcddm.runs.training_states import FORMAT, STATE, Written
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine, HostCopy
 

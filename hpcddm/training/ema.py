@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from hpcddm.config.training import Training
-from hpcddm.pipeline.snapshots import USUAL, power_average
+from hpcddm.runs.weights_files import USUAL, power_average
 from hpcddm.training import power_ema
 
 RAMP = 0.1

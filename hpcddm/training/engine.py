@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.config.training import Training
-from hpcddm.pipeline.snapshots import USUAL
-from hpcddm.rundir.tensor_file import TensorFile
+from hpcddm.files.tensor_file import TensorFile
+from hpcddm.runs.weights_files import USUAL
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import corrections, masters, shards
 from hpcddm.training.ema import Ema, update_weights

@@ -8,7 +8,7 @@ from tensorboard.summary.writer import event_file_writer  # type: ignore[import-
 from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.config.training import Training
-from hpcddm.rundir import atomic, inside
+from hpcddm.files import atomic, inside
 from hpcddm.runtime.unit import Unit
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.looks import Look

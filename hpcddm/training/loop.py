@@ -16,8 +16,9 @@ from hpcddm.config.training import Training
 from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
-from hpcddm.pipeline.snapshots import Kept
-from hpcddm.rundir import atomic, manifest
+from hpcddm.files import atomic
+from hpcddm.runs import manifest
+from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
 from hpcddm.runtime.stopping import Stopped

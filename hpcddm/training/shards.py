@@ -10,11 +10,11 @@ import torch
 
 from hpcddm import tensors
 from hpcddm.errors import UserError
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
+from hpcddm.files.tensor_file import Form, TensorFile
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.printing import printable
-from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
-from hpcddm.rundir.tensor_file import Form, TensorFile
 
 STARTS = "starts"
 """Key in a file's metadata of the first value of each parameter that the file holds, by name, as JSON."""

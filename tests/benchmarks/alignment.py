@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from hpcddm.files import reading
 from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.keys import CONCEPT_ALIGNMENT, REPORT
 from hpcddm.pipeline.report import METRICS
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, REPORT
 
 QUALITIES = {"fd": "FD", "kid": "KID"}
 

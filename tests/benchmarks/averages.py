@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.files.tensor_file import TensorFile
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import posthoc
-from hpcddm.pipeline.snapshots import Choice, power_average, weights_name
 from hpcddm.pipeline.train import train_keys
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.tensor_file import TensorFile
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.weights_files import Choice, power_average, weights_name
 
 MADE_OF = [0.05, 0.1]
 

@@ -18,9 +18,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.evaluate import arm_names
-from hpcddm.pipeline.keys import REPORT
-from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.index import read_index
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import read_index
+from hpcddm.runs.unit_keys import REPORT
 from hpcddm.sweep.runs import SweepRun, sweep_runs_of
 from hpcddm.sweep.settings import matching, read_sweep
 from tests.benchmarks import budget_curve, budget_figure, budget_tables, budget_tuning

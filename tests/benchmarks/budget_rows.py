@@ -20,6 +20,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.loading import stored_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.kid import kernel_distance
@@ -27,13 +28,13 @@ from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.flops import forward_flops, unallocated
 from hpcddm.networks import budgets, denoisers, nfe, router
 from hpcddm.pipeline.evaluate import MONOLITH_ARM, REFERENCE, arm_names
-from hpcddm.pipeline.keys import MONOLITH, REPORT, ROUTER
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.snapshots import trained_to
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.pipeline.trainings import expert_training
-from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH, REPORT, ROUTER
+from hpcddm.runs.unit_settings import expert_training
+from hpcddm.runs.weights_files import trained_to
 from hpcddm.sweep.runs import identities
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row

@@ -29,12 +29,13 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.reader import ArrayReader
+from hpcddm.files import atomic
+from hpcddm.files.reading import read_json
 from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, numbers_file
-from hpcddm.pipeline.ranges import TRAIN
 from hpcddm.pipeline.texts import STATES_FILE, texts_settings
-from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.manifest import Manifest, flatten
-from hpcddm.rundir.reading import read_json
+from hpcddm.runs import manifest
+from hpcddm.runs.manifest import Manifest, flatten
+from hpcddm.runs.ranges import TRAIN
 from hpcddm.stages.texts import encoded
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 

@@ -15,9 +15,9 @@ from jaxtyping import Int64
 import hpcddm
 from hpcddm.data.samples import CLUSTER
 from hpcddm.pipeline.concepts import PROPOSAL_FILE
-from hpcddm.pipeline.keys import CONCEPTS
-from hpcddm.pipeline.ranges import SPLITS
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import SPLITS
+from hpcddm.runs.unit_keys import CONCEPTS
 
 AS_WRITTEN = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
 """How the proposal is written: keys need not be UTF-8."""

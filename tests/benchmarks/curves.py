@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm.pipeline.keys import expert_key
-from hpcddm.rundir import reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.index import read_index
+from hpcddm.files import reading
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import read_index
+from hpcddm.runs.unit_keys import expert_key
 
 IMAGES, START = "experts.training.images", "experts.init_from"
 POINTS = 4

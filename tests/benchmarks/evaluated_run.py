@@ -13,8 +13,8 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.samples import CLUSTER, evaluation_numbers
 from hpcddm.errors import UserError
 from hpcddm.pipeline.evaluate import EVALUATION, evaluate_range
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import HELDOUT, TRAIN
 
 
 class EvaluatedRun:

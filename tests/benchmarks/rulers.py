@@ -24,10 +24,10 @@ from hpcddm.loading import load_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
-from hpcddm.pipeline.keys import CATALOG, EXTRACTOR
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.ranges import HELDOUT, TRAIN, range_keys
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys
+from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
 from hpcddm.spaces.pixels import from_unit, to_unit
 
 SEEDS = range(5)

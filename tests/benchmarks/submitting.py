@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.rundir.journal import Journal
+from hpcddm.runs.journal import Journal
 from tests.runs import hpcddm
 
 CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "scancel")

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hpcddm.metrics import all_metrics
-from hpcddm.pipeline.keys import ROUTER
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
-from hpcddm.sweep.index import Index, read_index
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.sweep_index import Index, read_index
+from hpcddm.runs.unit_keys import ROUTER
 from hpcddm.sweep.settings import label_of, short_names
 from hpcddm.sweep.spread import SEED, over_seeds
 from hpcddm.sweep.table import FLOOR, setting_results, states_by_files

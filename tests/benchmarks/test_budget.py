@@ -11,16 +11,16 @@ import yaml
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.loading import load_experiment, stored_experiment, within_run
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import budgets
 from hpcddm.pipeline.evaluate import arm_names
-from hpcddm.pipeline.keys import REPORT
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.trainings import expert_training, part_of, router_training
-from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import REPORT
+from hpcddm.runs.unit_settings import expert_training, part_of, router_training
 from hpcddm.sweep.runs import identities, sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
 from hpcddm.training import ema

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hpcddm.pipeline.keys import EXTRACTOR
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import EXTRACTOR
 from tests.benchmarks import rulers
 from tests.helpers import tiny, write_source
 

@@ -31,8 +31,8 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
 from hpcddm.loading import load_experiment
 from hpcddm.networks import denoisers
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

@@ -7,10 +7,10 @@ import pytest
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.loading import with_content
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from tests.helpers import tiny, write_source
 from tests.stages.routes import Bench, write_images
 

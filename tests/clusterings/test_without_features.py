@@ -9,9 +9,9 @@ from hpcddm.clusterings.samples import Samples
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.unit_keys import LISTS
 from tests.helpers import tiny
 from tests.stages.routes import Bench, write_images
 

@@ -4,7 +4,7 @@ import io
 import tarfile
 from dataclasses import replace
 
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 
 def packed(folder, package, members):

@@ -10,15 +10,15 @@ import pytest
 
 from hpcddm.commands import typed
 from hpcddm.commands import wait as waiting
+from hpcddm.config import vouching
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from hpcddm.pipeline.plan import needed_by, plan
 from hpcddm.printing import quoted
-from hpcddm.rundir import vouching
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import REPOSITORY, finish, hpcddm, tiny, write_experiment, write_source
 from tests.test_next_step import commands_of, require_advice

@@ -15,9 +15,9 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.unit_keys import CLUSTER
 from tests.helpers import EXPERIMENT, hpcddm, write_source
 from tests.stages.routes import STAGES, Bench
 

@@ -255,7 +255,7 @@ def test_a_run_directory_that_is_read_only(place):
 
 
 def test_a_run_directory_that_another_submit_works_in(place):
-    from hpcddm.rundir.lease import lease
+    from hpcddm.runs.lease import lease
 
     with lease(place / "run" / ".submit.lock", "somebody"):
         assert "somebody" in submit(code=1)

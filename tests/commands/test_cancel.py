@@ -7,10 +7,10 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONTINUATION
 from tests.helpers import hpcddm, tiny
 from tests.launch.queues import Queue
 

@@ -9,12 +9,12 @@ from hpcddm.commands import clean as command
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import stored_experiment
-from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import lease
+from hpcddm.runs import manifest
+from hpcddm.runs.job import JobId
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import lease
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 
@@ -147,7 +147,7 @@ def test_what_belongs_to_somebody_else_is_named_with_its_owner(run, monkeypatch)
     def refused(path, dir_fd):
         raise PermissionError(13, "Permission denied", str(kept / "rank0.pt"))
 
-    monkeypatch.setattr("hpcddm.rundir.inside.shutil.rmtree", refused)
+    monkeypatch.setattr("hpcddm.files.inside.shutil.rmtree", refused)
     done = hpcddm("clean", run.root, "--yes")
     assert done.exit_code == 1 and f"{kept / 'rank0.pt'}: cannot be removed (Permission denied)" in done.stderr
     assert f"belongs to {kept.owner()}, who can run hpcddm clean" in done.stderr

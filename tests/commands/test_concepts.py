@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import CONCEPTS
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONCEPTS
 from tests.concept_contents import content
 from tests.helpers import finish, hpcddm, tiny
 

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import expert_key
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import hpcddm, tiny
 

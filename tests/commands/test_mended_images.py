@@ -10,9 +10,9 @@ from hpcddm import loading
 from hpcddm.data.catalog import open_catalog
 from hpcddm.launch.local import Local
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.job import JobId
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime import entry
 from hpcddm.runtime.spec import read_spec
 from hpcddm.runtime.stopping import StopFlag

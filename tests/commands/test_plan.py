@@ -14,11 +14,11 @@ from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment
 from hpcddm.networks import budgets
 from hpcddm.networks.workload import ENCODER, READING, TAR, Work
-from hpcddm.pipeline.keys import LISTS
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import LISTS
 from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 from tests.pictures import IMG2DATASET
 from tests.runs import TINY

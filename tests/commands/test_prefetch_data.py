@@ -11,8 +11,8 @@ from hpcddm.errors import UserError
 from hpcddm.fetched import COLLECTIONS, archives
 from hpcddm.fetched.packages import Collection, Package
 from hpcddm.fetched.wordnet import WORDNET
+from hpcddm.files import atomic
 from hpcddm.loading import load_experiment
-from hpcddm.rundir import atomic
 from tests.commands.archives import packed
 from tests.helpers import hpcddm
 

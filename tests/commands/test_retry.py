@@ -9,10 +9,10 @@ from hpcddm.commands import retry as command
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.loading import with_content, within_run
-from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.helpers import JOINED, finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue
 

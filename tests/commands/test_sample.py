@@ -15,11 +15,11 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.distill import student_keys
-from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import train_keys
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import route
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 

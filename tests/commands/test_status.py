@@ -11,15 +11,16 @@ from rich.console import Console
 
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import table as status_table
+from hpcddm.files import atomic
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import INSPECT, MONOLITH, REPORT, ROUTER, expert_key
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import quoted
-from hpcddm.rundir import atomic, manifest, training_states
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest, training_states
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import INSPECT, MONOLITH, REPORT, ROUTER, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 

@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from hpcddm.commands.trusting import stored_start
+from hpcddm.config import vouching
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
+from hpcddm.files.reading import Unreadable
 from hpcddm.launch.submission import store_site
 from hpcddm.launch.template import store_parts
-from hpcddm.rundir import vouching
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.runs.layout import RunDir
 from tests.foreign_cases import spoil
 
 SITE = Site(name="north", scheduler="local", setup=["module load mine"])

@@ -8,10 +8,10 @@ import pytest
 from hpcddm.commands import wait as waiting
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 

@@ -14,9 +14,9 @@ import pytest
 from hpcddm.commands import overview
 from hpcddm.commands import status as verb
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hpcddm.concepts.content import Alignment, Content, Scores, Thresholds, Words
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 from tests.concept_contents import content
 
 SCORE = {"concept": 1, "arm": "top-1", "images": 3, "score": 0.5, "deviation": 0.1, "hit_rate": 0.2, "rank": 0.0}

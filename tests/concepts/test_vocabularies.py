@@ -14,8 +14,8 @@ from hpcddm.config import variants
 from hpcddm.config.concepts import VocabularySettings
 from hpcddm.config.schema import StrictModel, validate
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
 from hpcddm.loading import _hash_of, load_experiment
-from hpcddm.rundir import atomic
 from tests.concepts import small_wordnet
 
 CAPTIONS = [

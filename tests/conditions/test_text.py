@@ -11,9 +11,9 @@ from hpcddm.conditions import text as room
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.text_encoders import TextEncoderSettings
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
-from hpcddm.weights import SettingsWithWeights
 from tests.spaces.examples import network_data
 
 PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "naïve 猫"]

@@ -7,8 +7,8 @@ from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, open_
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
-from hpcddm.pipeline.keys import CATALOG
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CATALOG
 from tests.catalogs import catalog_of
 from tests.helpers import SIDE
 

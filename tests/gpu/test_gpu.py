@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 import torch
 import torch.distributed as dist
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

@@ -21,9 +21,9 @@ from torch import nn
 
 from hpcddm.config.site import Resources
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
+from hpcddm.files import atomic, reading
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
 from hpcddm.config.site import Resources
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import Checkpoints

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runtime import gate
 from hpcddm.runtime.attempt import ENDED, open_attempt
 from hpcddm.runtime.entry import _stopped_by_user

@@ -4,7 +4,7 @@ from hpcddm.config.site import Site
 from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.items import items_of, write_map
 from hpcddm.launch.queue import plan_arrays, submit_planned
-from hpcddm.rundir.job import JobId
+from hpcddm.runs.job import JobId
 
 
 class Queue(QueueLauncher):

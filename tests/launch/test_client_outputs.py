@@ -15,9 +15,9 @@ from hpcddm.launch.base import QueueFull, Refused
 from hpcddm.launch.sbatch import TRANSIENT, Sbatch
 from hpcddm.launch.slurm import QUEUE_FORMAT, Slurm
 from hpcddm.launch.slurm_cluster import SlurmCluster, submit_limit
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.verdict import Ending, parse_job
 from tests.fixtures.capture import NAME, OTHER, TOKEN
 

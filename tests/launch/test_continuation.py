@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcddm import exit_codes, provenance
+from hpcddm import exit_codes
 from hpcddm.commands import submit as command
 from hpcddm.commands.overview import Queue as QueueOfARun
 from hpcddm.config.site import Site
@@ -14,12 +14,13 @@ from hpcddm.errors import UserError
 from hpcddm.launch import continuation, snapshot
 from hpcddm.launch.base import Job, Limits
 from hpcddm.launch.items import items_of
-from hpcddm.pipeline.keys import CONTINUATION
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.lease import HeldElsewhere
+from hpcddm.runs import provenance
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.lease import HeldElsewhere
+from hpcddm.runs.unit_keys import CONTINUATION
 from hpcddm.stages import submission
 from tests.attempts import answer
 from tests.helpers import hpcddm, tiny

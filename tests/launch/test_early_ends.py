@@ -15,9 +15,9 @@ from hpcddm.launch.early_ends import EarlyEnd, blame_nodes, early_ends, first_no
 from hpcddm.launch.items import Item
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from tests.attempts import write_attempt

@@ -8,9 +8,9 @@ from hpcddm.launch.embedded import Embedded
 from hpcddm.launch.items import items_of
 from hpcddm.launch.machine_gpus import GpuPool
 from hpcddm.launch.submission import decide
-from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from tests.helpers import finish, tiny

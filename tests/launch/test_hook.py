@@ -2,7 +2,7 @@
 
 from hpcddm.config.site import Site
 from hpcddm.launch.items import call_hook
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.outcome import HookEvent
 
 

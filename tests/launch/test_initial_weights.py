@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hpcddm import initial_weights
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import check_experiment, decide, store_experiment
 from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import initial_weights
+from hpcddm.runs.layout import RunDir
 from tests.helpers import DATA_STAGES, finish, tiny, write_source
 from tests.launch.queues import Queue
 

@@ -17,7 +17,7 @@ from hpcddm.launch.items import items_of
 from hpcddm.launch.local import Local
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from tests.helpers import DATA_STAGES, finish, tiny
 
 

@@ -12,8 +12,8 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.launch import client, sbatch, slurm
 from hpcddm.launch.base import ArraySpec
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from tests.helpers import write_experiment, write_source
 from tests.runs import hpcddm
 

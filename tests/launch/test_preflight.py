@@ -3,15 +3,16 @@ import time
 import pytest
 
 from hpcddm.errors import UserError
+from hpcddm.files import atomic, reading
 from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
 from hpcddm.launch.preflight import check_snapshots, check_state, preflight
 from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, manifest, reading
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.training_states import FORMAT
+from hpcddm.runs import manifest
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.training_states import FORMAT
 from tests.helpers import finish, python, tiny, write_source
 
 

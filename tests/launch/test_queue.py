@@ -5,17 +5,17 @@ from contextlib import nullcontext
 import pytest
 
 from hpcddm.config.site import Site
+from hpcddm.files import reading
 from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm import create
 from hpcddm.launch.submission import decide
-from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import reading
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.runtime.spec import read_map, read_spec
 from tests.helpers import JOINED, tiny
 from tests.launch.queues import Queue, submit_all

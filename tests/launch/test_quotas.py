@@ -12,7 +12,7 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import preflight, quotas, storage
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 
 QUOTA = """Disk quotas for user ann (uid 1000):
      Filesystem  blocks   quota   limit   grace   files   quota   limit   grace

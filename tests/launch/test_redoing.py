@@ -2,12 +2,13 @@
 
 import pytest
 
+from hpcddm.files import atomic
 from hpcddm.launch.redoing import set_redone_aside
 from hpcddm.launch.submission import decide
-from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, manifest, training_states
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest, training_states
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.helpers import finish, tiny
 from tests.launch.queues import Queue
 

@@ -7,16 +7,17 @@ import time
 import pytest
 
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.launch import client
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import load_site, with_content, within_run
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, heartbeat
-from hpcddm.rundir.heartbeat import Heartbeat
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from tests.helpers import DATA_STAGES, finish, hpcddm, tiny, write_source
 
 UNITS = ["train/expert-00", "train/expert-01"]

@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.launch import slurm
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from tests.helpers import REPOSITORY
 from tests.launch.test_slurm import rendered
 

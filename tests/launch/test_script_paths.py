@@ -16,7 +16,7 @@ from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.template import command_word
 from hpcddm.loading import load_site
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.selftest.slurm_trial import SlurmTrial
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.launch.test_slurm import rendered

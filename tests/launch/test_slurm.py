@@ -12,7 +12,7 @@ from hpcddm.launch import slurm
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.slurm_cluster import SlurmCluster
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 
 
 def rendered(folder, keys=("train/expert-00", "train/expert-01"), stage="train", **site):

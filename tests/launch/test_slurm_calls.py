@@ -12,9 +12,9 @@ from hpcddm.errors import UserError
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Submission
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.entry import run_element
 
 QUEUE = """\

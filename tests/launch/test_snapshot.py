@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from hpcddm import provenance
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import inside
 from hpcddm.launch import snapshot
 from hpcddm.launch.snapshot import Checkout, Snapshot
-from hpcddm.rundir import inside, manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest, provenance
+from hpcddm.runs.layout import RunDir
 from tests.checkouts import break_imports, clone, commit, hpcddm
 from tests.helpers import write_experiment, write_source
 
@@ -49,7 +49,7 @@ def test_what_is_kept_runs_alone_and_says_what_it_is(checkout, run):
     kept = run.code / code.digest
     done = imports(kept)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [*str(code).split(), f"{kept}/hpcddm/provenance.py"]
+    assert done.stdout.split() == [*str(code).split(), f"{kept}/hpcddm/runs/provenance.py"]
     stored = json.loads((run.code / f"{code.digest}.json").read_text())
     assert stored["commit"] == code.commit and "hpcddm/cli.py" in stored["files"]
     assert (kept / "slurm/job.sbatch.j2").read_bytes() == (checkout / "slurm/job.sbatch.j2").read_bytes()

@@ -9,10 +9,10 @@ import pytest
 from hpcddm.launch import storage
 from hpcddm.loading import load_site, stored_experiment
 from hpcddm.pipeline import disk
-from hpcddm.pipeline.keys import MONOLITH
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH
 from tests.helpers import tiny, write_source
 
 FACTOR = 1.3
@@ -26,7 +26,7 @@ from pathlib import Path
 import torch.distributed as dist
 from hpcddm.config.training import Training
 from hpcddm.loading import stored_experiment
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.environment import Ranks
 from hpcddm.networks import denoisers
 from hpcddm.training.engine import Engine

@@ -14,11 +14,11 @@ from hpcddm.launch.submission import (
     store_site,
     stored_site,
 )
-from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir.job import JobId
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir, set_aside
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.runtime.spec import read_spec
 from tests.helpers import DATA_STAGES, JOINED, finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
@@ -353,7 +353,7 @@ def test_one_that_was_cut_off_long_ago_is_waited_for_no_more(run, monkeypatch):
 def test_a_folder_without_room_or_permission_is_named(run, monkeypatch):
     check_folder(run)
     assert not run.root.exists()
-    monkeypatch.setattr("hpcddm.rundir.atomic.free_bytes", lambda folder: 5000)
+    monkeypatch.setattr("hpcddm.files.atomic.free_bytes", lambda folder: 5000)
     with pytest.raises(
         ConfigError, match=f"--run-dir {run.root}: cannot be made .5,000 bytes are free in {run.root.parent}"
     ):

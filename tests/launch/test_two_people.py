@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from tests.helpers import REPOSITORY, write_experiment, write_source
 from tests.launch.test_on_slurm import ALL, ROUNDS, slurm_says
 

@@ -9,13 +9,14 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.conditions import base as conditions
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
 from hpcddm.loading import with_content, within_run
 from hpcddm.networks import denoisers, router
-from hpcddm.pipeline.keys import MONOLITH, ROUTER, expert_key
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_key
 from tests.helpers import CLASSES, SIDE, tiny, write_source
 
 TEXT = {"name": "text", "encoder": {"name": "words"}, "tokens": 6}

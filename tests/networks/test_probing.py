@@ -11,7 +11,7 @@ from torch import nn
 from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.networks import denoisers, probing
-from hpcddm.pipeline.trainings import expert_training
+from hpcddm.runs.unit_settings import expert_training
 from hpcddm.training.meters import passes
 from tests.helpers import JOINED, tiny
 

@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from hpcddm.files.reading import Unreadable
 from hpcddm.networks.router_samples import opened
-from hpcddm.rundir.reading import Unreadable
 
 IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
 

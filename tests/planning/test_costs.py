@@ -22,9 +22,9 @@ from hpcddm.networks.workload import (
 )
 from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
 from hpcddm.pipeline.evaluate import arm_names
-from hpcddm.pipeline.keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.planning.costs import Costs
+from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.stages.report import GALLERY_PICTURES
 from tests.helpers import CLASSES, JOINED, LATENT_SPACE, SIDE, tiny
 from tests.spaces.examples import pixels

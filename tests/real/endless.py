@@ -15,7 +15,7 @@ from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.loading import load_site, stored_experiment, with_content, within_run
 from hpcddm.pipeline.plan import STAGES, plan
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.helpers import python, tiny, write_source
 

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from safetensors.numpy import load_file
 
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
 from tests.real.storm import KEY, Disturbance, Storm, table
 from tests.runs import hpcddm
 

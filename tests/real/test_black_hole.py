@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hpcddm.pipeline.keys import expert_key
+from hpcddm.runs.unit_keys import expert_key
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.real.storm import Storm
 from tests.runs import hpcddm

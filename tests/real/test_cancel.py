@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from hpcddm.pipeline.keys import expert_key
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import expert_key
 from hpcddm.runtime.records import records
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.runs import hpcddm

@@ -8,8 +8,8 @@ import numpy as np
 import polars
 import pytest
 
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
 from tests.runs import TINY, hpcddm
 
 CONCEPTS = "concepts={vocabulary: {name: labels}, tagger: {name: labels}, samples: 4, least_real: 50}"

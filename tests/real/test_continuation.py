@@ -2,9 +2,9 @@
 
 import pytest
 
-from hpcddm.pipeline.keys import CONTINUATION
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import CONTINUATION
 from tests.helpers import tiny, write_source
 from tests.runs import hpcddm
 

@@ -10,7 +10,7 @@ from functools import partial
 import psutil
 import pytest
 
-from hpcddm.pipeline.keys import expert_key
+from hpcddm.runs.unit_keys import expert_key
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for
 from tests.runs import hpcddm
 

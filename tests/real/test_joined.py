@@ -7,7 +7,7 @@ import yaml
 from PIL import Image
 
 from hpcddm.data.catalog import open_catalog
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from tests.helpers import REPOSITORY
 from tests.runs import TINY, hpcddm
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from hpcddm.loading import load_site
-from hpcddm.rundir.journal import Journal
+from hpcddm.runs.journal import Journal
 from tests.controllers import partner_with
 from tests.helpers import write_experiment, write_source
 from tests.real.storm import KEY

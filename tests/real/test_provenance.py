@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
 from hpcddm.runtime.records import records
 from tests.checkouts import break_imports, clone, hpcddm
 from tests.helpers import tiny

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hpcddm.pipeline.keys import expert_key
+from hpcddm.runs.unit_keys import expert_key
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for
 from tests.runs import hpcddm
 

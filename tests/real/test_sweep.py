@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.controllers import partner_with
 from tests.helpers import DATA_STAGES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.rundir.journal import Journal
+from hpcddm.runs.journal import Journal
 from tests.helpers import python, write_experiment, write_source
 from tests.real.endless import slurm, wait_for
 from tests.runs import hpcddm
@@ -143,7 +143,7 @@ PROVE = """
 import sys
 from hpcddm.errors import UserError
 from hpcddm.launch import shared_folder
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 shared_folder.PROOF_SECONDS, shared_folder.SEEN_SECONDS = 60, 1
 try:
     shared_folder.prove(RunDir(__import__('pathlib').Path(sys.argv[1])), {'annex': '#SBATCH --array=0-3'})

@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
+from hpcddm.files import reading
 from hpcddm.report import clusters_page, page
 from hpcddm.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, Facts
 from hpcddm.report.content import Cluster
-from hpcddm.rundir import reading
 from tests.report.test_page import Page, content
 
 HOSTILE = '<script>alert("1")</script>&amp;\u2028 \U0001f600'

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, reading
+from hpcddm.files import atomic, reading
 from tests.helpers import python
 
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_written_is_named(tmp_path, target):
 KILLED = """
 import os, signal
 from pathlib import Path
-from hpcddm.rundir import atomic, reading
+from hpcddm.files import atomic, reading
 def die(*arguments): os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -83,7 +83,7 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path):
 APPEND = """
 import sys
 from pathlib import Path
-from hpcddm.rundir.atomic import append_line
+from hpcddm.files.atomic import append_line
 for _ in range(20): append_line(Path(sys.argv[1]), "y" * 3000)
 """
 

@@ -14,7 +14,7 @@ from hpcddm.clusterings.partition import read_arrays
 from hpcddm.data.columns import Column
 from hpcddm.data.sources import array_files
 from hpcddm.errors import UserError
-from hpcddm.rundir import hdf5
+from hpcddm.files import hdf5
 
 ROWS = 40
 DATA = np.arange(ROWS, dtype=np.float32)

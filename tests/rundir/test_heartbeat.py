@@ -3,9 +3,9 @@ import time
 
 import pytest
 
-from hpcddm.rundir import heartbeat
-from hpcddm.rundir.heartbeat import Heartbeat, HeartbeatWriter
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import Heartbeat, HeartbeatWriter
 
 
 def test_a_beat_says_how_far_and_how_fast(tmp_path):

@@ -7,10 +7,11 @@ import threading
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, inside, training_states
-from hpcddm.rundir.layout import RunDir, set_aside
-from hpcddm.rundir.lease import lease
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, inside
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs import training_states
+from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.lease import lease
 from hpcddm.runtime.attempt import Attempt, open_attempt
 from hpcddm.runtime.environment import Ranks
 

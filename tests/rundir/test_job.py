@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.rundir.job import JobId
+from hpcddm.runs.job import JobId
 
 
 @pytest.mark.parametrize("text, number, cluster, index", [("81_3", "81_3", None, "3"), ("81@north", "81", "north", "")])

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hpcddm.rundir.journal import LOST_SECONDS, Journal, current
+from hpcddm.runs.journal import LOST_SECONDS, Journal, current
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_lost_nodes_are_those_of_one_cluster_of_a_site_for_a_day_the_last_one_se
     assert journal.lost_nodes("north", None) == ["n2", "n1"], "one loss is told once, a second one is the newest"
     assert journal.lost_nodes("north", "annex") == ["annex-n1"] and journal.lost_nodes("south", None) == ["south-n1"]
     later = time.time() + LOST_SECONDS
-    monkeypatch.setattr("hpcddm.rundir.journal.time.time", lambda: later)
+    monkeypatch.setattr("hpcddm.runs.journal.time.time", lambda: later)
     assert journal.lost_nodes("north", None) == []
 
 

@@ -4,12 +4,12 @@ import sys
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.rundir.lease import HeldElsewhere, lease
+from hpcddm.runs.lease import HeldElsewhere, lease
 
 HOLD = """
 import sys
 from pathlib import Path
-from hpcddm.rundir.lease import lease
+from hpcddm.runs.lease import lease
 with lease(Path(sys.argv[1]), "the other one"):
     print("held", flush=True)
     sys.stdin.read()

@@ -3,9 +3,9 @@
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import link_above, link_at, require_no_links
-from hpcddm.sweep.index import link
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import link_above, link_at, require_no_links
+from hpcddm.runs.sweep_index import link
 
 UNIT = "train/expert-00"
 

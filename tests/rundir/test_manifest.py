@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm import provenance
-from hpcddm.rundir import manifest
-from hpcddm.rundir.manifest import Manifest, Output, flatten
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs import manifest, provenance
+from hpcddm.runs.manifest import Manifest, Output, flatten
 from tests.helpers import REPOSITORY
 
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from hpcddm.data.catalog import Part, PictureForm, SplitEntry, Tar, write_catalog
 from hpcddm.errors import UserError
-from hpcddm.rundir import reading
-from hpcddm.rundir.heartbeat import Heartbeat
-from hpcddm.rundir.journal import Event
-from hpcddm.rundir.manifest import Stored
-from hpcddm.rundir.reading import DEPTH, Unreadable, parse, read_json
-from hpcddm.rundir.training_states import Description
+from hpcddm.files import reading
+from hpcddm.files.reading import DEPTH, Unreadable, parse, read_json
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.journal import Event
+from hpcddm.runs.manifest import Stored
+from hpcddm.runs.training_states import Description
 from hpcddm.runtime.record_types import Begun, Decided, Ended, Owner
 from hpcddm.runtime.spec import Spec
 

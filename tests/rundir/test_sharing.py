@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hpcddm.rundir import sharing
+from hpcddm.runs import sharing
 
 
 @pytest.fixture(params=[0o022, 0o077], ids=["022", "077"])

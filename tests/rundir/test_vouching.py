@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm import provenance
 from hpcddm.config import variant_files
 from hpcddm.config.package_data import share_folder
 from hpcddm.config.site import Site
+from hpcddm.config.vouching import is_users, remember, run_around
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_site
 from hpcddm.launch.template import own_parts, store_parts
 from hpcddm.loading import load_experiment, load_site
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.vouching import is_users, remember, run_around
+from hpcddm.runs import provenance
+from hpcddm.runs.layout import RunDir
 from hpcddm.sweep.settings import read_sweep
 
 EVIL = "name: north\nscheduler: local\nhook: evil\n"

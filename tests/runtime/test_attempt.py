@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 from hpcddm.runtime import attempt as attempts_module
 from hpcddm.runtime.attempt import attempts, follows, open_attempt
 from hpcddm.runtime.environment import Ranks

@@ -10,10 +10,11 @@ import pytest
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
+from hpcddm.files import reading
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest, reading
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime import entry, environment
 from hpcddm.runtime.attempt import SUPERSEDED, Superseded, open_attempt
 from hpcddm.runtime.environment import Ranks

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from hpcddm.rundir import inside
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest, publish
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import inside
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest, publish
 from hpcddm.runtime.gate import LONGEST_SILENCE, main, missing_units, names, seconds_to_next_check, silence, start_flag
 from hpcddm.runtime.spec import Spec
 

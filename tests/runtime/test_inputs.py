@@ -7,10 +7,10 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.items import items_of, write_specs
-from hpcddm.pipeline.keys import INSPECT
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import INSPECT
 from hpcddm.runtime.inputs import gather
 from hpcddm.runtime.spec import read_spec
 from tests.helpers import finish, tiny

@@ -1,6 +1,6 @@
 import pytest
 
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.failure_cause import write_rank_ending
 from hpcddm.runtime.records import records

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, attempts, open_attempt
 from hpcddm.runtime.ending import Ending, parse_job
 from hpcddm.runtime.environment import Ranks

@@ -8,7 +8,7 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.slurm import create
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.selftest import shapes, slurm_trial
 from hpcddm.selftest.evidence import Part, last_line
 from hpcddm.selftest.slurm_trial import SlurmTrial

@@ -3,7 +3,7 @@
 import tarfile
 
 from hpcddm.data import samples
-from hpcddm.pipeline.keys import MONOLITH
+from hpcddm.runs.unit_keys import MONOLITH
 
 ADOPTED = {
     "data__image_size": 16,

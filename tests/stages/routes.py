@@ -18,16 +18,17 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
+from hpcddm.files import atomic
 from hpcddm.loading import within_run
 from hpcddm.networks import denoisers
-from hpcddm.pipeline.keys import INSPECT, LISTS, ROUTER
 from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.train import expert_keys
-from hpcddm.rundir import atomic, manifest
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

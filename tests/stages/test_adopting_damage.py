@@ -12,10 +12,9 @@ from hpcddm.data import samples
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.submission import decide, store_experiment
 from hpcddm.loading import with_content
-from hpcddm.pipeline import ranges
-from hpcddm.pipeline.keys import CATALOG, MONOLITH
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest, ranges
+from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from tests.launch.queues import Queue
 from tests.stages.adopting import keys_of, members
 

@@ -17,9 +17,9 @@ from hpcddm.loading import stored_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import drawing, loading, measuring
-from hpcddm.pipeline.keys import EXTRACTOR
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import EXTRACTOR
 from tests import pictures
 from tests.runs import hpcddm
 

@@ -22,7 +22,7 @@ from hpcddm.config.schema import validate
 from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
 from hpcddm.stages import concept_counts, concept_scores, concepts
 from hpcddm.stages.concept_tags import largest
 from tests import pictures

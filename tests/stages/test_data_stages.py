@@ -13,10 +13,9 @@ from hpcddm.data.copies import open_copy
 from hpcddm.data.pictures import decode
 from hpcddm.data.sources.idx import IdxSplit
 from hpcddm.errors import UserError
-from hpcddm.pipeline import ranges
-from hpcddm.pipeline.keys import CATALOG, CLUSTER, LISTS, MONOLITH
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import set_aside
+from hpcddm.runs import manifest, ranges
+from hpcddm.runs.layout import set_aside
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER, LISTS, MONOLITH
 from hpcddm.stages import cluster
 from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench

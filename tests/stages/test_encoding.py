@@ -17,8 +17,8 @@ from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
 from hpcddm.loading import load_experiment, with_content, within_run
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
 from hpcddm.stages import latents
 from tests.encoders import networks
 from tests.helpers import hpcddm, write_experiment, write_source

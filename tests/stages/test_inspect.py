@@ -10,10 +10,11 @@ from hpcddm.clusterings.base import Clustering
 from hpcddm.clusterings.partition import read_arrays
 from hpcddm.config import variants
 from hpcddm.data import samples
-from hpcddm.pipeline.keys import CATALOG, INSPECT, LISTS
+from hpcddm.files import reading
 from hpcddm.pipeline.plan import plan
 from hpcddm.report.cluster_facts import Facts
-from hpcddm.rundir import manifest, reading
+from hpcddm.runs import manifest
+from hpcddm.runs.unit_keys import CATALOG, INSPECT, LISTS
 from hpcddm.stages import inspect
 from tests.clusterings.test_measures import by_definition
 from tests.report.test_page import Page

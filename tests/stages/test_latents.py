@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm import initial_weights
 from hpcddm.commands import export
 from hpcddm.config import variants
 from hpcddm.data import samples
@@ -19,14 +18,14 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.latents import MOMENTS, LatentInputs
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.initial_weights import OWN_WEIGHTS
+from hpcddm.files.atomic import sha256
 from hpcddm.networks import autoencoders
 from hpcddm.networks.inputs import training_inputs, x0_of
-from hpcddm.pipeline.keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
-from hpcddm.rundir.atomic import sha256
-from hpcddm.rundir.manifest import Manifest, Output
+from hpcddm.runs import initial_weights, manifest
+from hpcddm.runs.initial_weights import OWN_WEIGHTS
+from hpcddm.runs.manifest import Manifest, Output
+from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.spaces.base import space_of
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.stages import autoencoder, latent_scale, latents

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hpcddm.networks import budgets, spending
-from hpcddm.pipeline.keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.pipeline.lists import list_name
 from hpcddm.report import run_summary
+from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import report
 from tests.helpers import tiny
 from tests.metrics.sets import image_set

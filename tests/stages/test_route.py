@@ -18,11 +18,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from hpcddm.data import samples
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
+from hpcddm.files import reading
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, inputs, loading, router, router_quality, router_samples
 from hpcddm.objectives.base import LINEAR
-from hpcddm.pipeline.keys import ROUTER
-from hpcddm.rundir import reading
+from hpcddm.runs.unit_keys import ROUTER
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.spaces.base import space_of

@@ -11,9 +11,9 @@ from hpcddm.data.tables import Table
 from hpcddm.data.tar_index import index_tar
 from hpcddm.launch import storage
 from hpcddm.loading import with_content, within_run
-from hpcddm.pipeline.keys import CATALOG
 from hpcddm.pipeline.plan import plan
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.stages import shard
 from tests import pictures
 from tests.data.sources.opening import records_of, split_of

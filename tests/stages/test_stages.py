@@ -10,15 +10,15 @@ from safetensors.torch import save_file
 from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
 from hpcddm.loading import with_content
 from hpcddm.networks import budgets
 from hpcddm.networks import measuring as measuring_networks
 from hpcddm.networks.drawing import oracle_clusters
-from hpcddm.pipeline import trainings
-from hpcddm.pipeline.keys import expert_key
 from hpcddm.pipeline.plan import STAGES, plan
-from hpcddm.rundir import atomic
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import unit_settings
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import expert_key
 from hpcddm.stages import measuring, report
 from hpcddm.training.loop import WEIGHTS, Trained
 from tests.helpers import REPOSITORY, SIDE, tiny
@@ -41,7 +41,7 @@ def test_the_oracle_goes_round_the_heldout_images_of_a_class():
 @pytest.mark.parametrize("images", [64, 70])
 def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_share(tmp_path, images):
     experiment = tiny(tmp_path, experts__training__images=images, experts__training__warmup_images=32)
-    one, total = trainings.expert_training(experiment, 0), experiment.experts.training
+    one, total = unit_settings.expert_training(experiment, 0), experiment.experts.training
     experts = experiment.cluster.experts
     assert one.batch * experts == total.batch and one.images % one.batch == 0
     assert total.images <= one.images * experts < total.images + total.batch
@@ -121,7 +121,7 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
     experiment = tiny(tmp_path, router__training__images=1600, experts__overrides=mixed)
     monolith = budgets.monolith_training(experiment)
     flops = [budgets.train_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1, None)]
-    experts = sum(trainings.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
+    experts = sum(unit_settings.expert_training(experiment, expert).images * flops[expert] for expert in (0, 1))
     ensemble = experts + budgets.router_flops(experiment)
     assert abs(monolith.images * flops[2] - ensemble) <= flops[2] * monolith.batch / 2
     assert monolith.images % monolith.batch == 0
@@ -129,22 +129,22 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
 
 def test_a_mixed_expert_has_its_own_precision(tmp_path):
     experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
-    assert [trainings.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
+    assert [unit_settings.expert_training(experiment, expert).precision for expert in (0, 1)] == ["fp32", "bf16"]
 
 
 def test_an_expert_has_its_own_rate_batch_and_images(tmp_path):
     warm = {"warmup_images": 32, "schedule": "cosine", "decay_images": 48, "snapshots": [32, 64]}
     changes = {f"experts__training__{key}": value for key, value in warm.items()}
     experiment = tiny(tmp_path, experts__overrides=[OWN], **changes)
-    first, second = (trainings.expert_training(experiment, expert) for expert in (0, 1))
+    first, second = (unit_settings.expert_training(experiment, expert) for expert in (0, 1))
     plain = tiny(tmp_path, **changes)
-    assert first == trainings.expert_training(plain, 0) == trainings.expert_training(plain, 1)
+    assert first == unit_settings.expert_training(plain, 0) == unit_settings.expert_training(plain, 1)
     assert (second.images, second.batch, second.learning_rate) == (120, 24, 0.5)
     # As many steps of warm-up and half-life as the others have; the rate ends at 48 / 64 of its own images.
     assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 76, 150)
     assert first.snapshots == [16, 32] and second.snapshots == [72, 120]
     batch_alone = tiny(tmp_path, experts__overrides=[{"clusters": [1], "batch": 5}], **changes)
-    second = trainings.expert_training(batch_alone, 1)
+    second = unit_settings.expert_training(batch_alone, 1)
     assert (second.images, second.snapshots, second.learning_rate) == (35, [20, 35], 0.01)
 
 
@@ -152,7 +152,7 @@ def test_own_numbers_that_end_before_the_rate_has_risen_are_refused(tmp_path):
     course = {"experts__training__warmup_images": 32, "experts__training__schedule": "cosine"}
     experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "images": 16}], **course)
     with pytest.raises(ConfigError, match="the 16 images of expert 1 end, .* within its warm-up of 16"):
-        trainings.expert_training(experiment, 1)
+        unit_settings.expert_training(experiment, 1)
 
 
 def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_their_samples(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Log of a training of an expert, from its first line on."""
 
 from hpcddm.config import paths
-from hpcddm.pipeline.trainings import images_per_step
+from hpcddm.runs.unit_settings import images_per_step
 from hpcddm.stages import train
 from tests.helpers import tiny
 from tests.stages.routes import Bench, write_images

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from hpcddm.commands import sweep as command
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.sweep.runs import sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
 from tests.helpers import hpcddm, write_experiment, write_source

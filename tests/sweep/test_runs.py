@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline.keys import REPORT
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import set_aside
-from hpcddm.sweep.index import Index, link, read_index, write_index
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import set_aside
+from hpcddm.runs.sweep_index import Index, link, read_index, write_index
+from hpcddm.runs.unit_keys import REPORT
 from hpcddm.sweep.runs import assign, survey_sweep_runs
 from hpcddm.unit_states import State, survey
 from tests.helpers import DATA_STAGES, JOINED, finish

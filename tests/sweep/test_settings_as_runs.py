@@ -3,9 +3,9 @@
 import json
 
 from hpcddm.launch.journal_dirs import submissions_of
-from hpcddm.pipeline.keys import REPORT
-from hpcddm.rundir.journal import Journal
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import REPORT
 from hpcddm.runtime import gate
 from hpcddm.runtime.spec import read_spec
 from tests.attempts import write_attempt

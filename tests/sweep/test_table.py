@@ -12,10 +12,10 @@ from hpcddm.commands.comparison import print_results
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import within_run
 from hpcddm.metrics import all_metrics
-from hpcddm.pipeline.keys import REPORT
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.sweep_index import Index, write_index
+from hpcddm.runs.unit_keys import REPORT
 from hpcddm.stages import table as stage
-from hpcddm.sweep.index import Index, write_index
 from hpcddm.sweep.plot import write_plot
 from hpcddm.sweep.runs import assign
 from hpcddm.sweep.table import SettingResult, varied_keys, write_csv

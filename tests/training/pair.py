@@ -22,11 +22,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.pipeline.snapshots import Kept
-from hpcddm.pipeline.trainings import in_whole_batches
-from hpcddm.rundir import heartbeat
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_settings import in_whole_batches
+from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.attempt import attempts, open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped

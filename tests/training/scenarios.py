@@ -31,11 +31,11 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
-from hpcddm.pipeline.snapshots import Kept, power_average, weights_name
-from hpcddm.pipeline.trainings import in_whole_batches
-from hpcddm.rundir import heartbeat
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_settings import in_whole_batches
+from hpcddm.runs.weights_files import Kept, power_average, weights_name
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag, Stopped

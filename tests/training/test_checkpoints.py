@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from hpcddm import tensors
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
-from hpcddm.rundir import training_states
+from hpcddm.runs import training_states
 from hpcddm.runtime.attempt import Superseded, open_attempt
 from hpcddm.runtime.entry import LASTING
 from hpcddm.runtime.environment import Ranks

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from hpcddm.rundir import heartbeat
-from hpcddm.rundir.heartbeat import HeartbeatWriter
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.training import log

@@ -14,7 +14,7 @@ from tests.helpers import REPOSITORY
 JOIN = """
 import sys
 from pathlib import Path
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

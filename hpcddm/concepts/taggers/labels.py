@@ -14,7 +14,7 @@ from hpcddm.data.reader import Reader
 from hpcddm.errors import UserError
 from hpcddm.networks import measuring
 from hpcddm.networks.loading import load_measuring_network
-from hpcddm.pipeline.keys import CLASSIFIER
+from hpcddm.runs.unit_keys import CLASSIFIER
 
 IMAGES_AT_ONCE = 256
 THRESHOLD = 0.5

@@ -30,7 +30,7 @@ from hpcddm.data.reader import Reader
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
 from hpcddm.errors import require
-from hpcddm.pipeline.ranges import TRAIN
+from hpcddm.runs.ranges import TRAIN
 
 HALVES = 2
 IMAGES_AT_ONCE, NAMES_AT_ONCE = 256, 64

@@ -11,7 +11,7 @@ from hpcddm.config.concepts import VocabularySettings
 from hpcddm.config.schema import PathSetting
 from hpcddm.data import texts
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 
 class Settings(VocabularySettings):

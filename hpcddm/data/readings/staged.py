@@ -23,8 +23,8 @@ from hpcddm.data.copies import largest_bytes, open_copy, write_copy
 from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
 from hpcddm.errors import UserError, require
+from hpcddm.files import atomic, private
 from hpcddm.pipeline.catalog import CATALOG_FILE
-from hpcddm.rundir import atomic, private
 from hpcddm.runtime.unit import Unit
 
 LOOK_SECONDS = 2.0

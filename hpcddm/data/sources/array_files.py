@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, hdf5, reading
+from hpcddm.files import atomic, hdf5, reading
 
 FAILURES = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What h5py, zipfile and NumPy raise for a file that is torn or damaged."""

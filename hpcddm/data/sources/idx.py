@@ -16,7 +16,7 @@ from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.listing import beside
 from hpcddm.errors import EmptySplit, UserError
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 

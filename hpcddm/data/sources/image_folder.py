@@ -32,8 +32,8 @@ from hpcddm.data.sources.listing import EXTENSIONS, beside, holds_picture, liste
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
 from hpcddm.errors import EmptySplit, UserError, require
+from hpcddm.files import atomic
 from hpcddm.pipeline.passed_over import Item, counted, described, escaped
-from hpcddm.rundir import atomic
 
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 """Valid names for the folder of each split."""

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 from hpcddm.config.autoencoders import AutoencoderSettings
 from hpcddm.config.schema import Positive
 from hpcddm.config.shapes import Shape
+from hpcddm.config.weights import Layout, SettingsWithWeights
 from hpcddm.encoders.layouts import DIFFUSERS
-from hpcddm.weights import Layout, SettingsWithWeights
 
 BANDS = 3
 

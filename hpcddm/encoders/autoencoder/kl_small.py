@@ -20,7 +20,7 @@ from hpcddm.config.schema import Positive
 from hpcddm.config.shapes import ImageShape, Shape
 from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
 
 NORM_GROUPS = 8
 LOWEST, HIGHEST = -30.0, 20.0

@@ -5,15 +5,15 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from hpcddm import weights
+from hpcddm.config import weights
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive
 from hpcddm.config.shapes import ImageShape
+from hpcddm.config.weights import Layout, SettingsWithWeights
 from hpcddm.encoders.image.network import NetworkEncoder, Preparation
 from hpcddm.encoders.layouts import TRANSFORMERS_IMAGE
 from hpcddm.encoders.packages import from_pretrained, loaded, package
-from hpcddm.rundir import reading
-from hpcddm.weights import Layout, SettingsWithWeights
+from hpcddm.files import reading
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZED, SIDE, BICUBIC = 256, 224, 3

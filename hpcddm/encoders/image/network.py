@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.devices import DTYPES, current_device
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.weights import SettingsWithWeights
 
 W = TypeVar("W", bound=SettingsWithWeights, covariant=True)
 IMAGES_AT_ONCE = 64

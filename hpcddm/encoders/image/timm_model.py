@@ -9,10 +9,10 @@ from torch import Tensor
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive
 from hpcddm.config.shapes import ImageShape
+from hpcddm.config.weights import Layout, SettingsWithWeights
 from hpcddm.encoders.image.network import NetworkEncoder, Preparation
 from hpcddm.encoders.layouts import TIMM
 from hpcddm.encoders.packages import loaded, package
-from hpcddm.weights import Layout, SettingsWithWeights
 
 
 class Settings(SettingsWithWeights, ImageEncoderSettings):

@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from hpcddm.config.schema import Positive
 from hpcddm.config.text_encoders import TextEncoderSettings
+from hpcddm.config.weights import Layout, SettingsWithWeights
 from hpcddm.encoders.layouts import TRANSFORMERS_TEXT
 from hpcddm.encoders.text.tokens import TransformersText
-from hpcddm.weights import Layout, SettingsWithWeights
 
 
 class Settings(SettingsWithWeights, TextEncoderSettings):

@@ -21,10 +21,10 @@ from hpcddm.config.conditions import Form
 from hpcddm.config.models import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
-from hpcddm.initial_weights import seen_condition
 from hpcddm.models.base import Denoiser
 from hpcddm.models.checkpoints.base import CheckpointInfo
 from hpcddm.models.layers import time_waves
+from hpcddm.runs.initial_weights import seen_condition
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5

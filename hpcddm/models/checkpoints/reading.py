@@ -14,12 +14,12 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.models import LayoutSettings
 from hpcddm.errors import UserError
-from hpcddm.initial_weights import OWN_WEIGHTS, described, description_of
+from hpcddm.files.reading import Unreadable, need_json, open_regular
+from hpcddm.files.tensor_file import TensorFile
 from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.bounds import require_bounded, require_unpacked
 from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
-from hpcddm.rundir.reading import Unreadable, need_json, open_regular
-from hpcddm.rundir.tensor_file import TensorFile
+from hpcddm.runs.initial_weights import OWN_WEIGHTS, described, description_of
 from hpcddm.tensors import read_whole
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.checks import CheckRow
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.heartbeat import HeartbeatWriter
-from hpcddm.rundir.layout import RunDir
+from hpcddm.files import atomic, reading
+from hpcddm.runs.heartbeat import HeartbeatWriter
+from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import current_ranks, gpus_on_node, node_name
 from hpcddm.runtime.stopping import StopFlag

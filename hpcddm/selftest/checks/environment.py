@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcddm import __version__
 from hpcddm.checks import CheckRow, CheckVerdict
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 from hpcddm.runtime.environment import node_name
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.checks import CheckRow
-from hpcddm.rundir import atomic
+from hpcddm.files import atomic
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Element, Evidence, Part
 

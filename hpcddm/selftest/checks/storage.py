@@ -9,8 +9,8 @@ from typing import Any
 
 from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.lease import HeldElsewhere, lease
+from hpcddm.files import atomic, reading
+from hpcddm.runs.lease import HeldElsewhere, lease
 from hpcddm.runtime.environment import current_ranks, node_name
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.checks.rendezvous import Circle, meet

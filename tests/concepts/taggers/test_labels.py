@@ -12,10 +12,10 @@ from hpcddm.config.concepts import TaggerSettings
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
 from hpcddm.networks import loading, measuring
-from hpcddm.pipeline.keys import CLASSIFIER
-from hpcddm.rundir import manifest
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.manifest import Manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_keys import CLASSIFIER
 from tests.helpers import CLASSES, SIDE, tiny
 
 CPU = torch.device("cpu")

@@ -23,9 +23,9 @@ from hpcddm.data.reader import TarReader
 from hpcddm.data.readings import staged
 from hpcddm.data.readings.base import Reading
 from hpcddm.data.record import Record
-from hpcddm.pipeline.keys import MONOLITH, expert_key
 from hpcddm.pipeline.materialise import copy_key
-from hpcddm.rundir.layout import RunDir
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag
 from hpcddm.runtime.unit import Unit
@@ -182,7 +182,7 @@ def test_a_copy_that_another_thread_gives_up_at_this_moment_is_no_error(data, mo
 
 
 def test_a_disk_that_is_too_small_is_said_and_the_shared_tars_are_read(data, scratch, capsys, monkeypatch):
-    monkeypatch.setattr("hpcddm.rundir.atomic.free_bytes", lambda folder: 1000)
+    monkeypatch.setattr("hpcddm.files.atomic.free_bytes", lambda folder: 1000)
     with data.opened("staged", data.unit(MONOLITH), listed=False) as images:
         images._thread.join()
         assert np.array_equal(images.images([3]), TarReader(data.catalog).images([3]))

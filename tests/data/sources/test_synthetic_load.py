@@ -10,8 +10,8 @@ from hpcddm.data import samples
 from hpcddm.data.images import TarImages
 from hpcddm.errors import UserError
 from hpcddm.loading import with_tars
-from hpcddm.pipeline.keys import LISTS, MONOLITH
-from hpcddm.rundir import manifest
+from hpcddm.runs import manifest
+from hpcddm.runs.unit_keys import LISTS, MONOLITH
 from tests.pictures import IMG2DATASET
 from tests.stages.routes import Bench
 

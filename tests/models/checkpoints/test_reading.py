@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from hpcddm.errors import UserError
+from hpcddm.files import atomic
 from hpcddm.models.checkpoints import reading
-from hpcddm.rundir import atomic
 
 TENSORS = {"a.weight": torch.arange(6.0).view(2, 3), "a.bias": torch.zeros(2)}
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 
 
 class Results(dict[str, Any]):

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hpcddm.rundir import reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import reading
+from hpcddm.files.reading import Unreadable
 
 _guarded: set[Path] = set()
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 
 
 def names(folder: Path) -> list[str]:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.rundir import inside
-from hpcddm.rundir.training_states import CONTINUED
+from hpcddm.config.vouching import EXPERIMENT_FILE
+from hpcddm.files import inside
+from hpcddm.runs.training_states import CONTINUED
 
 Locate = Callable[[str, str], Path]
 """Function from a unit's key and the name of one of its outputs to the path: `RunDir.output`, or a unit's `input`."""
@@ -39,7 +40,7 @@ class RunDir:
     @property
     def experiment(self) -> Path:
         """The experiment as it was last submitted, all defaults filled in."""
-        return self.root / "experiment.json"
+        return self.root / EXPERIMENT_FILE
 
     @property
     def defaults(self) -> Path:

@@ -17,11 +17,12 @@ from hpcddm.config.shapes import NetworkData
 from hpcddm.config.spaces import WHAT_X_IS, SpaceSettings
 from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
+from hpcddm.files.tensor_file import TensorFile
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic, manifest, reading
-from hpcddm.rundir.reading import Unreadable
-from hpcddm.rundir.results import require_flops
-from hpcddm.rundir.tensor_file import TensorFile
+from hpcddm.runs import manifest
+from hpcddm.runs.results import require_flops
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""

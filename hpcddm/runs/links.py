@@ -5,13 +5,11 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from hpcddm.config.vouching import SWEEP_FILE
 from hpcddm.errors import UserError
 from hpcddm.printing import printable
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.training_states import CONTINUED
-
-SWEEP_FILE = "sweep.json"
-"""File that marks a folder as that of a sweep."""
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.training_states import CONTINUED
 
 
 def link_above(run: RunDir, key: str, most: int = 8) -> str | None:

@@ -1,7 +1,7 @@
 """Ranges of tars: the units of the stages that go through all samples, a few hundred whatever the number of tars."""
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.keys import name_of
+from hpcddm.runs.unit_keys import name_of
 
 TRAIN, HELDOUT = "train", "heldout"
 SPLITS = (TRAIN, HELDOUT)

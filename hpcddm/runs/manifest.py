@@ -1,7 +1,6 @@
 """Manifest of a unit: the JSON file that makes it complete, and the fingerprint of its settings and inputs."""
 
 import hashlib
-import json
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic, fresh, reading
-from hpcddm.rundir.reading import Unreadable
-from hpcddm.rundir.results import KnownResults, Results
+from hpcddm.files import atomic, fresh, reading
+from hpcddm.files.atomic import digest
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs.results import KnownResults, Results
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
@@ -134,11 +134,6 @@ class Stored:
     outputs: list[Output]
     results: KnownResults = field(default_factory=KnownResults)
     record: KnownRecord = field(default_factory=KnownRecord)
-
-
-def digest(value: Any) -> str:
-    """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def reference(key: str, part: str | None) -> str:

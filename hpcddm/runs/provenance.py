@@ -19,7 +19,7 @@ from hpcddm import __version__
 from hpcddm.config import variant_files
 from hpcddm.config.package_data import AROUND, share_file
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import reading
+from hpcddm.files import reading
 
 PACKAGE = Path(__file__).parent.name
 TEMPLATES = (

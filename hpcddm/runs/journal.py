@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from hpcddm.files import atomic, fresh, reading
 from hpcddm.printing import printable
-from hpcddm.rundir import atomic, fresh, reading, sharing
-from hpcddm.rundir.job import JobId, require_job
+from hpcddm.runs import sharing
+from hpcddm.runs.job import JobId, require_job
 
 KEYS = {
     "intent": ("uuid", "scheduler", "site", "units", "time"),

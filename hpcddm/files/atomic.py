@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import inside
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import inside
+from hpcddm.files.reading import Unreadable
 
 
 @contextmanager
@@ -106,6 +106,11 @@ def sha256(path: Path) -> str:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable(path, "is not a file")
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def require_submitted(path: Path, submitted: str | None, content: str) -> None:

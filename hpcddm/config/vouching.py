@@ -13,15 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hpcddm.files import atomic, private
+from hpcddm.files.atomic import digest
 from hpcddm.printing import echo
-from hpcddm.rundir import atomic, private
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import SWEEP_FILE
-from hpcddm.rundir.manifest import digest
 
 VARIABLE = "HPCDDM_SUBMITTED"
 """Environment variable of a job: the digests of the site and of the template's parts that it was submitted with."""
-MARKS = (RunDir(Path()).experiment.name, SWEEP_FILE)
+EXPERIMENT_FILE, SWEEP_FILE = MARKS = ("experiment.json", "sweep.json")
 """Files that mark the folder of a run, and of a sweep."""
 
 _taken: set[Path] = set()

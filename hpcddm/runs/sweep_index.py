@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hpcddm.config.vouching import SWEEP_FILE
 from hpcddm.errors import UserError, require
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.layout import RunDir
-from hpcddm.rundir.links import SWEEP_FILE, complaint, label_in
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.links import complaint, label_in
 
 INSIDE = RunDir(Path())
 """Run with an empty root, for paths relative to a run's folder."""

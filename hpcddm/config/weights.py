@@ -17,8 +17,8 @@ from pydantic_core import PydanticCustomError
 from hpcddm.config import pretrained
 from hpcddm.config.schema import PathSetting, StrictModel, VariantSettings
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, reading
-from hpcddm.rundir.reading import Unreadable
+from hpcddm.files import atomic, reading
+from hpcddm.files.reading import Unreadable
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 HubName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9_][\w.-]*){1,3}$")]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpcddm.rundir import fresh, inside, reading
-from hpcddm.rundir.manifest import SNAPSHOTS
-from hpcddm.rundir.reading import Unreadable
-from hpcddm.rundir.results import require_flops
+from hpcddm.files import fresh, inside, reading
+from hpcddm.files.reading import Unreadable
+from hpcddm.runs.manifest import SNAPSHOTS
+from hpcddm.runs.results import require_flops
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5

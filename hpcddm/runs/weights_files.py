@@ -11,10 +11,10 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
-from hpcddm.initial_weights import OWN_WEIGHTS
-from hpcddm.pipeline.keys import MONOLITH, ROUTER, STUDENT, expert_of
-from hpcddm.pipeline.trainings import expert_training, numbered, router_training, student_training
-from hpcddm.rundir.manifest import SNAPSHOTS, Manifest
+from hpcddm.runs.initial_weights import OWN_WEIGHTS
+from hpcddm.runs.manifest import SNAPSHOTS, Manifest
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of
+from hpcddm.runs.unit_settings import expert_training, numbered, router_training, student_training
 
 SUFFIX = ".safetensors"
 

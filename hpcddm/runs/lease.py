@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import inside
+from hpcddm.files import inside
 
 
 class HeldElsewhere(UserError):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.rundir import atomic, reading
+from hpcddm.files import atomic, reading
 
 FILE_NAME = "heartbeat.json"
 BEAT_SECONDS = 5.0
