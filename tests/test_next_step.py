@@ -13,9 +13,9 @@ from hpcddm.next_step import PROGRAMS, NextStep, command, step
 from tests.helpers import REPOSITORY, commands
 
 PACKAGE = REPOSITORY / "hpcddm"
-VERBS = "|".join(sorted(VERBS, key=len, reverse=True))
+ONE = "|".join(sorted(VERBS, key=len, reverse=True))
 HAND_MADE = re.compile(
-    rf"next: |[:`] *hpcddm ({VERBS})\b|hpcddm ({VERBS})( -\S+)* $|\bpip install |\bnpm pack |scontrol (release|update) "
+    rf"next: |[:`] *hpcddm ({ONE})\b|hpcddm ({ONE})( -\S+)* $|\bpip install |\bnpm pack |scontrol (release|update) "
 )
 """Pattern of advice in a text that does not come from `hpcddm.next_step`."""
 TEXTS_OF_PROGRAMS = {"next_step.py"}
