@@ -35,11 +35,11 @@ from hpcddm.files import reading
 from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
-from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.report import METRICS
+from hpcddm.runs.files import METRICS
 from hpcddm.runs.layout import Locate, RunDir
 from hpcddm.runs.ranges import SPLITS, TRAIN
+from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import CATALOG, LISTS, REPORT
 from hpcddm.runs.weights_files import chosen
 from hpcddm.spaces.base import Space, space_of

@@ -5,9 +5,8 @@ from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.config.strategies import usage as usage_of_strategies
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import expert_keys, joined_keys
 from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import LISTS, MONOLITH, ROUTER, STUDENT
+from hpcddm.runs.unit_keys import LISTS, MONOLITH, ROUTER, STUDENT, expert_keys, joined_keys
 from hpcddm.unit_states import State, require_complete, survey
 
 

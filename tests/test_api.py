@@ -11,8 +11,8 @@ from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.loading import load_experiment
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.report import METRICS
 from hpcddm.runs import manifest
+from hpcddm.runs.files import METRICS
 from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE, REPORT, expert_key
 from tests.helpers import LATENT_SPACE, finish, tiny

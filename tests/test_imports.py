@@ -8,110 +8,60 @@ from tests.helpers import REPOSITORY, python, tiny, write_source
 
 PACKAGE = REPOSITORY / "hpcddm"
 
-FOUNDATION = {
-    "rooms",
-    "schema",
-    "paths",
-    "settings",
-    "data_settings",
-    "config",
-    "combinations",
-    "site",
-    "plugins",
-    "errors",
-    "exit_codes",
-    "printing",
-    "package_data",
-    "pretrained",
-    "provenance",
-    "weights",
-    "rundir",
-}
-FOUNDATION |= {"runtime", "next_step"}
-NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "initial_weights", "tensors"}
+BELOW = {"errors", "exit_codes", "printing", "next_step"}
+GROUND = BELOW | {"files", "config"}
+FOUNDATION = GROUND | {"runs", "runtime"}
+NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "tensors"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "printing": set(),
     "errors": {"exit_codes", "printing"},
     "next_step": {"printing"},
-    "rooms": {"errors", "rundir"},
-    "plugins": {"errors", "rooms"},
-    "pretrained": {"errors", "next_step"},
-    "fetched": {"errors", "next_step", "pretrained", "rundir"},
-    "mistakes": {"plugins", "printing"},
-    "schema": {"errors", "mistakes", "plugins", "pretrained"},
-    "strict_yaml": {"errors", "mistakes"},
-    "paths": {"plugins", "schema"},
-    "weights": {"errors", "schema", "pretrained", "rundir"},
-    "settings": {"errors", "plugins", "schema", "pretrained"},
-    "data_settings": {"errors", "plugins", "schema", "settings"},
-    "combinations": {"errors", "schema", "settings"},
-    "config": {"errors", "schema", "settings", "data_settings", "combinations"},
-    "flags": set(),
-    "site": {"mistakes", "schema", "flags"},
-    "package_data": {"errors", "rundir"},
-    "rundir": {"errors", "printing", "schema", "config", "plugins"},
-    "provenance": {"errors", "package_data", "rooms", "rundir"},
-    "tensors": {"errors", "rundir"},
-    "initial_weights": {"errors", "printing", "schema", "settings", "config", "plugins", "rundir"},
-    "pipeline": {"errors", "schema", "settings", "config", "plugins", "rooms", "rundir", "initial_weights"},
-    "runtime": {
-        "printing",
-        "next_step",
-        "rooms",
-        "paths",
-        "errors",
-        "exit_codes",
-        "schema",
-        "config",
-        "combinations",
-        "plugins",
-        "package_data",
-        "provenance",
-        "rundir",
-        "pipeline",
-        "site",
-    },
+    "files": BELOW,
+    "config": BELOW | {"files"},
+    "runs": GROUND,
+    "fetched": GROUND,
+    "tensors": {"errors", "files"},
+    "pipeline": GROUND | {"runs"},
+    "runtime": GROUND | {"runs", "pipeline"},
     "data": FOUNDATION | {"pipeline"},
     "devices": FOUNDATION,
-    "spaces": NUMERIC | {"encoders", "initial_weights"},
+    "spaces": NUMERIC | {"encoders"},
     "objectives": NUMERIC,
     "models": NUMERIC | {"encoders", "spaces"},
     "encoders": NUMERIC,
     "conditions": NUMERIC | {"encoders"},
     "clusterings": NUMERIC,
-    "metrics": {"rooms"},
+    "metrics": {"config"},
     "uncertainty": set(),
     "training": NUMERIC | {"objectives", "models"},
     "ensemble": NUMERIC | {"spaces", "objectives", "models", "metrics", "training"},
     "networks": NUMERIC
     | {"spaces", "conditions", "objectives", "models", "encoders", "metrics", "training", "ensemble"},
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "fetched", "uncertainty"},
-    "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
-    | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"}
-    | {"fetched", "defaults", "missing_images"},
-    "missing_images": {"fetched", "config", "errors", "next_step", "package_data", "paths"},
-    "defaults": {"errors", "schema", "settings", "data_settings", "combinations", "plugins"},
-    "run_defaults": {"defaults", "errors", "printing", "schema", "config", "loading", "rundir"},
-    "unit_states": {"errors", "next_step", "printing", "schema", "config", "rundir", "runtime", "pipeline"},
+    "missing_images": GROUND | {"fetched"},
+    "defaults": GROUND,
+    "loading": GROUND | {"runs", "unit_states", "fetched", "defaults", "missing_images"},
+    "run_defaults": GROUND | {"runs", "defaults", "loading"},
+    "unit_states": FOUNDATION | {"pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
     "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
-    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "mistakes", "strict_yaml"} | {"defaults"},
-    "launch": FOUNDATION | {"pipeline", "unit_states", "initial_weights"},
+    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "defaults"},
+    "launch": FOUNDATION | {"pipeline", "unit_states"},
     "checks": set(),
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
-    | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
-    | {"arms", "fetched", "mistakes", "strict_yaml", "run_defaults", "missing_images"},
-    "cli": {"errors", "exit_codes", "printing"},
-    "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
+    | {"pipeline", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics", "arms", "fetched"}
+    | {"run_defaults", "missing_images"},
+    "cli": BELOW,
+    "report": GROUND | {"runs", "metrics", "pipeline", "networks", "concepts"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep", "concepts"},
-    "planning": NUMERIC | {"models", "conditions", "encoders", "spaces", "training", "ensemble", "networks", "site"},
+    "planning": NUMERIC | {"models", "conditions", "encoders", "spaces", "training", "ensemble", "networks"},
 }
 LATE = {
-    "data_settings": {"data"},
+    "config": {"data"},
     "defaults": {"data"},
     "launch": {"data", "networks"},
     "loading": {"data", "launch"},
@@ -121,22 +71,15 @@ LATE = {
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 
-VARIANT_ROOMS = {"data", "spaces", "encoders", "clusterings", "models", "objectives", "ensemble", "metrics", "training"}
-VARIANT_ROOMS |= {"conditions", "concepts"}
-"""Rooms with variants: the experiment's schema is made of their modules named `settings`, which need no torch."""
-
 FILES = sorted(file for file in PACKAGE.rglob("*.py") if file.name != "__init__.py" or file.stat().st_size)
 
 
 def room(module: str) -> str | None:
-    """The room of 'hpcddm.data.tar' is 'data', that of 'hpcddm.config.objectives' is 'settings'.
-
-    None for foreign modules and for the version.
-    """
+    """The room of 'hpcddm.data.tar' is 'data'; None for foreign modules and for the version."""
     parts = module.split(".")
     if parts[0] != "hpcddm" or len(parts) == 1:
         return None
-    return "settings" if parts[-1] == "settings" and parts[1] in VARIANT_ROOMS else parts[1]
+    return parts[1]
 
 
 def imported(nodes) -> set[str]:

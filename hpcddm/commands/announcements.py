@@ -9,12 +9,9 @@ from hpcddm.launch.base import Launcher
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import Decision
 from hpcddm.next_step import NextStep, step
-from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.inspect import CLUSTERS_PAGE
-from hpcddm.pipeline.report import PAGE
-from hpcddm.pipeline.shard import BROKEN
 from hpcddm.printing import echo
-from hpcddm.runs import manifest
+from hpcddm.runs import manifest, passed_over
+from hpcddm.runs.files import BROKEN, CLUSTERS_PAGE, PAGE, PASSED_OVER
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CATALOG, INSPECT, REPORT
 
@@ -124,7 +121,7 @@ def lines_of_data(run: RunDir, complete: Container[str]) -> list[str]:
     broken, counts = catalog.results.get("broken", 0), catalog.results.get("passed_over", {})
     lines = [f"broken {broken:,}   all in {run.root}/shard/*/{BROKEN}"] * bool(broken)
     lines += [f"passed over   {line}" for line in passed_over.lines(counts)]
-    return [*lines, f"passed over   all in {run.root}/shard/*/{passed_over.PASSED_OVER}"] if counts else lines
+    return [*lines, f"passed over   all in {run.root}/shard/*/{PASSED_OVER}"] if counts else lines
 
 
 def clusters_line(run: RunDir) -> str:

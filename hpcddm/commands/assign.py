@@ -17,10 +17,10 @@ from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import read_yaml
 from hpcddm.errors import ConfigError, require
 from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
-from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.cluster import PARTITION
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
+from hpcddm.runs import passed_over
+from hpcddm.runs.files import PARTITION
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.unit_states import require_complete, survey

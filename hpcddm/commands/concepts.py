@@ -15,9 +15,9 @@ from hpcddm.files import atomic
 from hpcddm.files.reading import Unreadable
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import command
-from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, TABLE
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
+from hpcddm.runs.files import CONCEPTS_FILE, CONCEPTS_PAGE, CONCEPTS_PARQUET, CONCEPTS_TABLE, PROPOSAL_FILE
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CONCEPTS
 from hpcddm.unit_states import require_complete, survey
@@ -182,8 +182,8 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
         echo(f"  {command('hpcddm', 'submit', run.experiment, '--run-dir', target, clustering)}")
     else:
         echo("no proposal: no badly drawn concept lies in several experts")
-    echo(f"page {run.output(CONCEPTS, PAGE)}")
-    tables = [path for name in (TABLE, PARQUET) if (path := run.output(CONCEPTS, name)).exists()]
+    echo(f"page {run.output(CONCEPTS, CONCEPTS_PAGE)}")
+    tables = [path for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET) if (path := run.output(CONCEPTS, name)).exists()]
     echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPTS, CONCEPTS_FILE)]))}")
 
 

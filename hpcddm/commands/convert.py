@@ -16,9 +16,9 @@ from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.loading import load_experiment
-from hpcddm.pipeline.lists import experts_of
 from hpcddm.printing import echo
 from hpcddm.runs import initial_weights
+from hpcddm.runs.unit_keys import experts_of
 
 TABLE_COLUMNS = 110
 MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.training import ExpertOverride
-from hpcddm.pipeline.lists import list_results
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import LISTS, expert_key
 from hpcddm.runs.unit_settings import expert_training
 

@@ -15,17 +15,16 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import reading
 from hpcddm.loading import stored_experiment
 from hpcddm.next_step import installing
-from hpcddm.pipeline.autoencoder import latent_space
-from hpcddm.pipeline.distill import student_keys
-from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import train_keys
 from hpcddm.printing import echo
 from hpcddm.runs import manifest
-from hpcddm.runs.initial_weights import METADATA, OWN_WEIGHTS
+from hpcddm.runs.files import SCALE_FILE, WEIGHTS
+from hpcddm.runs.initial_weights import METADATA
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above
-from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of
+from hpcddm.runs.results import Scale
+from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
+from hpcddm.runs.unit_settings import latent_space
 from hpcddm.unit_states import require_current, survey
 
 STEPS = 1000
@@ -100,7 +99,7 @@ def export(root: Path, unit: str, output: Path) -> None:
     from hpcddm.networks.denoisers import require_network
 
     expert = None if unit in student_keys(experiment) else expert_of(unit)
-    require_network(experiment, expert, run.unit(unit) / OWN_WEIGHTS)
+    require_network(experiment, expert, run.unit(unit) / WEIGHTS)
     stored = reading.read(run.unit(unit))
     # A file may describe itself, so that nobody has looked into the manifest yet.
     if stored.sha256 != manifest.stated_digest(run.unit(unit), stored.path.name):

@@ -21,13 +21,12 @@ from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.storage import readable
 from hpcddm.loading import load_site, with_tars
 from hpcddm.missing_images import with_remedy
-from hpcddm.pipeline import passed_over
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.printing import echo
 from hpcddm.run_defaults import load_for_run
-from hpcddm.runs import manifest
+from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import MONOLITH

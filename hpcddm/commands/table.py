@@ -9,8 +9,8 @@ from rich.table import Table
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.metrics import all_metrics
 from hpcddm.metrics.base import Better, Metric
-from hpcddm.pipeline.report import figures_of
 from hpcddm.printing import echo
+from hpcddm.runs.stored_results import figures_of
 
 COUNTS = {"images": ("images", ",.0f"), "train_flops": ("training\nFLOPs", ".3g")}
 """Columns after those of the metrics: key -> title and format."""

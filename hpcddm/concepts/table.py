@@ -14,7 +14,7 @@ from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relat
 from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.files import atomic, reading
 from hpcddm.next_step import installing
-from hpcddm.pipeline.concept_scores import HOME_ARM
+from hpcddm.runs.unit_keys import HOME_ARM
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ import torch
 from jaxtyping import Float16
 from torch import Tensor
 
-from hpcddm.config.shapes import NetworkData
+from hpcddm.config.shapes import NetworkData, texts_settings
 from hpcddm.data.captions import NUMBER, STATES
 from hpcddm.data.columns import Column, RaggedColumn
 from hpcddm.errors import UserError
 from hpcddm.files import reading
-from hpcddm.pipeline.captions import INDEX, Index, numbers_file
-from hpcddm.pipeline.texts import STATES_FILE, texts_settings
 from hpcddm.runs import manifest
+from hpcddm.runs.files import INDEX, STATES_FILE, numbers_file
 from hpcddm.runs.layout import Locate
+from hpcddm.runs.results import Index
 from hpcddm.runs.unit_keys import CAPTIONS
 
 

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.schema import hashed
 
 
 class Shape(NamedTuple):
@@ -48,3 +49,9 @@ def classes_of(data: NetworkData) -> int:
     if data.num_classes is None:
         raise ValueError("data.num_classes: these images have no classes")
     return data.num_classes
+
+
+def texts_settings(data: NetworkData) -> dict[str, Any]:
+    """Return the settings of the states: their encoder, and their number at most; empty for a condition without."""
+    encoder = data.condition.text_encoder
+    return {} if encoder is None else {"encoder": hashed(encoder), "tokens": data.condition.shape[0]}

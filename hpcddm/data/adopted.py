@@ -18,7 +18,7 @@ from hpcddm.data.tar_headers import LARGEST_READ, Kind, Member, TarHeaders
 from hpcddm.data.tar_index import TarIndex, split_name
 from hpcddm.data.texts import cleaned, decoded
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import Item, escaped
+from hpcddm.runs.passed_over import Item, escaped
 
 LONGEST_KEY = 1000
 """Most bytes of a key."""

@@ -16,7 +16,7 @@ from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, count
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.pipeline.catalog import CATALOG_FILE
+from hpcddm.runs.files import CATALOG_FILE
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CATALOG

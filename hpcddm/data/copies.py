@@ -19,8 +19,7 @@ from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, inside
 from hpcddm.files.atomic import digest
-from hpcddm.pipeline.catalog import CATALOG_FILE
-from hpcddm.pipeline.shard import tar_file
+from hpcddm.runs.files import CATALOG_FILE, tar_file
 from hpcddm.runs.ranges import TRAIN
 
 ListNumbers = range | Integer[np.ndarray, " n"]

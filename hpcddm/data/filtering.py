@@ -16,7 +16,7 @@ from hpcddm.data.sources.adopted_split import TARS_TRIED
 from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.data.tables import Table
 from hpcddm.errors import ConfigError, require
-from hpcddm.pipeline.passed_over import Item, escaped
+from hpcddm.runs.passed_over import Item, escaped
 
 WITHOUT_ROW = "samples without a row in data.table"
 

@@ -16,7 +16,7 @@ from hpcddm.data.pictures import PictureError, read_picture, shaped
 from hpcddm.data.sources.base import SPLITS, Source, Split, TarSource
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import EmptySplit
-from hpcddm.pipeline.passed_over import Counts, Item, add
+from hpcddm.runs.passed_over import Counts, Item, add
 
 
 class NewSample(NamedTuple):

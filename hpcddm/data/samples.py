@@ -20,13 +20,10 @@ from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
 from hpcddm.data.reader import TarReader
 from hpcddm.data.readings.base import Reading
-from hpcddm.pipeline.assign import CLUSTERS
-from hpcddm.pipeline.catalog import CATALOG_FILE, class_names
-from hpcddm.pipeline.encode import FEATURES
-from hpcddm.pipeline.latents import LATENTS
-from hpcddm.pipeline.lists import list_file, list_key, list_name, list_results, training_file
+from hpcddm.runs.files import CATALOG_FILE, CLUSTERS, FEATURES, LATENTS, list_file, list_name, training_file
 from hpcddm.runs.ranges import HELDOUT, TRAIN, split_of
-from hpcddm.runs.unit_keys import CATALOG, LISTS
+from hpcddm.runs.stored_results import class_names, list_results
+from hpcddm.runs.unit_keys import CATALOG, LISTS, list_key
 from hpcddm.runtime.unit import Unit
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hpcddm.data.layout import Layout
 from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.data.tar_headers import Kind, Member
-from hpcddm.pipeline.passed_over import JUNK, Item, escaped
+from hpcddm.runs.passed_over import JUNK, Item, escaped
 
 LONGEST_EXTENSION = 20
 """Most characters of an extension that a reason names."""

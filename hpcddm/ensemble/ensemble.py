@@ -19,7 +19,7 @@ from hpcddm.ensemble.velocity import (
     routed_posterior,
     single_model_posterior,
 )
-from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
+from hpcddm.runs.unit_keys import MONOLITH_ARM, STUDENT_ARM
 
 T = TypeVar("T")
 

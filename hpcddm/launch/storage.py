@@ -10,13 +10,13 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.paths import located
 from hpcddm.config.site import Site
 from hpcddm.launch import quotas
-from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.passed_over import Counts, counted, merged
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.passed_over import Counts, counted, merged
 from hpcddm.runs.ranges import SPLITS
+from hpcddm.runs.stored_results import split_results
 from hpcddm.runs.unit_keys import CATALOG
 
 MANIFEST_BYTES = 8_000

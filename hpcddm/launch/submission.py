@@ -18,16 +18,14 @@ from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.leaving import settled_jobs
 from hpcddm.launch.redoing import changed_ranges, redone_units
-from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.lists import list_key
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.printing import warn
-from hpcddm.runs import initial_weights
+from hpcddm.runs import initial_weights, passed_over
 from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_at
 from hpcddm.runs.manifest import LENGTH
-from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES
+from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES, list_key
 from hpcddm.unit_states import State, UnitStatus, check_stale, survey
 
 if TYPE_CHECKING:

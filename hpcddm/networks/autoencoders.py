@@ -10,7 +10,7 @@ from hpcddm.config.autoencoders import AutoencoderSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.pipeline.autoencoder import trained_autoencoder
+from hpcddm.runs.unit_settings import trained_autoencoder
 
 
 def network(settings: Experiment) -> nn.Module:

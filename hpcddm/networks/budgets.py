@@ -6,9 +6,9 @@ from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.training import Expert, Training
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
 from hpcddm.networks import denoisers, router
-from hpcddm.pipeline.lists import list_results
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_results import list_results
+from hpcddm.runs.unit_keys import expert_keys
 from hpcddm.runs.unit_settings import expert_training, router_training
 
 

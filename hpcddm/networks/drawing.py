@@ -20,9 +20,9 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.networks import loading
-from hpcddm.pipeline.catalog import stored_class_names
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.weights_files import chosen as chosen_weights
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of

@@ -14,7 +14,7 @@ from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.latents import LatentInputs
 from hpcddm.data.reader import Reader
-from hpcddm.pipeline.latents import has_mirrored
+from hpcddm.runs.unit_settings import has_mirrored
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import Space
 

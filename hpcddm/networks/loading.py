@@ -19,9 +19,7 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
 from hpcddm.models.base import Classifier
 from hpcddm.networks import denoisers, measuring, posthoc, router
-from hpcddm.pipeline.lists import experts_of
-from hpcddm.pipeline.train import expert_keys, joined_keys
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, name_of
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, experts_of, joined_keys, name_of
 from hpcddm.runs.weights_files import FINAL, Choice, is_made_of_powers, weights_file
 from hpcddm.training.loop import load_weights
 

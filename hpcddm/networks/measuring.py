@@ -8,7 +8,7 @@ from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.pipeline.measuring import network_settings, outputs
+from hpcddm.runs.unit_settings import network_settings, outputs
 from hpcddm.spaces.base import Space
 
 PIXELS = SpaceSettings.model_validate({"name": "pixels"})

@@ -16,11 +16,9 @@ from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import denoisers
 from hpcddm.runs import initial_weights, manifest
+from hpcddm.runs.files import CALIBRATION
 from hpcddm.runs.initial_weights import InitRequest
 from hpcddm.runtime.unit import Unit
-
-CALIBRATION = "calibration.json"
-"""File with the arguments of `CalibratedRouter`; missing where there is nothing to correct."""
 
 
 class Calibration(StrictModel):

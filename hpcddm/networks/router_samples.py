@@ -29,14 +29,14 @@ from hpcddm.files import atomic, fresh, inside, reading
 from hpcddm.files.atomic import digest
 from hpcddm.files.reading import Unreadable
 from hpcddm.networks import loading
-from hpcddm.pipeline.train import expert_keys
+from hpcddm.runs.files import DRAWN, ROUTER_SAMPLES
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.unit_keys import expert_keys
 from hpcddm.runtime.attempt import ENDED
 from hpcddm.runtime.stopping import Stopped
 from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
 
-SAMPLES, DRAWN = "samples.npy", "samples.json"
 FIRST_NUMBER = 1 << 40
 """Number of the first image, from which its noise comes; larger than that of any evaluation's image."""
 POLL_SECONDS = 0.5
@@ -132,7 +132,7 @@ def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
             _pack(settings, unit, plan, folder)
         while not _is_there(unit, plan):
             _wait(unit)
-    images = opened(unit.folder / SAMPLES, _shape(settings, sum(plan.images)))
+    images = opened(unit.folder / ROUTER_SAMPLES, _shape(settings, sum(plan.images)))
     return ArrayReader(images, plan.labels, plan.clusters), plan
 
 
@@ -158,7 +158,7 @@ def _shape(settings: Experiment, images: int) -> tuple[int, int, int, int]:
 
 def _is_there(unit: Unit, plan: Plan) -> bool:
     record = fresh.read_mapping(unit.folder / DRAWN, dict[str, Any]) or {}
-    return record.get("key") == plan.key and (unit.folder / SAMPLES).is_file()
+    return record.get("key") == plan.key and (unit.folder / ROUTER_SAMPLES).is_file()
 
 
 def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
@@ -210,7 +210,7 @@ def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
         _wait(unit)
     unit.attempt.require_ownership()
     header = {"descr": "|u1", "fortran_order": False, "shape": _shape(settings, sum(plan.images))}
-    with _whole(unit.folder / SAMPLES) as target:
+    with _whole(unit.folder / ROUTER_SAMPLES) as target:
         np.lib.format.write_array_header_1_0(target, header)
         for file, (_, rows) in zip(files, batches, strict=True):
             target.write(opened(file, _shape(settings, len(rows))).tobytes())

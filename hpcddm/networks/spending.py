@@ -10,13 +10,12 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.networks import budgets, router_samples
-from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import init_request
 from hpcddm.printing import printable
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.manifest import SNAPSHOTS, Manifest
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.runs.weights_files import Kept
 

@@ -8,10 +8,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.networks import nfe
 from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.pipeline.evaluate import MONOLITH_ARM, STUDENT_ARM
-from hpcddm.pipeline.lists import experts_of
 from hpcddm.runs.ranges import images_of_range
-from hpcddm.runs.unit_keys import MONOLITH, expert_key, expert_of, stage_of
+from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, STUDENT_ARM, expert_key, expert_of, experts_of, stage_of
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"

@@ -8,8 +8,6 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, name_of
 
-CLUSTERS = "clusters.h5"
-
 
 class AssignStage(Stage):
     """A unit assigns the samples of one range."""

@@ -2,44 +2,13 @@
 
 from typing import Any
 
-from hpcddm.config.autoencoders import TrainedAutoencoderSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.config.spaces import LatentSpaceSettings
-from hpcddm.config.training import Training
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.runs.unit_keys import AUTOENCODER, CATALOG
-from hpcddm.runs.unit_settings import in_whole_batches
-
-
-def latent_space(experiment: Experiment) -> LatentSpaceSettings | None:
-    """Return the settings of a space of latents; None for another space."""
-    space = experiment.data.space
-    return space if isinstance(space, LatentSpaceSettings) else None
-
-
-def required_space(experiment: Experiment) -> LatentSpaceSettings:
-    """Return the settings of the space of latents; raises ValueError for another space."""
-    space = latent_space(experiment)
-    if space is None:
-        raise ValueError("data.space: this run has no latents")
-    return space
-
-
-def autoencoder_keys(experiment: Experiment) -> list[str]:
-    """List the unit that trains the autoencoder, where the run does."""
-    space = latent_space(experiment)
-    return [AUTOENCODER] if space is not None and space.autoencoder.is_trained else []
-
-
-def trained_autoencoder(experiment: Experiment) -> tuple[TrainedAutoencoderSettings, Training]:
-    """Return the autoencoder that the run trains, and its training; raises ValueError where there is none."""
-    space = required_space(experiment)
-    if space.training is None or not isinstance(space.autoencoder, TrainedAutoencoderSettings):
-        raise ValueError("data.space: this run trains no autoencoder")
-    return space.autoencoder, in_whole_batches(space.training)
+from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.runs.unit_settings import autoencoder_keys, trained_autoencoder
 
 
 class AutoencoderStage(Stage):

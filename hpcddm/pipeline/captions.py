@@ -1,41 +1,15 @@
 """Stage captions: the distinct captions of all samples, numbered; only where their states are a column."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.files import reading
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import TRAIN, range_keys
 from hpcddm.runs.unit_keys import CAPTIONS, CATALOG
 
-CAPTIONS_FILE, INDEX = "captions.h5", "captions.json"
-"""The distinct captions; and their number, with the ranges of them that are units of the stage texts."""
 CAPTION_BYTES, NUMBER_BYTES, SORTED_BYTES = 80, 4, 36
 """Bytes of a caption of some dozen words, of its number, and of what is sorted of one, beside its text."""
-
-
-@dataclass(frozen=True)
-class Index:
-    """Content of `INDEX`: numbers of distinct captions and of samples by split, and the captions of every range."""
-
-    captions: int
-    samples: dict[str, int]
-    ranges: dict[str, tuple[int, int]]
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a number below zero, and for a name that leads out of the run."""
-        reading.require_counts(
-            self.captions, *self.samples.values(), *(edge for both in self.ranges.values() for edge in both)
-        )
-        for name in (*self.samples, *self.ranges):
-            reading.require_inside(name)
-
-
-def numbers_file(split: str) -> str:
-    """Return the file with the number of the caption of every sample of a split."""
-    return f"{split}.h5"
 
 
 def texts_keys(experiment: Experiment) -> list[str]:

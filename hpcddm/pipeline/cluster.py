@@ -8,7 +8,6 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import TRAIN, range_keys
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER
 
-PARTITION = "partition.h5"
 MOST_FITTED = 1 << 20
 """Largest number of samples that are fitted; of more, as many are drawn."""
 

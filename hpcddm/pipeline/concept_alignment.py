@@ -9,10 +9,8 @@ from hpcddm.pipeline.evaluate import evaluation_settings, gpus_to_sample, sampli
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import expert_keys
-from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS
+from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS, expert_keys
 
-ALIGNMENT_FILE = "alignment.json"
 ALIGNMENT_BYTES = 100_000
 """Bytes of the file."""
 

@@ -7,7 +7,6 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import SPLITS, images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
 
-MENTIONS_FILE = "mentions.h5"
 MENTIONS_OF_CAPTION, MENTION_BYTES, OFFSET_BYTES = 12, 4, 8
 """Concepts that a caption is expected to name at most, the bytes of one, and of the place where a caption's begin."""
 

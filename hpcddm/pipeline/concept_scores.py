@@ -12,14 +12,9 @@ from hpcddm.pipeline.evaluate import arm_names, evaluation_settings, gpus_to_sam
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs.ranges import TRAIN, range_keys
-from hpcddm.runs.unit_keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, name_of
+from hpcddm.runs.unit_keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, HOME_ARM, expert_keys, name_of
 
-SCORES_FILE, PICTURES_FILE = "scores.json", "pictures.h5"
-"""Scores of each concept in each arm; some samples of each."""
-HOME_ARM = "home"
-"""Arm of a concept's home expert, alone: the one whose cluster has it most often."""
 SHOWN, ROW_BYTES = 4, 600
 """Samples of each concept and arm that are kept as pictures; bytes of the scores of one concept in one arm."""
 BINS = 14

@@ -10,7 +10,6 @@ from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_TAGGER, CONCEPT_VOCABULARY
 
-TAGGER_FILE = "tagger.safetensors"
 TAGGER_BYTES = 64_000_000
 """Bytes of what is trained, two heads and a number for each concept; encoders are none of it."""
 

@@ -8,18 +8,11 @@ from hpcddm.pipeline.concept_tagger import tagger_gpus, tagger_keys
 from hpcddm.pipeline.concept_vocabulary import CONCEPT_BYTES, MOST_CONCEPTS
 from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.runs.ranges import SPLITS, images_of_range, range_keys
+from hpcddm.runs.ranges import images_of_range, tags_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
 
-TAGS_FILE, THRESHOLDS_FILE = "tags.h5", "thresholds.json"
-"""Concepts and scores of every image; score of each concept from which on an image counts as showing it."""
 TAGS_OF_IMAGE, TAG_BYTES = 32, 6
 """Concepts of the largest scores that are kept of each image, and the bytes of one: its number, and a float16."""
-
-
-def tags_keys(experiment: Experiment, splits: tuple[str, ...] = SPLITS) -> list[str]:
-    """List the units of the stage: the ranges of some splits, or nothing."""
-    return range_keys(experiment, "concept_tags", splits) if experiment.concepts else []
 
 
 class ConceptTagsStage(Stage):

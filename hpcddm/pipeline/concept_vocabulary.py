@@ -9,7 +9,6 @@ from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
 
-VOCABULARY_FILE = "vocabulary.json"
 CONCEPT_BYTES, MOST_CONCEPTS = 60, 50_000
 """Bytes of a concept, and the most that are expected."""
 

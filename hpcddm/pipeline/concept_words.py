@@ -7,7 +7,6 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import range_keys
 from hpcddm.runs.unit_keys import CATALOG
 
-WORDS_FILE = "words.json"
 WORD_BYTES, MOST_WORDS = 40, 200_000
 """Bytes of a word with its counts, and the most different ones that captions are expected to have."""
 

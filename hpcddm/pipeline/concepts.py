@@ -7,19 +7,13 @@ from hpcddm.config.schema import hashed
 from hpcddm.pipeline.concept_alignment import alignment_keys
 from hpcddm.pipeline.concept_mentions import mentions_keys
 from hpcddm.pipeline.concept_scores import ROW_BYTES, scored_arms, scores_keys
-from hpcddm.pipeline.concept_tags import tags_keys
 from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.ranges import tags_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
 
-CONCEPTS_FILE, PAGE, PROPOSAL_FILE = "concepts.json", "concepts.html", "proposal.csv"
-"""All that is known of each concept, with fits and advice; a page about them; proposed clusters of all samples."""
-TABLE, PARQUET = "concepts.csv", "concepts.parquet"
-"""A row of each concept, for other programs."""
-SHOWN_FILE = "shown.h5"
-"""Pictures on the page, from which the report makes a part of its own."""
 PAGE_BYTES, SHOWN_PICTURES = 500_000, 16 * 4 * 4
 """Bytes of the page without pictures; pictures on it: four of a concept in each of four arms."""
 

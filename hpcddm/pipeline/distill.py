@@ -8,15 +8,10 @@ from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import denoiser_disk, expert_keys
+from hpcddm.pipeline.train import denoiser_disk
 from hpcddm.runs.initial_weights import InitRequest, denoiser_request
-from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, STUDENT
+from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, expert_keys, student_keys
 from hpcddm.runs.unit_settings import fingerprinted, student_training
-
-
-def student_keys(experiment: Experiment) -> list[str]:
-    """List the student's unit, where there is one."""
-    return [STUDENT] if experiment.distill else []
 
 
 class DistillStage(Stage):

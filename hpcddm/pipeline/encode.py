@@ -8,8 +8,6 @@ from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG
 
-FEATURES = "features.h5"
-
 
 class EncodeStage(Stage):
     """A unit encodes the images of one range."""

@@ -7,17 +7,22 @@ from hpcddm.config.schema import hashed
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.disk import values_per_image
-from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import expert_keys, monolith_keys
-from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, name_of
+from hpcddm.runs.unit_keys import (
+    CATALOG,
+    LISTS,
+    MONOLITH_ARM,
+    ROUTER,
+    STUDENT_ARM,
+    expert_keys,
+    monolith_keys,
+    name_of,
+    student_keys,
+)
 
-EVALUATION = "evaluation.h5"
-MONOLITH_ARM, STUDENT_ARM = "monolith", "student"
-"""Arms that are one dense model; all others are strategies of the ensemble."""
 REFERENCE, REAL = "heldout", "train"
 """Arms of real images: the reference of all distances, and training images whose distance is the floor."""
 

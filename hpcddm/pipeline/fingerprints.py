@@ -65,9 +65,3 @@ def overridden_models(experiment: Experiment) -> list[dict[str, Any]]:
     """Return the models of experts that have another one, with their clusters."""
     changed = [(override.clusters, override.model) for override in experiment.experts.overrides]
     return [{"clusters": clusters, "model": hashed(model)} for clusters, model in changed if model is not None]
-
-
-def overridden_images(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return images and batch of experts that have their own, with their clusters."""
-    changed = [override for override in experiment.experts.overrides if override.images or override.batch]
-    return [override.model_dump(include={"clusters", "images", "batch"}) for override in changed]

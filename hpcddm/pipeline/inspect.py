@@ -9,7 +9,6 @@ from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import TRAIN, range_keys
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, INSPECT, LISTS
 
-CLUSTERS_PAGE, CLUSTERS_FILE = "clusters.html", "clusters.json"
 RANDOM_PICTURES, CHOSEN_PICTURES = 24, 16
 """Pictures of each cluster: some at random; and, where there are features, typical and ambiguous ones, so many each."""
 TEXT_BYTES, CLUSTER_BYTES = 30_000, 10_000

@@ -1,28 +1,14 @@
 """Stage latent_scale: shift and scale of the latents; behind it nothing needs a unit of a range of latents."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import WHAT_X_IS
-from hpcddm.files import reading
-from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
 from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import range_keys
 from hpcddm.runs.unit_keys import LATENT_SCALE
-
-SCALE_FILE = "latent_scale.json"
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Shift and scale of the latents, one for each channel, as the file has them."""
-
-    __pydantic_config__: ClassVar = reading.OPEN
-
-    shift: list[float]
-    scale: list[float]
+from hpcddm.runs.unit_settings import autoencoder_keys, latent_space, required_space
 
 
 def space_keys(experiment: Experiment) -> list[str]:

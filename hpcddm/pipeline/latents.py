@@ -5,20 +5,14 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.autoencoder import autoencoder_keys, latent_space, required_space
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, latent_space, required_space
 
-LATENTS = "latents.h5"
 MADE_OF = "made of"
 """Part of a unit's outputs: what they are a function of, for their last bits may be others on another machine."""
 VALUE_BYTES = 2
-
-
-def has_mirrored(experiment: Experiment) -> bool:
-    """Tell if the latents of mirrored images are a column, too: half of the visits of a training see these."""
-    return bool(experiment.data.augmentations)
 
 
 class LatentsStage(Stage):

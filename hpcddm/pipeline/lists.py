@@ -1,58 +1,16 @@
 """Stage lists: the samples of every expert, by clusters or by keys; behind it nothing needs a unit of a range."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.training import Expert
-from hpcddm.errors import require
 from hpcddm.pipeline.disk import LIST_ENTRY_BYTES
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.ranges import TRAIN, range_keys
-from hpcddm.runs.unit_keys import CATALOG, LISTS, expert_key, name_of
+from hpcddm.runs.unit_keys import CATALOG, LISTS, list_key, name_of
 
-LISTS_FILE = "lists.json"
 ENTRY_BYTES = 1000
 """Bytes that say of one list, or of one range, what is in it."""
-
-
-def experts_of(experiment: Experiment) -> list[Expert]:
-    """List all experts, in the order of their clusters, then those that joined."""
-    return [*range(experiment.cluster.experts), *(joined.name for joined in experiment.experts.joined)]
-
-
-def list_name(expert: Expert) -> str:
-    """Return the name of an expert's list."""
-    return name_of(expert_key(expert))
-
-
-def list_key(expert: Expert) -> str:
-    """Return the key of the unit that writes an expert's list."""
-    return f"lists/{expert}" if isinstance(expert, str) else LISTS
-
-
-def list_file(expert: Expert) -> str:
-    """Return the file of an expert's list."""
-    return f"{list_name(expert)}.h5"
-
-
-def training_file(expert: Expert) -> str:
-    """Return the file of the list that an expert is trained on where that has samples of other clusters."""
-    return f"{list_name(expert)}-training.h5"
-
-
-def list_results(inputs: Mapping[str, Manifest], expert: Expert) -> dict[str, Any]:
-    """Return what is known of an expert's list: `samples` and, with classes, `class_counts`.
-
-    Both are of its cluster; `foreign` is the number of samples of others that it is trained on, where there are any.
-    Raises `UserError` where the manifest lacks the list.
-    """
-    key, name = list_key(expert), list_name(expert)
-    lists: dict[str, dict[str, Any]] = inputs[key].results["lists"]
-    require(name in lists, f"{key}: its manifest lacks the list {name}; submit again with --redo lists")
-    return lists[name]
 
 
 class ListsStage(Stage):

@@ -6,9 +6,9 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.pipeline import disk
-from hpcddm.pipeline.lists import experts_of, list_key, list_name
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.runs.unit_keys import CATALOG, expert_of, name_of
+from hpcddm.runs.files import list_name
+from hpcddm.runs.unit_keys import CATALOG, expert_of, experts_of, list_key, name_of
 
 
 def copy_key(expert: Expert) -> str:

@@ -2,39 +2,18 @@
 
 from typing import Any
 
-from hpcddm.config.experiment import ClassifierSettings, Experiment
+from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.unit_keys import CATALOG, CLASSIFIER, EXTRACTOR, name_of
-
-TURNS = 4
-"""Quarters of a turn that an extractor tells apart where the images have no classes (arXiv 1803.07728).
-
-Not the clusters: by such a ruler, runs of other clusterings or of another K could not be compared.
-"""
+from hpcddm.runs.unit_settings import network_settings, outputs
 
 
 def measuring_keys(experiment: Experiment) -> list[str]:
     """List the units that train the extractor and, where the images have classes, the classifier."""
     return [EXTRACTOR, CLASSIFIER] if experiment.measuring.classifier else [EXTRACTOR]
-
-
-def network_settings(experiment: Experiment, key: str) -> ClassifierSettings:
-    """Return the settings of the extractor or of the classifier, by its unit's key.
-
-    Raises `ValueError` for a classifier that the experiment does not have.
-    """
-    settings = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
-    if settings is None:
-        raise ValueError(f"{key}: these images have no classes")
-    return settings
-
-
-def outputs(experiment: Experiment) -> int:
-    """Return the number of outputs of a measuring network."""
-    return experiment.data.num_classes or TURNS
 
 
 class MeasuringStage(Stage):

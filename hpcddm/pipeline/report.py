@@ -3,7 +3,6 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import UserError
 from hpcddm.pipeline.captions import uncounted_captions
 from hpcddm.pipeline.concepts import concepts_keys, page_bytes
 from hpcddm.pipeline.disk import values_per_image
@@ -12,22 +11,12 @@ from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.inspect import pictures_per_cluster
 from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import expert_keys
-from hpcddm.runs.unit_keys import INSPECT, REPORT
+from hpcddm.runs.unit_keys import INSPECT, REPORT, expert_keys
 
-PAGE, METRICS = "index.html", "metrics.json"
 GALLERY_PICTURES = 20
 """Pictures in the gallery per arm and per expert."""
 PAGE_BYTES = 200_000
 """Bytes of the page's plots and text."""
-
-
-def figures_of(results: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the figures of all arms among the results of a report; raises `UserError` for what is none."""
-    arms: dict[str, dict[str, float]] | list[str] = results["arms"]
-    if isinstance(arms, list):
-        raise UserError("report/all: its manifest has no figures of its arms; submit again with --redo report")
-    return arms
 
 
 class ReportStage(Stage):

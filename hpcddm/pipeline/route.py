@@ -9,9 +9,8 @@ from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs.initial_weights import InitRequest, router_request
-from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER
+from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, expert_keys
 
 LABEL_BYTES = 16
 """Class and cluster of a sample of the experts."""

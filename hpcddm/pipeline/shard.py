@@ -8,16 +8,8 @@ from hpcddm.pipeline.disk import sample_bytes
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys, tars_of
 
-COLUMNS = "columns.h5"
-BROKEN = "broken.jsonl"
-"""File with the samples of a range that cannot be used: tar, key and reason."""
 COLUMN_BYTES = 300
 """Bytes of the columns of one sample whose tar is adopted, most of them of its caption."""
-
-
-def tar_file(number: int) -> str:
-    """Return the name of a tar by its number within the split."""
-    return f"images-{number:05d}.tar"
 
 
 class ShardStage(Stage):

@@ -3,23 +3,15 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import hashed
-from hpcddm.config.shapes import NetworkData
+from hpcddm.config.shapes import texts_settings
 from hpcddm.pipeline.captions import texts_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.unit_keys import CAPTIONS
 
-STATES_FILE = "states.h5"
 CAPTIONS_AT_ONCE = 512
 """Captions that are tokenised together, from which those of like length are encoded together."""
 STATE_BYTES, OFFSET_BYTES = 2, 8
 """Bytes of one value of a state, float16, and of the place where a caption's states begin."""
-
-
-def texts_settings(data: NetworkData) -> dict[str, Any]:
-    """Return the settings of the states: their encoder, and their number at most; empty for a condition without."""
-    encoder = data.condition.text_encoder
-    return {} if encoder is None else {"encoder": hashed(encoder), "tokens": data.condition.shape[0]}
 
 
 def captions_of_unit(experiment: Experiment, images: dict[str, int]) -> int:

@@ -8,40 +8,27 @@ from hpcddm.config.schema import hashed
 from hpcddm.config.training import Expert
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.captions import captions_read, uncounted_captions
-from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_images, overridden_models
+from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
 from hpcddm.pipeline.latent_scale import space_keys, space_parts
-from hpcddm.pipeline.lists import experts_of, list_key, list_name
 from hpcddm.pipeline.materialise import copies_read
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.runs.files import list_name
 from hpcddm.runs.initial_weights import InitRequest, denoiser_request
 from hpcddm.runs.ranges import TRAIN
-from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, expert_key, expert_of
-from hpcddm.runs.unit_settings import expert_training, fingerprinted
-
-
-def expert_keys(experiment: Experiment) -> list[str]:
-    """List the units that train the experts of the clusters, in the order of their numbers."""
-    return [expert_key(expert) for expert in range(experiment.cluster.experts)]
-
-
-def joined_keys(experiment: Experiment) -> list[str]:
-    """List the units that train the experts that joined."""
-    return [expert_key(joined.name) for joined in experiment.experts.joined]
+from hpcddm.runs.unit_keys import (
+    CATALOG,
+    LISTS,
+    expert_keys,
+    expert_of,
+    list_key,
+    train_keys,
+)
+from hpcddm.runs.unit_settings import expert_training, fingerprinted, overridden_images
 
 
 def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:
     """List the units of the experts that are not in `there`."""
     return [key for key in expert_keys(experiment) if key not in there]
-
-
-def monolith_keys(experiment: Experiment) -> list[str]:
-    """List the monolith's unit, where there is one."""
-    return [MONOLITH] if experiment.monolith.enabled else []
-
-
-def train_keys(experiment: Experiment) -> list[str]:
-    """List the training units: the monolith, which takes longest, then the experts."""
-    return [*monolith_keys(experiment), *map(expert_key, experts_of(experiment))]
 
 
 def denoiser_disk(experiment: Experiment, expert: Expert | None, ranks: int) -> DiskSpace:

@@ -29,9 +29,8 @@ from hpcddm.networks.workload import (
     Work,
     Workload,
 )
-from hpcddm.pipeline.autoencoder import required_space, trained_autoencoder
-from hpcddm.pipeline.measuring import network_settings
 from hpcddm.runs.unit_keys import expert_of, stage_of
+from hpcddm.runs.unit_settings import network_settings, required_space, trained_autoencoder
 from hpcddm.spaces.pixels import to_unit
 
 

@@ -8,14 +8,13 @@ from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.schema import VariantSettings
 from hpcddm.networks import denoisers, spending
 from hpcddm.networks.spending import Spent
-from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.fingerprints import overridden_images
-from hpcddm.pipeline.passed_over import described
 from hpcddm.report.content import Denoiser
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.passed_over import described
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.stored_results import split_results
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.runs.unit_settings import expert_training
+from hpcddm.runs.unit_settings import expert_training, overridden_images
 from hpcddm.runs.weights_files import chosen
 
 

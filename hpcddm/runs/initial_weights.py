@@ -22,11 +22,11 @@ from hpcddm.files.reading import Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.printing import printable
 from hpcddm.runs import manifest
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.results import require_flops
 
 METADATA = "hpcddm"
 """Key in a safetensors header under which hpcddm's own files describe, in JSON, what they hold."""
-OWN_WEIGHTS = "weights.safetensors"
 LATENTS = "latents"
 """Entry in the description of a network's data: digest of the latents that a run's own autoencoder made."""
 PLACES = {"condition": "data.condition", "encoder": "data.condition.encoder.name"}
@@ -167,7 +167,7 @@ def description_of(file: TensorFile) -> dict[str, Any]:
 def unreadable(path: Path, error: Exception) -> str:
     """Return the error message about a file that cannot be read as initial weights."""
     if path.is_dir():
-        return f"{path}: no weights to start from (a folder); name the file in it: {path / OWN_WEIGHTS}"
+        return f"{path}: no weights to start from (a folder); name the file in it: {path / WEIGHTS}"
     reason = getattr(error, "reason", None) or printable(error) or type(error).__name__
     reason = reason if path.exists() else "it is not there"
     return f"{path}: no weights to start from ({reason}); put it back, or see 'hpcddm convert'"

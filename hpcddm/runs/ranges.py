@@ -46,3 +46,8 @@ def _tars(experiment: Experiment, split: str) -> int:
 
 def _share(total: int, part: int, parts: int) -> range:
     return range(total * part // parts, total * (part + 1) // parts)
+
+
+def tags_keys(experiment: Experiment, splits: tuple[str, ...] = SPLITS) -> list[str]:
+    """List the units of the stage: the ranges of some splits, or nothing."""
+    return range_keys(experiment, "concept_tags", splits) if experiment.concepts else []

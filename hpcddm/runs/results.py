@@ -195,3 +195,30 @@ def require_flops(*flops: int) -> None:
     """Raise `ValueError` for FLOPs below zero."""
     if min(flops) < 0:
         raise ValueError("holds FLOPs below zero")
+
+
+@dataclass(frozen=True)
+class Index:
+    """Content of `INDEX`: numbers of distinct captions and of samples by split, and the captions of every range."""
+
+    captions: int
+    samples: dict[str, int]
+    ranges: dict[str, tuple[int, int]]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a number below zero, and for a name that leads out of the run."""
+        reading.require_counts(
+            self.captions, *self.samples.values(), *(edge for both in self.ranges.values() for edge in both)
+        )
+        for name in (*self.samples, *self.ranges):
+            reading.require_inside(name)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Shift and scale of the latents, one for each channel, as the file has them."""
+
+    __pydantic_config__: ClassVar = reading.OPEN
+
+    shift: list[float]
+    scale: list[float]

@@ -1,17 +1,26 @@
-"""Trainings of the units in their own numbers: images, batch and warm-up as each of them trains, from settings alone.
+"""Settings of single units: trainings in their own numbers, measuring networks, and the space of latents.
 
-Where the numbers of an experiment count all experts together, a unit has its share of them; these resolved numbers are
-what its fingerprint covers.
+Where the numbers of an experiment count all experts together, a unit has its share of them: images, batch and warm-up
+as each of them trains. These resolved numbers are what its fingerprint covers.
 """
 
 import math
 from fractions import Fraction
 from typing import Any
 
-from hpcddm.config.experiment import Experiment
+from hpcddm.config.autoencoders import TrainedAutoencoderSettings
+from hpcddm.config.experiment import ClassifierSettings, Experiment
 from hpcddm.config.schema import hashed
+from hpcddm.config.spaces import LatentSpaceSettings
 from hpcddm.config.training import Expert, ExpertOverride, JoinedExpert, Training
 from hpcddm.errors import ConfigError
+from hpcddm.runs.unit_keys import AUTOENCODER, CLASSIFIER, EXTRACTOR
+
+TURNS = 4
+"""Quarters of a turn that an extractor tells apart where the images have no classes (arXiv 1803.07728).
+
+Not the clusters: by such a ruler, runs of other clusterings or of another K could not be compared.
+"""
 
 
 def expert_training(settings: Experiment, expert: Expert) -> Training:
@@ -124,3 +133,58 @@ def in_whole_batches(training: Training) -> Training:
 def whole_batches(images: int | Fraction, batch: int) -> int:
     """Round a number of images up to whole batches."""
     return math.ceil(images / batch) * batch
+
+
+def has_mirrored(experiment: Experiment) -> bool:
+    """Tell if the latents of mirrored images are a column, too: half of the visits of a training see these."""
+    return bool(experiment.data.augmentations)
+
+
+def latent_space(experiment: Experiment) -> LatentSpaceSettings | None:
+    """Return the settings of a space of latents; None for another space."""
+    space = experiment.data.space
+    return space if isinstance(space, LatentSpaceSettings) else None
+
+
+def required_space(experiment: Experiment) -> LatentSpaceSettings:
+    """Return the settings of the space of latents; raises ValueError for another space."""
+    space = latent_space(experiment)
+    if space is None:
+        raise ValueError("data.space: this run has no latents")
+    return space
+
+
+def autoencoder_keys(experiment: Experiment) -> list[str]:
+    """List the unit that trains the autoencoder, where the run does."""
+    space = latent_space(experiment)
+    return [AUTOENCODER] if space is not None and space.autoencoder.is_trained else []
+
+
+def trained_autoencoder(experiment: Experiment) -> tuple[TrainedAutoencoderSettings, Training]:
+    """Return the autoencoder that the run trains, and its training; raises ValueError where there is none."""
+    space = required_space(experiment)
+    if space.training is None or not isinstance(space.autoencoder, TrainedAutoencoderSettings):
+        raise ValueError("data.space: this run trains no autoencoder")
+    return space.autoencoder, in_whole_batches(space.training)
+
+
+def network_settings(experiment: Experiment, key: str) -> ClassifierSettings:
+    """Return the settings of the extractor or of the classifier, by its unit's key.
+
+    Raises `ValueError` for a classifier that the experiment does not have.
+    """
+    settings = {EXTRACTOR: experiment.measuring.extractor, CLASSIFIER: experiment.measuring.classifier}[key]
+    if settings is None:
+        raise ValueError(f"{key}: these images have no classes")
+    return settings
+
+
+def outputs(experiment: Experiment) -> int:
+    """Return the number of outputs of a measuring network."""
+    return experiment.data.num_classes or TURNS
+
+
+def overridden_images(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return images and batch of experts that have their own, with their clusters."""
+    changed = [override for override in experiment.experts.overrides if override.images or override.batch]
+    return [override.model_dump(include={"clusters", "images", "batch"}) for override in changed]

@@ -11,7 +11,7 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
-from hpcddm.runs.initial_weights import OWN_WEIGHTS
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import SNAPSHOTS, Manifest
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of
 from hpcddm.runs.unit_settings import expert_training, numbered, router_training, student_training
@@ -82,7 +82,7 @@ def weights_name(number: int | None, added: str = "") -> str:
     number: that of a snapshot, None at the end; added: what a further average adds to the name.
     """
     if number is None:
-        return f"weights-{added}{SUFFIX}" if added else OWN_WEIGHTS
+        return f"weights-{added}{SUFFIX}" if added else WEIGHTS
     stem = f"{SNAPSHOTS}/images-{number:012d}"
     return f"{stem}-{added}{SUFFIX}" if added else f"{stem}{SUFFIX}"
 

@@ -20,9 +20,9 @@ from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.errors import UserError
 from hpcddm.files import reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.pipeline.latent_scale import SCALE_FILE, Scale
-from hpcddm.runs.initial_weights import OWN_WEIGHTS
+from hpcddm.runs.files import SCALE_FILE, WEIGHTS
 from hpcddm.runs.layout import Locate
+from hpcddm.runs.results import Scale
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE
 from hpcddm.spaces.base import LatentSpace
 from hpcddm.spaces.pixels import from_unit, to_unit
@@ -70,7 +70,7 @@ class AutoencodedImages(LatentSpace[Settings]):
     def autoencoder(self) -> Autoencoder[AutoencoderSettings]:
         """Autoencoder with its weights, those of the run where the run trains it; loaded on first use."""
         own = self.settings.autoencoder
-        trained = self._output(AUTOENCODER, OWN_WEIGHTS) if own.is_trained else None
+        trained = self._output(AUTOENCODER, WEIGHTS) if own.is_trained else None
         return variants.create(Autoencoder, own, self._images, trained)
 
     @cached_property

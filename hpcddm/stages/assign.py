@@ -12,9 +12,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.columns import Column
-from hpcddm.pipeline.assign import CLUSTERS
-from hpcddm.pipeline.cluster import PARTITION
-from hpcddm.pipeline.encode import FEATURES
+from hpcddm.runs.files import CLUSTERS, FEATURES, PARTITION
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.runtime.unit import Result, Unit

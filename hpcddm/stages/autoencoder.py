@@ -14,11 +14,12 @@ from hpcddm.data.draws import Draws
 from hpcddm.devices import current_device
 from hpcddm.networks import autoencoders
 from hpcddm.networks.workload import AUTOENCODER, ENCODE_LATENTS, Work, Workload
-from hpcddm.pipeline.autoencoder import trained_autoencoder
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.unit_settings import trained_autoencoder
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.pixels import from_unit, to_unit
-from hpcddm.training.loop import WEIGHTS, Task, train
+from hpcddm.training.loop import Task, train
 
 SEED = 0
 """Seed of network and order; not the experiment's, whose seeds share one autoencoder."""

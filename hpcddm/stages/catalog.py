@@ -15,13 +15,13 @@ from hpcddm.data.samples import evaluation_numbers
 from hpcddm.data.tables import Table
 from hpcddm.errors import UserError, require
 from hpcddm.files.atomic import digest
-from hpcddm.pipeline.catalog import CATALOG_FILE, all_names
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.passed_over import Count, Counts, lines, merged
-from hpcddm.pipeline.shard import BROKEN, COLUMNS
+from hpcddm.runs.files import BROKEN, CATALOG_FILE, COLUMNS
 from hpcddm.runs.layout import relative_to_run
 from hpcddm.runs.manifest import DIGESTS, FILE_NAME, Manifest
+from hpcddm.runs.passed_over import Count, Counts, lines, merged
 from hpcddm.runs.ranges import HELDOUT, SPLITS, split_of
+from hpcddm.runs.stored_results import all_names
 from hpcddm.runs.unit_keys import name_of
 from hpcddm.runtime.unit import Result, Unit
 

@@ -22,10 +22,8 @@ from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.inputs import x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline.cluster import PARTITION
-from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE
 from hpcddm.pipeline.evaluate import strategy_labels
+from hpcddm.runs.files import ALIGNMENT_FILE, CHOSEN_FILE, PARTITION
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_COUNTS
 from hpcddm.runtime.unit import Result, Unit

@@ -10,7 +10,7 @@ from hpcddm.concepts.presence import TEXT, Presence
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.files import atomic
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
+from hpcddm.runs.files import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runtime.unit import Result, Unit
 

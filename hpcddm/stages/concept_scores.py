@@ -23,21 +23,11 @@ from hpcddm.files import atomic
 from hpcddm.networks import loading, measuring
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE
-from hpcddm.pipeline.concept_scores import (
-    BINS,
-    HOME_ARM,
-    PICTURES_FILE,
-    SCORES_FILE,
-    SHOWN,
-    nearest_keys,
-    part_of_unit,
-    scored_arms,
-    whole_arms,
-)
+from hpcddm.pipeline.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
 from hpcddm.pipeline.train import missing_experts
+from hpcddm.runs.files import CHOSEN_FILE, PICTURES_FILE, SCORES_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.runs.unit_keys import CONCEPT_COUNTS, EXTRACTOR
+from hpcddm.runs.unit_keys import CONCEPT_COUNTS, EXTRACTOR, HOME_ARM
 from hpcddm.runtime.unit import Result, Unit
 
 MOST_COMPARED = 1 << 16

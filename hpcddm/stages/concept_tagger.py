@@ -14,7 +14,7 @@ from hpcddm.data.columns import RaggedColumn
 from hpcddm.devices import own_device
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.pipeline.concept_tagger import TAGGER_FILE
+from hpcddm.runs.files import TAGGER_FILE
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runtime.unit import Result, Unit
 

@@ -12,7 +12,8 @@ from hpcddm.data.column_files import Spool
 from hpcddm.devices import own_device
 from hpcddm.files import atomic
 from hpcddm.networks.workload import ENCODER, READING, Work, Workload
-from hpcddm.pipeline.concept_tags import TAGS_FILE, TAGS_OF_IMAGE, THRESHOLDS_FILE
+from hpcddm.pipeline.concept_tags import TAGS_OF_IMAGE
+from hpcddm.runs.files import TAGS_FILE, THRESHOLDS_FILE
 from hpcddm.runs.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
 

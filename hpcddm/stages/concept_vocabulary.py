@@ -6,9 +6,8 @@ from hpcddm.concepts.vocabulary import Candidates
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.files import reading
-from hpcddm.pipeline.catalog import class_names
-from hpcddm.pipeline.concept_vocabulary import VOCABULARY_FILE
-from hpcddm.pipeline.concept_words import WORDS_FILE
+from hpcddm.runs.files import VOCABULARY_FILE, WORDS_FILE
+from hpcddm.runs.stored_results import class_names
 from hpcddm.runtime.unit import Result, Unit
 
 

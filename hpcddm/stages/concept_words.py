@@ -9,7 +9,7 @@ from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
 from hpcddm.files import atomic
-from hpcddm.pipeline.concept_words import WORDS_FILE
+from hpcddm.runs.files import WORDS_FILE
 from hpcddm.runs.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
 

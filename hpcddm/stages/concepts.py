@@ -21,15 +21,24 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
 from hpcddm.files import atomic, reading
-from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.concept_counts import CHOSEN_FILE, COUNTS_FILE
-from hpcddm.pipeline.concept_scores import HOME_ARM, PICTURES_FILE, SCORES_FILE, concept_strategies
-from hpcddm.pipeline.concepts import CONCEPTS_FILE, PAGE, PARQUET, PROPOSAL_FILE, SHOWN_FILE, TABLE
-from hpcddm.pipeline.evaluate import MONOLITH_ARM
+from hpcddm.pipeline.concept_scores import concept_strategies
 from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
+from hpcddm.runs.files import (
+    ALIGNMENT_FILE,
+    CHOSEN_FILE,
+    CONCEPTS_FILE,
+    CONCEPTS_PAGE,
+    CONCEPTS_PARQUET,
+    CONCEPTS_TABLE,
+    COUNTS_FILE,
+    PICTURES_FILE,
+    PROPOSAL_FILE,
+    SCORES_FILE,
+    SHOWN_FILE,
+)
 from hpcddm.runs.ranges import HELDOUT, SPLITS, TRAIN
-from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS
+from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS, HOME_ARM, MONOLITH_ARM
 from hpcddm.runtime.unit import Result, Unit
 
 
@@ -56,10 +65,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     content["proposal"] = _propose(settings, unit, rows, advice)
     content["fits"] = analysis.fits([content])
     atomic.write_json(unit.folder / CONCEPTS_FILE, content)
-    tables = table.write(unit.folder / TABLE, unit.folder / PARQUET, rows)
+    tables = table.write(unit.folder / CONCEPTS_TABLE, unit.folder / CONCEPTS_PARQUET, rows)
     _show(unit, ConceptFacts(content))
     return Result(
-        [CONCEPTS_FILE, PROPOSAL_FILE, *(path.name for path in tables), SHOWN_FILE, PAGE],
+        [CONCEPTS_FILE, PROPOSAL_FILE, *(path.name for path in tables), SHOWN_FILE, CONCEPTS_PAGE],
         {"concepts": len(rows), "proposal": content["proposal"]},
     )
 
@@ -76,7 +85,7 @@ def _show(unit: Unit, facts: ConceptFacts) -> None:
     files = [unit.input(key, PICTURES_FILE) for key in sorted(unit.inputs_of("concept_scores"))]
     shown = concept_pictures.gather(files, facts.pictured())
     concept_pictures.write(shown, unit.folder / SHOWN_FILE)
-    concepts_page.write(facts, shown, unit.folder / PAGE)
+    concepts_page.write(facts, shown, unit.folder / CONCEPTS_PAGE)
 
 
 def _scores(settings: Experiment, unit: Unit, choice: Choice) -> Iterator[Score]:

@@ -16,7 +16,7 @@ from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.image.column import FEATURE_TYPE, as_column
 from hpcddm.networks.workload import ENCODER, READING, Work, Workload
-from hpcddm.pipeline.encode import FEATURES
+from hpcddm.runs.files import FEATURES
 from hpcddm.runs.ranges import split_of
 from hpcddm.runtime.unit import Result, Unit
 

@@ -17,9 +17,10 @@ from hpcddm.models.base import Classifier
 from hpcddm.networks import loading, measuring
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
-from hpcddm.pipeline.evaluate import EVALUATION, REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.train import missing_experts
+from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.unit_keys import name_of
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import Space

@@ -19,20 +19,13 @@ from hpcddm.data.columns import Column
 from hpcddm.data.reader import TarReader
 from hpcddm.files import atomic
 from hpcddm.networks.workload import SINGLE_READING, Work, Workload
-from hpcddm.pipeline.catalog import class_names
-from hpcddm.pipeline.cluster import PARTITION
-from hpcddm.pipeline.inspect import (
-    CHOSEN_PICTURES,
-    CLUSTERS_FILE,
-    CLUSTERS_PAGE,
-    RANDOM_PICTURES,
-    pictures_per_cluster,
-)
-from hpcddm.pipeline.lists import list_results
+from hpcddm.pipeline.inspect import CHOSEN_PICTURES, RANDOM_PICTURES, pictures_per_cluster
 from hpcddm.report import clusters_page
 from hpcddm.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, ClusterFacts, Facts
 from hpcddm.report.content import Cluster
+from hpcddm.runs.files import CLUSTERS_FILE, CLUSTERS_PAGE, PARTITION
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.stored_results import class_names, list_results
 from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.runtime.unit import Result, Unit
 

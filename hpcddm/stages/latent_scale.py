@@ -10,11 +10,10 @@ from hpcddm.data.latents import Statistics
 from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
-from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
-from hpcddm.pipeline.latent_scale import SCALE_FILE
-from hpcddm.pipeline.latents import has_mirrored
+from hpcddm.runs.files import SCALE_FILE
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import TRAIN, split_of
+from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
 from hpcddm.runtime.unit import Result, Unit
 
 

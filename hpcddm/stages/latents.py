@@ -16,12 +16,13 @@ from hpcddm.devices import own_device
 from hpcddm.errors import require
 from hpcddm.files.atomic import digest
 from hpcddm.networks.workload import ENCODE_LATENTS, READING, Work, Workload
-from hpcddm.pipeline.autoencoder import autoencoder_keys, required_space
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.latents import LATENTS, MADE_OF, has_mirrored
+from hpcddm.pipeline.latents import MADE_OF
+from hpcddm.runs.files import LATENTS
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import LatentSpace
 

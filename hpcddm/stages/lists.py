@@ -19,7 +19,7 @@ from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.lists import LISTS_FILE, list_file, list_name, training_file
+from hpcddm.runs.files import LISTS_FILE, list_file, list_name, training_file
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import LISTS

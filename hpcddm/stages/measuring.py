@@ -22,13 +22,14 @@ from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.networks import measuring
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline.measuring import TURNS, network_settings
 from hpcddm.runs import unit_settings
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import opened
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, name_of
+from hpcddm.runs.unit_settings import TURNS, network_settings
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
+from hpcddm.training.loop import Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
 STREAMS = {EXTRACTOR: "critics/extractor", CLASSIFIER: "critics/judge"}

@@ -20,23 +20,31 @@ from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.networks import nfe, spending
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
-from hpcddm.pipeline.catalog import class_names, split_results
-from hpcddm.pipeline.concepts import CONCEPTS_FILE, SHOWN_FILE
-from hpcddm.pipeline.evaluate import EVALUATION, MONOLITH_ARM, REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.inspect import CLUSTERS_FILE, RANDOM_PICTURES
-from hpcddm.pipeline.lists import list_results
-from hpcddm.pipeline.report import GALLERY_PICTURES, METRICS, PAGE
-from hpcddm.pipeline.train import expert_keys, missing_experts
+from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.pipeline.inspect import RANDOM_PICTURES
+from hpcddm.pipeline.report import GALLERY_PICTURES
+from hpcddm.pipeline.train import missing_experts
 from hpcddm.report import concept_pictures, page, run_summary
 from hpcddm.report.cluster_facts import RANDOM, Facts
 from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
 from hpcddm.runs import manifest
+from hpcddm.runs.files import CLUSTERS_FILE, CONCEPTS_FILE, CURVE, EVALUATION, METRICS, PAGE, SHOWN_FILE, WEIGHTS
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.runs.unit_keys import CLASSIFIER, CONCEPTS, EXTRACTOR, INSPECT, MONOLITH, ROUTER, STUDENT
+from hpcddm.runs.stored_results import class_names, list_results, split_results
+from hpcddm.runs.unit_keys import (
+    CLASSIFIER,
+    CONCEPTS,
+    EXTRACTOR,
+    INSPECT,
+    MONOLITH,
+    MONOLITH_ARM,
+    ROUTER,
+    STUDENT,
+    expert_keys,
+)
 from hpcddm.runtime.unit import Result, Unit
-from hpcddm.training.loop import CURVE, WEIGHTS
 
 ENSEMBLE = "ensemble"
 """Name for all arms that are no dense model, which share one training and its FLOPs."""

@@ -26,23 +26,18 @@ from hpcddm.networks import budgets, denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs, x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.networks.router import (
-    CALIBRATION,
-    build,
-    computed,
-    initial,
-    precision,
-)
+from hpcddm.networks.router import build, computed, initial, precision
 from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, quality, router_nfe
-from hpcddm.networks.router_samples import DRAWN, SAMPLES, draw
+from hpcddm.networks.router_samples import draw
 from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
 from hpcddm.objectives.base import LINEAR
 from hpcddm.runs import unit_settings, weights_files
+from hpcddm.runs.files import CALIBRATION, DRAWN, ROUTER_SAMPLES, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
-from hpcddm.training.loop import WEIGHTS, Task, load_weights, train
+from hpcddm.training.loop import Task, load_weights, train
 
 SAMPLED_TOGETHER = 100
 """Images that a benchmark gives the router at once."""
@@ -97,7 +92,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     if settings.router.samples:
         drawn, plan = draw(settings, unit)
         opened = nullcontext(drawn)
-        outputs, results = [SAMPLES, DRAWN], {"sampling_flops": budgets.sampling_flops(settings, plan.images)}
+        outputs, results = [ROUTER_SAMPLES, DRAWN], {"sampling_flops": budgets.sampling_flops(settings, plan.images)}
         lists = [np.flatnonzero(plan.clusters == expert) for expert in experts]
     else:
         opened = samples.training_reader(settings, unit, augmented=settings.data.augmentations)

@@ -28,8 +28,8 @@ from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline.passed_over import PASSED_OVER, Counts, Item, add
-from hpcddm.pipeline.shard import BROKEN, COLUMNS, tar_file
+from hpcddm.runs.files import BROKEN, COLUMNS, PASSED_OVER, tar_file
+from hpcddm.runs.passed_over import Counts, Item, add
 from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.runtime.unit import Result, Unit
 

@@ -13,8 +13,9 @@ from hpcddm.data.columns import TextColumn
 from hpcddm.devices import own_device
 from hpcddm.files import reading
 from hpcddm.networks.workload import TEXT_ENCODER, Work, Workload
-from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, Index
-from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, STATES_FILE, captions_of_unit
+from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, captions_of_unit
+from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE
+from hpcddm.runs.results import Index
 from hpcddm.runs.unit_keys import CAPTIONS
 from hpcddm.runtime.unit import Result, Unit
 

@@ -13,10 +13,9 @@ from hpcddm.networks import budgets, denoisers, probing
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.pipeline.catalog import split_results
-from hpcddm.pipeline.lists import list_results
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import expert_of
 from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.unit import Result, Unit

@@ -18,6 +18,7 @@ from hpcddm.data.loader import Loader
 from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.runs import manifest
+from hpcddm.runs.files import CURVE, WEIGHTS
 from hpcddm.runs.weights_files import Kept
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.outcome import Outcome
@@ -33,8 +34,6 @@ from hpcddm.training.looks import Looks
 from hpcddm.training.meters import MeanLoss, Progress, passes
 from hpcddm.training.outcomes import Outcomes
 from hpcddm.training.snapshots import KeptWeights
-
-WEIGHTS, CURVE = "weights.safetensors", "curve.json"
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from jaxtyping import Float
 from hpcddm.concepts.answer import interval_text
 from hpcddm.concepts.overlap import Overlap
 from hpcddm.files import reading
-from hpcddm.pipeline.concept_scores import HOME_ARM
-from hpcddm.pipeline.concepts import CONCEPTS_FILE
+from hpcddm.runs.files import CONCEPTS_FILE
 from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import CONCEPTS
+from hpcddm.runs.unit_keys import CONCEPTS, HOME_ARM
 from hpcddm.uncertainty import jackknife
 
 Content = Mapping[str, Any]

@@ -12,8 +12,7 @@ import numpy as np
 from scipy import stats
 
 from hpcddm.files import reading
-from hpcddm.pipeline.concept_alignment import ALIGNMENT_FILE
-from hpcddm.pipeline.report import METRICS
+from hpcddm.runs.files import ALIGNMENT_FILE, METRICS
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, REPORT
 

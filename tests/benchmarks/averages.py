@@ -13,8 +13,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import posthoc
-from hpcddm.pipeline.train import train_keys
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.unit_keys import train_keys
 from hpcddm.runs.weights_files import Choice, power_average, weights_name
 
 MADE_OF = [0.05, 0.1]

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from scipy.special import stdtrit
 
 from hpcddm.errors import UserError
-from hpcddm.pipeline.evaluate import MONOLITH_ARM
+from hpcddm.runs.unit_keys import MONOLITH_ARM
 from hpcddm.uncertainty import jackknife
 from hpcddm.uncertainty.jackknife import CONFIDENCE, Estimate
 

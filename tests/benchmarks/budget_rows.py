@@ -27,12 +27,11 @@ from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.models.flops import forward_flops, unallocated
 from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.pipeline.evaluate import MONOLITH_ARM, REFERENCE, arm_names
+from hpcddm.pipeline.evaluate import REFERENCE, arm_names
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import MONOLITH, REPORT, ROUTER
+from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert_keys
 from hpcddm.runs.unit_settings import expert_training
 from hpcddm.runs.weights_files import trained_to
 from hpcddm.sweep.runs import identities

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from hpcddm.pipeline.evaluate import MONOLITH_ARM
+from hpcddm.runs.unit_keys import MONOLITH_ARM
 from hpcddm.uncertainty.jackknife import Estimate
 from tests.benchmarks.budget_curve import (
     CURVE_SWEEPS,

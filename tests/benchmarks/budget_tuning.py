@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from hpcddm.errors import UserError
-from hpcddm.pipeline.evaluate import MONOLITH_ARM
+from hpcddm.runs.unit_keys import MONOLITH_ARM
 from hpcddm.uncertainty import jackknife
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row, fd_parts
 

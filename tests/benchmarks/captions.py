@@ -23,6 +23,7 @@ from rich.table import Table
 from hpcddm.conditions import base as conditions
 from hpcddm.conditions.sentences import Sentences
 from hpcddm.config.conditions import ConditionSettings
+from hpcddm.config.shapes import texts_settings
 from hpcddm.data import captions
 from hpcddm.data.captions import CAPTION, STATES, write_distinct
 from hpcddm.data.catalog import blocks_of
@@ -31,9 +32,8 @@ from hpcddm.data.columns import TextColumn
 from hpcddm.data.reader import ArrayReader
 from hpcddm.files import atomic
 from hpcddm.files.reading import read_json
-from hpcddm.pipeline.captions import CAPTIONS_FILE, INDEX, numbers_file
-from hpcddm.pipeline.texts import STATES_FILE, texts_settings
 from hpcddm.runs import manifest
+from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE, numbers_file
 from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.stages.texts import encoded

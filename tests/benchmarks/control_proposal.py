@@ -14,7 +14,7 @@ from jaxtyping import Int64
 
 import hpcddm
 from hpcddm.data.samples import CLUSTER
-from hpcddm.pipeline.concepts import PROPOSAL_FILE
+from hpcddm.runs.files import PROPOSAL_FILE
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import SPLITS
 from hpcddm.runs.unit_keys import CONCEPTS

@@ -12,7 +12,8 @@ import hpcddm
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.samples import CLUSTER, evaluation_numbers
 from hpcddm.errors import UserError
-from hpcddm.pipeline.evaluate import EVALUATION, evaluate_range
+from hpcddm.pipeline.evaluate import evaluate_range
+from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 

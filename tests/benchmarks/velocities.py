@@ -17,11 +17,10 @@ from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.loading import stored_experiment
 from hpcddm.networks import loading
 from hpcddm.objectives.base import LINEAR
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
-from hpcddm.runs.unit_keys import MONOLITH, STUDENT
+from hpcddm.runs.unit_keys import MONOLITH, STUDENT, expert_keys
 from hpcddm.spaces.pixels import to_unit
 
 IMAGES = 600

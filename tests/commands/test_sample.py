@@ -14,12 +14,10 @@ from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.networks import denoisers
-from hpcddm.pipeline.distill import student_keys
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import train_keys
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
 from hpcddm.stages import route
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 

@@ -8,7 +8,7 @@ from hpcddm.data.filtering import WITHOUT_ROW, Filter
 from hpcddm.data.sources.adopted_split import TARS_TRIED
 from hpcddm.data.sources.base import Split
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import Item
+from hpcddm.runs.passed_over import Item
 
 KEYS = ["a", "b", "c"]
 ENTRIES = {"aesthetic": [1, None, 9], "pwatermark": [0.1, 0.1, None], "caption": ["x", "y", "z"]}

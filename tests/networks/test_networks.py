@@ -8,11 +8,10 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.networks import denoisers, loading
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys
 from hpcddm.stages import route
 from tests.helpers import CLASSES, SIDE, tiny
 from tests.spaces.examples import pixels

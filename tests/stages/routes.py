@@ -21,14 +21,13 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.files import atomic
 from hpcddm.loading import within_run
 from hpcddm.networks import denoisers
-from hpcddm.pipeline.lists import list_results
 from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.train import expert_keys
 from hpcddm.runs import manifest
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER
+from hpcddm.runs.stored_results import list_results
+from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER, expert_keys
 from hpcddm.runtime.attempt import open_attempt
 from hpcddm.runtime.environment import Ranks
 from hpcddm.runtime.stopping import StopFlag

@@ -28,9 +28,9 @@ from hpcddm.loading import stored_experiment, with_tars
 from hpcddm.networks import denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
-from hpcddm.pipeline.passed_over import PASSED_OVER
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
+from hpcddm.runs.files import PASSED_OVER
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.stages import shard

@@ -8,7 +8,7 @@ import torch
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.draws import Draws
 from hpcddm.networks import budgets
-from hpcddm.pipeline.lists import list_name
+from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import LISTS
 from hpcddm.stages import distill
 from tests.helpers import CLASSES, SIDE, tiny

@@ -23,7 +23,7 @@ from hpcddm.networks import autoencoders
 from hpcddm.networks.inputs import training_inputs, x0_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import initial_weights, manifest
-from hpcddm.runs.initial_weights import OWN_WEIGHTS
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.spaces.base import space_of
@@ -209,10 +209,10 @@ def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_pa
     settings = tiny(tmp_path, data__space=LATENT_SPACE, experts__init_from={"weights": str(tmp_path / "a.safetensors")})
     unit = next(unit for unit in plan(settings) if unit.key == MONOLITH)
     expected = unit.expected({key: Manifest(*key.split("/"), {}, {}, []) for key in unit.requires})
-    weights = tmp_path / "unit" / OWN_WEIGHTS
+    weights = tmp_path / "unit" / WEIGHTS
     weights.parent.mkdir()
     weights.write_bytes(b"tensors")
-    manifest.publish(weights.parent, replace(expected, outputs=[Output(OWN_WEIGHTS, 7, sha256(weights))]))
+    manifest.publish(weights.parent, replace(expected, outputs=[Output(WEIGHTS, 7, sha256(weights))]))
     own = expected.inputs[f"{LATENT_SCALE}#space"]
     request = initial_weights.denoiser_request(settings, None)
     description = initial_weights.described(weights, {}, None)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hpcddm.networks import budgets, spending
-from hpcddm.pipeline.lists import list_name
 from hpcddm.report import run_summary
+from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import report
 from tests.helpers import tiny

@@ -17,10 +17,11 @@ from hpcddm.networks import measuring as measuring_networks
 from hpcddm.networks.drawing import oracle_clusters
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.runs import unit_settings
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from hpcddm.stages import measuring, report
-from hpcddm.training.loop import WEIGHTS, Trained
+from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, SIDE, tiny
 
 

@@ -12,7 +12,7 @@ from hpcddm.data.columns import Column
 from hpcddm.data.copies import open_copy
 from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
-from hpcddm.pipeline.catalog import CATALOG_FILE
+from hpcddm.runs.files import CATALOG_FILE
 from hpcddm.runtime.unit import Unit
 
 

@@ -24,7 +24,7 @@ from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, private
-from hpcddm.pipeline.catalog import CATALOG_FILE
+from hpcddm.runs.files import CATALOG_FILE
 from hpcddm.runtime.unit import Unit
 
 LOOK_SECONDS = 2.0

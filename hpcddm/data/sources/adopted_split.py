@@ -9,8 +9,8 @@ from hpcddm.data.pictures import PictureError
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.errors import EmptySplit, UserError
-from hpcddm.pipeline import passed_over
-from hpcddm.pipeline.passed_over import Item
+from hpcddm.runs import passed_over
+from hpcddm.runs.passed_over import Item
 
 TARS_TRIED = 10
 """Tars of which the first with a sample stands for all, before they are read; others may be empty."""

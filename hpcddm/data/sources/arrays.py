@@ -17,7 +17,7 @@ from hpcddm.data.sources import array_files
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import EmptySplit, UserError, require
-from hpcddm.pipeline.passed_over import Item, escaped
+from hpcddm.runs.passed_over import Item, escaped
 
 CHANNELS = (1, 3, 4)
 

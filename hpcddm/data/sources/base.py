@@ -12,7 +12,7 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.config.variants import Variant
 from hpcddm.data.adopted import SourceTar
 from hpcddm.data.record import Record
-from hpcddm.pipeline.passed_over import Item
+from hpcddm.runs.passed_over import Item
 
 S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")

@@ -33,7 +33,7 @@ from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
 from hpcddm.errors import EmptySplit, UserError, require
 from hpcddm.files import atomic
-from hpcddm.pipeline.passed_over import Item, counted, described, escaped
+from hpcddm.runs.passed_over import Item, counted, described, escaped
 
 FOLDERS = {"train": ("train",), "heldout": ("heldout", "val")}
 """Valid names for the folder of each split."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 from hpcddm.data.layout import IMAGES
 from hpcddm.data.picture_kinds import HEAD_BYTES, is_junk, is_read, other_format
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import JUNK, Item, escaped
+from hpcddm.runs.passed_over import JUNK, Item, escaped
 
 EXTENSIONS = frozenset(f".{extension}" for extension in IMAGES)
 BESIDE = frozenset((".txt", ".json", ".jsonl", ".cls", ".caption", ".xml", ".csv", ".npy", ".parquet"))

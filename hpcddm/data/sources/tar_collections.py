@@ -12,7 +12,7 @@ from hpcddm.data.adopted import SourceTar
 from hpcddm.data.sources.base import TarSource
 from hpcddm.data.sources.several import Several, SeveralSplit
 from hpcddm.errors import UserError
-from hpcddm.pipeline.passed_over import Item
+from hpcddm.runs.passed_over import Item
 
 
 class Settings(SeveralSettings):

@@ -26,7 +26,7 @@ from hpcddm.data.sources.listing import is_apart, listed, refuse
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
 from hpcddm.errors import EmptySplit, UserError, require
-from hpcddm.pipeline.passed_over import Item, escaped
+from hpcddm.runs.passed_over import Item, escaped
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""

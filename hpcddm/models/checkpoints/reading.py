@@ -19,7 +19,8 @@ from hpcddm.files.tensor_file import TensorFile
 from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.bounds import require_bounded, require_unpacked
 from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
-from hpcddm.runs.initial_weights import OWN_WEIGHTS, described, description_of
+from hpcddm.runs.files import WEIGHTS
+from hpcddm.runs.initial_weights import described, description_of
 from hpcddm.tensors import read_whole
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
@@ -84,12 +85,12 @@ def _recognising(stored: Stored) -> list[str]:
 
 
 def _weights_of(path: Path) -> Path:
-    candidates = [path, path / OWN_WEIGHTS, path / DIFFUSERS_WEIGHTS, path / "transformer" / DIFFUSERS_WEIGHTS]
+    candidates = [path, path / WEIGHTS, path / DIFFUSERS_WEIGHTS, path / "transformer" / DIFFUSERS_WEIGHTS]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
     if path.is_dir():
-        raise UserError(f"{path}: neither {OWN_WEIGHTS} nor {DIFFUSERS_WEIGHTS} lies there")
+        raise UserError(f"{path}: neither {WEIGHTS} nor {DIFFUSERS_WEIGHTS} lies there")
     raise UserError(f"{path}: no such file or folder")
 
 

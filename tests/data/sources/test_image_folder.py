@@ -10,7 +10,7 @@ from hpcddm.config.schema import hashed, validate
 from hpcddm.config.sources import SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline.passed_over import Item
+from hpcddm.runs.passed_over import Item
 from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
 

@@ -24,7 +24,7 @@ from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.tar_index import TarIndex, checksums
 from hpcddm.errors import require
-from hpcddm.pipeline.passed_over import Item
+from hpcddm.runs.passed_over import Item
 
 FEWEST_WORDS, MOST_WORDS = 4, 16
 """Number of words of a caption."""

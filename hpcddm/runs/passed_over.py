@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, TypedDict
 
-PASSED_OVER = "passed_over.jsonl"
-"""File with all items of a range: name, reason, is_broken."""
 NAMED = 20
 """Number of items of one reason that a manifest names."""
 MOST_REASONS = 30
