@@ -25,7 +25,7 @@ jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{
 # The hook sees only what is imported after it.
 from hpcddm.config import variant_files, variants  # noqa: E402
 from tests.helpers import LOAD_VARIANTS  # noqa: E402
-from tests.runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
+from tests.whole_runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -22,7 +22,7 @@ from hpcddm.cli import main as command_line
 from hpcddm.runtime.entry import run_unit
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
 from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
-from tests.runs import TINY
+from tests.whole_runs import TINY
 
 MEMORY, MOST_SECONDS, MOST_JOB_SECONDS = 4 << 30, 60, 600
 

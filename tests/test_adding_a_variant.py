@@ -17,7 +17,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.runs import manifest, provenance
 from hpcddm.runs.layout import RunDir
 from tests.helpers import CLASSES, EXPERIMENT, REPOSITORY, SIDE, changed
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 PAGE = (REPOSITORY / "docs" / "adding-a-variant.md").read_text()
 KINDS = {

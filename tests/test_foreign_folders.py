@@ -24,7 +24,7 @@ from tests.foreign_cases import (
 )
 from tests.foreign_units import CASES
 from tests.helpers import REPOSITORY, hpcddm
-from tests.runs import TINY
+from tests.whole_runs import TINY
 
 MOST_SECONDS = 10
 MEMORY = 4 << 30

@@ -8,7 +8,7 @@ import pytest
 from hpcddm.loading import load_experiment
 from hpcddm.pipeline.plan import plan
 from tests.helpers import REPOSITORY
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 RECIPES = ("imagenet_ddm", "laion_ddm_24b", "hddm_laion")
 ORIGIN = re.compile(r"# .*\b(paper|derived|ours)\b")

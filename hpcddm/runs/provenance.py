@@ -21,7 +21,7 @@ from hpcddm.config.package_data import AROUND, share_file
 from hpcddm.errors import UserError, require
 from hpcddm.files import reading
 
-PACKAGE = Path(__file__).parent.name
+PACKAGE = variant_files.PACKAGE.name
 TEMPLATES = (
     *(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh")),
     "slurm/functions.sh",

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.runs.journal import Journal
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "scancel")
 SITE = "{name: held, scheduler: slurm, extra_sbatch: ['--hold'], stages: {train: {nodes: 2}}}"

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.submitting import Place, cpu_seconds
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 SETTINGS = 1000
 TARGET = 10.0

@@ -21,7 +21,7 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import LISTS
 from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 from tests.pictures import IMG2DATASET
-from tests.runs import TINY
+from tests.whole_runs import TINY
 
 SPEED = 1e9
 UNLABELLED = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}

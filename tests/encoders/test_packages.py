@@ -19,12 +19,12 @@ import sys, socket
 def refuse(event, arguments):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
         raise SystemExit(f"{event} {arguments}")
-from hpcddm import plugins
+from hpcddm.config import variants
 sys.addaudithook(refuse)
 from hpcddm.encoders.text.base import TextEncoder
-own = plugins.settings_class("encoders/text", sys.argv[1])
+own = variants.settings_class("encoders/text", sys.argv[1])
 settings = own.model_validate({"name": sys.argv[1], "weights": {"folder": sys.argv[2]}, "width": 32})
-print("shape", list(plugins.create(TextEncoder, settings).encode("a red cat").shape))
+print("shape", list(variants.create(TextEncoder, settings).encode("a red cat").shape))
 """
 
 

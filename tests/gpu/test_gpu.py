@@ -16,7 +16,7 @@ from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
 from hpcddm.runtime.environment import Ranks
 from tests.helpers import REPOSITORY
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 pytestmark = pytest.mark.gpu
 

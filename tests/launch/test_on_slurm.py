@@ -15,7 +15,7 @@ from hpcddm.launch.base import ArraySpec
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from tests.helpers import write_experiment, write_source
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 REAL = Path(shutil.which("sbatch") or "sbatch").parent

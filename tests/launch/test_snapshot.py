@@ -17,7 +17,9 @@ from hpcddm.runs.layout import RunDir
 from tests.checkouts import break_imports, clone, commit, hpcddm
 from tests.helpers import write_experiment, write_source
 
-IMPORT = "from hpcddm import provenance; import hpcddm.runtime.entry; print(provenance.own_code(), provenance.__file__)"
+IMPORT = (
+    "from hpcddm.runs import provenance; import hpcddm.runtime.entry; print(provenance.own_code(), provenance.__file__)"
+)
 
 
 def imports(folder):

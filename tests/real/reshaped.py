@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from hpcddm.runs import manifest
 from tests.real.storm import KEY, Disturbance, Storm, table
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 SHAPES = (
     ("nodes=1", "ranks_per_node=1", "zero_stage=0"),

@@ -22,7 +22,7 @@ from rich.table import Table
 from hpcddm.config.variant_files import VARIABLE
 from hpcddm.runtime.records import AttemptRecord, records
 from tests.helpers import DATA_STAGES, REPOSITORY
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 KEY, NEIGHBOUR = "train/expert-00", "train/expert-01"
 BATCH = 16

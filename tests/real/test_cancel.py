@@ -10,7 +10,7 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from hpcddm.runtime.records import records
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 SAVING, RACING = expert_key(0), expert_key(1)

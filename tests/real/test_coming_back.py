@@ -8,7 +8,7 @@ import pytest
 
 from tests.real.endless import write_site
 from tests.real.storm import KEY, Storm
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
 

@@ -10,7 +10,7 @@ import pytest
 
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 CONCEPTS = "concepts={vocabulary: {name: labels}, tagger: {name: labels}, samples: 4, least_real: 50}"
 CLASSES = 10

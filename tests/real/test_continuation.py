@@ -6,7 +6,7 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
 from tests.helpers import tiny, write_source
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long]
 LIMIT = 6

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torchmetrics.image.fid import FrechetInceptionDistance
 
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 EVALUATION = "evaluate/{}/evaluation.h5"
 

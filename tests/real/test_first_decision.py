@@ -7,7 +7,7 @@ import pytest
 from hpcddm.errors import UserError
 from tests.benchmarks.evaluated_run import EvaluatedRun
 from tests.benchmarks.first_decision import BEST_EACH_STEP, KEPT, decide
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 
 @pytest.fixture

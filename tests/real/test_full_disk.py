@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import DATA_STAGES
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.root
 KEY = "train/expert-00"

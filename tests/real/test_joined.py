@@ -9,7 +9,7 @@ from PIL import Image
 from hpcddm.data.catalog import open_catalog
 from hpcddm.runs.layout import RunDir
 from tests.helpers import REPOSITORY
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 NEW = ["lists/hats", "train/hats"]
 

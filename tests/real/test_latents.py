@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 pytestmark = pytest.mark.long
 LATENTS = [

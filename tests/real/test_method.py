@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.helpers import DATA_STAGES
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 EPSILON = "{name: epsilon, schedule: {name: linear_beta_1000}}"
 SMALLER = "{name: dit, width: 24, depth: 1, heads: 2, patch: 4, modulation: single, condition: none}"

@@ -14,7 +14,7 @@ from tests.controllers import partner_with
 from tests.helpers import write_experiment, write_source
 from tests.real.storm import KEY
 from tests.real.test_coming_back import Site, metrics
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from hpcddm.config.package_data import share_folder
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 

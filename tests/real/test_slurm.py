@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import DATA_STAGES
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
 EXPERTS = [f"expert-{index:02d}" for index in range(4)]

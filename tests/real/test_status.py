@@ -10,7 +10,7 @@ import pytest
 
 from hpcddm.runs.unit_keys import expert_key
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 FIRST, SECOND = expert_key(0), expert_key(1)

@@ -16,7 +16,7 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.records import records
 from tests.controllers import partner_with
 from tests.helpers import DATA_STAGES
-from tests.runs import TINY, hpcddm
+from tests.whole_runs import TINY, hpcddm
 
 pytestmark = pytest.mark.slurm
 SETTINGS, MAX_ARRAY = 5, 3

@@ -12,7 +12,7 @@ import pytest
 from hpcddm.runs.journal import Journal
 from tests.helpers import python, write_experiment, write_source
 from tests.real.endless import slurm, wait_for
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
 HOME, ANNEX = "home", "annex"

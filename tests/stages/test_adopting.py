@@ -37,9 +37,9 @@ from hpcddm.stages import shard
 from tests import pictures
 from tests.helpers import changed
 from tests.pictures import IMG2DATASET
-from tests.runs import hpcddm
 from tests.stages.adopting import ADOPTED, keys_of, members
 from tests.stages.routes import Bench
+from tests.whole_runs import hpcddm
 
 TRAINING = {"images": 256, "batch": 32, "learning_rate": 0.004, "warmup_images": 64, "ema_halflife_images": 64}
 TRAINING |= {"precision": "fp32"}

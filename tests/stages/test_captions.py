@@ -21,7 +21,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import EXTRACTOR
 from tests import pictures
-from tests.runs import hpcddm
+from tests.whole_runs import hpcddm
 
 TRAINING = {"images": 1024, "batch": 32, "learning_rate": 0.004, "warmup_images": 64, "ema_halflife_images": 64}
 TRAINING |= {"precision": "fp32"}

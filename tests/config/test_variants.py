@@ -46,7 +46,7 @@ def test_the_settings_without_the_code_are_the_settings_of_the_code(room, name):
 
 
 def test_all_settings_load_without_heavy_imports():
-    code = f"from hpcddm import plugins\nfor room, name in {VARIANTS!r}: plugins.settings_class(room, name)"
+    code = f"from hpcddm.config import variants\nfor room, name in {VARIANTS!r}: variants.settings_class(room, name)"
     done = python(f"{code}\nimport sys\nprint({{'torch', 'numpy', 'faiss', 'PIL', 'timm'}} & sys.modules.keys())")
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
