@@ -32,13 +32,13 @@ from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError
 from hpcddm.files import reading
-from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.files import METRICS
 from hpcddm.runs.layout import Locate, RunDir
 from hpcddm.runs.ranges import SPLITS, TRAIN
+from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import CATALOG, LISTS, REPORT
 from hpcddm.runs.weights_files import chosen

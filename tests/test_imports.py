@@ -41,13 +41,13 @@ MAY_IMPORT = {
     "concepts": NUMERIC | {"encoders", "models", "metrics", "spaces", "networks", "fetched", "uncertainty"},
     "missing_images": GROUND | {"fetched"},
     "defaults": GROUND,
-    "loading": GROUND | {"runs", "unit_states", "fetched", "defaults", "missing_images"},
+    "loading": GROUND | {"fetched", "defaults"},
     "run_defaults": GROUND | {"runs", "defaults", "loading"},
     "unit_states": FOUNDATION | {"pipeline"},
     "arms": FOUNDATION | {"pipeline", "unit_states"},
-    "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "loading", "unit_states"},
-    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "defaults"},
-    "launch": FOUNDATION | {"pipeline", "unit_states"},
+    "api": NUMERIC | {"arms", "conditions", "spaces", "ensemble", "networks", "unit_states"},
+    "sweep": FOUNDATION | {"pipeline", "unit_states", "loading", "metrics", "defaults", "launch"},
+    "launch": FOUNDATION | {"pipeline", "unit_states", "missing_images"},
     "checks": set(),
     "selftest": FOUNDATION | {"checks", "launch"},
     "commands": FOUNDATION
@@ -64,7 +64,6 @@ LATE = {
     "config": {"data"},
     "defaults": {"data"},
     "launch": {"data", "networks"},
-    "loading": {"data", "launch"},
     "selftest": {"devices", "training"},
     "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"}
     | {"data", "clusterings", "encoders", "concepts"},
@@ -132,9 +131,10 @@ def test_help_imports_nothing_heavy():
 STORE = """
 import sys
 from pathlib import Path
-from hpcddm.loading import load_experiment, within_run
+from hpcddm.loading import load_experiment
 from hpcddm.launch.submission import store_experiment
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 run = RunDir(Path(sys.argv[2]))
 store_experiment(within_run(load_experiment(sys.argv[1]), run), run)
 """

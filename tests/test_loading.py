@@ -6,9 +6,12 @@ import yaml
 from hpcddm.config.schema import hashed
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
+from hpcddm.launch.content_hashes import _hash_of, with_content
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import _hash_of, load_experiment, load_site, stored_experiment, with_content, within_run
+from hpcddm.loading import load_experiment
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, within_run
 from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 

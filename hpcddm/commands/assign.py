@@ -16,12 +16,13 @@ from hpcddm.config.mistakes import Origins
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import read_yaml
 from hpcddm.errors import ConfigError, require
-from hpcddm.loading import out_of_run, resolve_paths, stored_experiment
+from hpcddm.loading import resolve_paths
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
 from hpcddm.runs import passed_over
 from hpcddm.runs.files import PARTITION
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.unit_keys import CLUSTER
 from hpcddm.unit_states import require_complete, survey
 

@@ -17,7 +17,6 @@ from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
 from hpcddm.launch.ending import is_foreign, whose
 from hpcddm.launch.submission import stored_site
-from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
@@ -26,6 +25,7 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, current
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
+from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 from hpcddm.runs.unit_keys import CONTINUATION
 
 PATIENCE_SECONDS = 60

@@ -15,12 +15,12 @@ from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.files import inside
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import WorkState
-from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.printing import echo
 from hpcddm.runs import links, manifest, sharing, training_states
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runtime.attempt import attempts
 from hpcddm.unit_states import State, UnitStatus, survey
 

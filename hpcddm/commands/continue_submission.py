@@ -9,11 +9,11 @@ from hpcddm.commands.options import RUN, TRUST
 from hpcddm.config import vouching
 from hpcddm.errors import require
 from hpcddm.launch import continuation
-from hpcddm.loading import is_sweep
 from hpcddm.printing import echo
 from hpcddm.runs import provenance
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import HeldElsewhere
+from hpcddm.runs.stored_experiment import is_sweep
 
 
 @click.command("continue-submission", hidden=True)

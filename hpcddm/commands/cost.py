@@ -20,8 +20,8 @@ from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.progress import duration
-from hpcddm.loading import is_sweep, stored_experiment
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 from hpcddm.runtime.records import records
 
 

@@ -13,7 +13,6 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import reading
-from hpcddm.loading import stored_experiment
 from hpcddm.next_step import installing
 from hpcddm.pipeline.plan import plan
 from hpcddm.printing import echo
@@ -23,6 +22,7 @@ from hpcddm.runs.initial_weights import METADATA
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above
 from hpcddm.runs.results import Scale
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
 from hpcddm.runs.unit_settings import latent_space
 from hpcddm.unit_states import require_current, survey

@@ -15,11 +15,11 @@ from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs
-from hpcddm.loading import stored_experiment
 from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import PlannedUnit, needed_by, plan
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CONTINUATION, expert_key, experts_of
 from hpcddm.runs.unit_settings import expert_training
 from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey

@@ -17,9 +17,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch import storage
+from hpcddm.launch.content_hashes import with_tars
 from hpcddm.launch.gpu_use import remarks
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.storage import readable
-from hpcddm.loading import load_site, with_tars
 from hpcddm.missing_images import with_remedy
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units

@@ -16,11 +16,11 @@ from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local import Local
 from hpcddm.launch.preflight import check_snapshots, check_state
 from hpcddm.launch.schedulers import check_other_schedulers
-from hpcddm.loading import stored_experiment
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
 from hpcddm.runs import sharing
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.unit_states import State, activity, survey
 
 

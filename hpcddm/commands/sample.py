@@ -17,9 +17,9 @@ from hpcddm.config.sampling import ConversionSettings, SolverSettings
 from hpcddm.config.schema import VariantSettings, validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.loading import out_of_run, stored_experiment
 from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import LISTS
 from hpcddm.runs.weights_files import chosen

@@ -18,7 +18,7 @@ from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import script_paths
 from hpcddm.launch.client import unavailable_reason
-from hpcddm.loading import load_site
+from hpcddm.launch.load_site import load_site
 from hpcddm.printing import echo
 from hpcddm.selftest import shapes
 from hpcddm.selftest.checks.accounting import Accounting

@@ -15,10 +15,12 @@ from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.files import inside
 from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.early_ends import blame_nodes
 from hpcddm.launch.ending import end
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.preflight import preflight
 from hpcddm.launch.redoing import set_ranges_aside, set_redone_aside
 from hpcddm.launch.schedulers import check_other_schedulers
@@ -33,7 +35,6 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.template import store_parts, stored_part
-from hpcddm.loading import is_sweep, load_site, with_content, within_run
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo
@@ -43,6 +44,7 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
 from hpcddm.runs.links import complaint
+from hpcddm.runs.stored_experiment import is_sweep, within_run
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 from hpcddm.runtime.outcome import HookEvent
 from hpcddm.sweep.settings import Sweep

@@ -31,6 +31,7 @@ from hpcddm.launch.continuation import Rest
 from hpcddm.launch.ending import end
 from hpcddm.launch.gpu_use import check_gpus
 from hpcddm.launch.items import Item, array_spec, arrays, call_hook
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.preflight import check_need, check_snapshots, check_state, check_weights, warn_of_node_local
 from hpcddm.launch.redoing import set_ranges_aside
 from hpcddm.launch.schedulers import check_other_schedulers
@@ -43,7 +44,6 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.template import store_parts
-from hpcddm.loading import load_site, within_run
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
@@ -51,6 +51,7 @@ from hpcddm.printing import echo
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import link, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 from hpcddm.runtime.outcome import HookEvent

@@ -9,10 +9,10 @@ from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.items import Item
 from hpcddm.launch.redoing import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
-from hpcddm.loading import within_run
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import Index, read_index
 from hpcddm.runs.unit_keys import REPORT
 from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs

@@ -10,9 +10,9 @@ from hpcddm.config.package_data import is_path, share_folder
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import stored_keys
 from hpcddm.launch.template import own_parts, stored_part, stored_parts
-from hpcddm.loading import load_site
 from hpcddm.printing import echo, printable
 from hpcddm.runs.layout import RunDir
 

@@ -9,12 +9,12 @@ from hpcddm.config import vouching
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, inside, reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import is_sweep
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from hpcddm.files import fresh
 from hpcddm.launch.client import on
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.watching import UnitObservation, WorkState
-from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep, step
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import is_sweep
 from hpcddm.unit_states import State
 
 Commands = tuple[tuple[object, ...], ...]

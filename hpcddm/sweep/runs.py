@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files.atomic import digest
-from hpcddm.loading import with_content
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.files import atomic
-from hpcddm.loading import stored_experiment
 from hpcddm.metrics import all_metrics
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import figures_of
 from hpcddm.runs.sweep_index import Index
 from hpcddm.runs.unit_keys import REPORT

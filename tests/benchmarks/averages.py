@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.loading import stored_experiment
 from hpcddm.networks import posthoc
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import train_keys
 from hpcddm.runs.weights_files import Choice, power_average, weights_name
 

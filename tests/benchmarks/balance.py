@@ -24,8 +24,9 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import ArrayReader
 from hpcddm.data.sources.base import Source
 from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.loading import load_experiment, stored_experiment
+from hpcddm.loading import load_experiment
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.stages.cluster import fitted_numbers
 
 BOUNDS = (None, 1.5, 1.2, 1.05)

@@ -16,9 +16,9 @@ import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
-from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import REPORT
 from hpcddm.sweep.runs import SweepRun, sweep_runs_of

@@ -21,7 +21,6 @@ from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.loading import stored_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.statistics import Statistics
@@ -31,6 +30,7 @@ from hpcddm.pipeline.evaluate import REFERENCE, arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert_keys
 from hpcddm.runs.unit_settings import expert_training
 from hpcddm.runs.weights_files import trained_to

@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.launch.items import items_of, write_specs
-from hpcddm.loading import load_site, within_run
+from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline.plan import plan
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runtime.records import records
 from tests.helpers import REPOSITORY, tiny
 from tests.real.endless import prepare, wait_for

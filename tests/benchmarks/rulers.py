@@ -20,13 +20,14 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.data.samples import evaluation_numbers
 from hpcddm.launch.items import items_of, write_specs
-from hpcddm.loading import load_experiment, within_run
+from hpcddm.loading import load_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import loading
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
 from hpcddm.spaces.pixels import from_unit, to_unit
 

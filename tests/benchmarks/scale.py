@@ -29,7 +29,7 @@ from hpcddm.data import samples
 from hpcddm.data.images import TarImages
 from hpcddm.data.orders.base import EpochOrder, Listed
 from hpcddm.files import atomic, reading
-from hpcddm.loading import with_tars
+from hpcddm.launch.content_hashes import with_tars
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import MOST_RANGES, TRAIN

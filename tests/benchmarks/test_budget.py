@@ -12,13 +12,14 @@ import yaml
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.loading import load_experiment, stored_experiment, within_run
+from hpcddm.loading import load_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import budgets
 from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, within_run
 from hpcddm.runs.unit_keys import REPORT
 from hpcddm.runs.unit_settings import expert_training, part_of, router_training
 from hpcddm.sweep.runs import identities, sweep_runs_of

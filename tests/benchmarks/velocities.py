@@ -14,12 +14,12 @@ from hpcddm.data import draws, samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.loading import stored_experiment
 from hpcddm.networks import loading
 from hpcddm.objectives.base import LINEAR
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, STUDENT, expert_keys
 from hpcddm.spaces.pixels import to_unit
 

@@ -8,7 +8,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.loading import with_content
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from tests.helpers import tiny, write_source

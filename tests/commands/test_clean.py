@@ -8,12 +8,12 @@ import pytest
 from hpcddm.commands import clean as command
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny

@@ -14,13 +14,13 @@ from hpcddm.config import variants
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import within_run
 from hpcddm.models.base import Denoiser
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_experiment import within_run
 from tests.foreign_cases import edited
 from tests.helpers import JOINED, REPOSITORY, hpcddm, python, tiny, write_source
 from tests.models.checkpoints import public

@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import store_parts
-from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import expert_key
 from tests.helpers import finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from hpcddm import loading
 from hpcddm.data.catalog import open_catalog
+from hpcddm.launch import content_hashes
 from hpcddm.launch.local import Local
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
@@ -165,7 +165,7 @@ def test_a_table_that_is_mended_is_read_anew(tmp_path, folder):
     assert "no train sample is left" in submit(tmp_path, path, "--until", "catalog", code=1)
     write_table(1)
     # A command is a process of its own, which hashes a file once.
-    loading._hash_of.cache_clear()
+    content_hashes._hash_of.cache_clear()
     again = hpcddm("retry", run.root)
     assert again.exit_code == 0, again.output
     assert keys(run) | keys(run, "heldout") == set(names)

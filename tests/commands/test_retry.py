@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from hpcddm.commands import retry as command
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.launch.template import own_parts, store_parts, stored_parts
-from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.helpers import JOINED, finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue

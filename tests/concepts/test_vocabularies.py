@@ -15,7 +15,8 @@ from hpcddm.config.concepts import VocabularySettings
 from hpcddm.config.schema import StrictModel, validate
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.loading import _hash_of, load_experiment
+from hpcddm.launch.content_hashes import _hash_of
+from hpcddm.loading import load_experiment
 from tests.concepts import small_wordnet
 
 CAPTIONS = [

@@ -10,9 +10,10 @@ from hpcddm.config.package_data import share_folder
 from hpcddm.config.site import Site
 from hpcddm.config.vouching import is_users, remember, run_around
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_site
 from hpcddm.launch.template import own_parts, store_parts
-from hpcddm.loading import load_experiment, load_site
+from hpcddm.loading import load_experiment
 from hpcddm.runs import provenance
 from hpcddm.runs.layout import RunDir
 from hpcddm.sweep.settings import read_sweep

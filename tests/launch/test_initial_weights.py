@@ -8,11 +8,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from hpcddm.errors import UserError
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.submission import check_experiment, decide, store_experiment
-from hpcddm.loading import with_content, within_run
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import initial_weights
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 from tests.helpers import DATA_STAGES, finish, tiny, write_source
 from tests.launch.queues import Queue
 

@@ -6,8 +6,8 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic, reading
 from hpcddm.launch import preflight as module
 from hpcddm.launch import storage
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.preflight import check_snapshots, check_state, preflight
-from hpcddm.loading import load_site
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal

@@ -10,14 +10,16 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch import client
 from hpcddm.launch.base import launcher_of
+from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.schedulers import check_other_schedulers
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import load_site, with_content, within_run
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 from tests.helpers import DATA_STAGES, finish, hpcddm, tiny, write_source
 
 UNITS = ["train/expert-00", "train/expert-01"]

@@ -13,9 +13,9 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch import script_paths, slurm, snapshot
 from hpcddm.launch.base import ArraySpec
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.snapshot import Checkout
 from hpcddm.launch.template import command_word
-from hpcddm.loading import load_site
 from hpcddm.runs.layout import RunDir
 from hpcddm.selftest.slurm_trial import SlurmTrial
 from tests.helpers import hpcddm, write_experiment, write_source

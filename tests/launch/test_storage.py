@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from hpcddm.launch import storage
-from hpcddm.loading import load_site, stored_experiment
+from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline import disk
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH
 from tests.helpers import tiny, write_source
 
@@ -25,7 +26,7 @@ import json, os, sys, tempfile
 from pathlib import Path
 import torch.distributed as dist
 from hpcddm.config.training import Training
-from hpcddm.loading import stored_experiment
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.layout import RunDir
 from hpcddm.runtime.environment import Ranks
 from hpcddm.networks import denoisers

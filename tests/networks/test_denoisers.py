@@ -10,12 +10,13 @@ from safetensors.torch import load_file, save_file
 from hpcddm.conditions import base as conditions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.loading import with_content, within_run
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.networks import denoisers, router
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_key
 from tests.helpers import CLASSES, SIDE, tiny, write_source
 

@@ -6,12 +6,12 @@ from safetensors.torch import save_file
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files.tensor_file import Form
-from hpcddm.loading import stored_experiment
 from hpcddm.networks import budgets, denoisers, loading, posthoc, router
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.runs.unit_settings import expert_training, numbered
 from hpcddm.runs.weights_files import Choice, Kept, own_images, power_average, weights_file, weights_name

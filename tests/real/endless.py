@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from hpcddm.launch.base import launcher_of
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.loading import load_site, stored_experiment, with_content, within_run
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, within_run
 from hpcddm.runtime.records import records
 from tests.helpers import python, tiny, write_source
 

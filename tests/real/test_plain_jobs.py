@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hpcddm.loading import load_site
+from hpcddm.launch.load_site import load_site
 from hpcddm.runs.journal import Journal
 from tests.controllers import partner_with
 from tests.helpers import write_experiment, write_source

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import within_run
 from hpcddm.runs import manifest
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runtime.records import records
 from tests.checkouts import break_imports, clone, hpcddm
 from tests.helpers import tiny

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from hpcddm.loading import with_tars
+from hpcddm.launch.content_hashes import with_tars
 from tests.pictures import IMG2DATASET
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench

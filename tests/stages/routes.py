@@ -19,13 +19,13 @@ from hpcddm.config.site import Resources
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.files import atomic
-from hpcddm.loading import within_run
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER, expert_keys
 from hpcddm.runtime.attempt import open_attempt

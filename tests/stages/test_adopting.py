@@ -24,7 +24,7 @@ from hpcddm.data.copies import open_copy, write_copy
 from hpcddm.data.images import TarImages
 from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
-from hpcddm.loading import stored_experiment, with_tars
+from hpcddm.launch.content_hashes import with_tars
 from hpcddm.networks import denoisers
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
@@ -32,6 +32,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.files import PASSED_OVER
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.stages import shard
 from tests import pictures

@@ -10,8 +10,8 @@ import pytest
 
 from hpcddm.data import samples
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.submission import decide, store_experiment
-from hpcddm.loading import with_content
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH

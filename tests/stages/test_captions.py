@@ -13,12 +13,12 @@ from hpcddm.conditions import base as conditions
 from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
-from hpcddm.loading import stored_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import drawing, loading, measuring
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import EXTRACTOR
 from tests import pictures
 from tests.whole_runs import hpcddm

@@ -15,10 +15,12 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
-from hpcddm.loading import load_experiment, with_content, within_run
+from hpcddm.launch.content_hashes import with_content
+from hpcddm.loading import load_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.stages import latents
 from tests.encoders import networks
 from tests.helpers import hpcddm, write_experiment, write_source

@@ -10,9 +10,10 @@ from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import Table
 from hpcddm.data.tar_index import index_tar
 from hpcddm.launch import storage
-from hpcddm.loading import with_content, within_run
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.stages import shard
 from tests import pictures

@@ -11,7 +11,7 @@ from hpcddm.data import samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.loading import with_content
+from hpcddm.launch.content_hashes import with_content
 from hpcddm.networks import budgets
 from hpcddm.networks import measuring as measuring_networks
 from hpcddm.networks.drawing import oracle_clusters

@@ -7,11 +7,11 @@ import pytest
 from hpcddm.commands import sweep as command
 from hpcddm.config.site import Site
 from hpcddm.launch.local import Local
-from hpcddm.loading import stored_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runtime.spec import read_spec
 from tests.attempts import write_attempt
 from tests.helpers import COUNTED, finish, hpcddm

@@ -10,9 +10,9 @@ from PIL import Image
 
 from hpcddm.commands.comparison import print_results
 from hpcddm.launch.submission import store_experiment
-from hpcddm.loading import within_run
 from hpcddm.metrics import all_metrics
 from hpcddm.runs import manifest
+from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import Index, write_index
 from hpcddm.runs.unit_keys import REPORT
 from hpcddm.stages import table as stage

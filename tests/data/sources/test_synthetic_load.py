@@ -9,7 +9,7 @@ from hpcddm.config import variant_files
 from hpcddm.data import samples
 from hpcddm.data.images import TarImages
 from hpcddm.errors import UserError
-from hpcddm.loading import with_tars
+from hpcddm.launch.content_hashes import with_tars
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import LISTS, MONOLITH
 from tests.pictures import IMG2DATASET

@@ -1,0 +1,155 @@
+"""Hashes of what an experiment names outside of its run: images, weights, tables, lists. A submission fills them in."""
+
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hpcddm.config import paths, variants, weights
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import validate, variants_of
+from hpcddm.config.sources import SourceSettings
+from hpcddm.config.weights import SettingsWithWeights
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
+from hpcddm.missing_images import with_remedy
+from hpcddm.runs import initial_weights
+from hpcddm.runs.layout import RunDir, relative_to_run
+from hpcddm.runs.stored_experiment import stored_values
+from hpcddm.unit_states import has_numbers
+
+SHARDS = ("shards", "heldout_shards")
+"""Keys of the numbers of tars, for training and for held-out images."""
+
+
+def with_content(
+    experiment: Experiment, run: RunDir, images: str | None = None, redo: Collection[str] = ()
+) -> Experiment:
+    """Return the experiment with the hashes of its images, and of every file that has a key `content` beside it.
+
+    Once the samples have numbers, the hash that the run has stored of the same images is taken from there; so are those
+    of other files that are gone.
+
+    images: their hash, where the caller has it already; redo: stages that are made again.
+    Raises `UserError` or `ConfigError` when images or files are missing and the run has no hash of them.
+    """
+    data = experiment.data
+    stored = stored_values(run) or {}
+    files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
+    known_hashes = {holder[key]: holder["content"] for holder, key in files}
+    is_same = not data.source.adopts_tars and _is_stored(data.source, stored.get("data", {}), run)
+    if images is None and is_same and "shard" not in redo and has_numbers(experiment, run):
+        images = stored["data"].get("content")
+    if not images:
+        from hpcddm.data.sources.base import Source
+
+        with with_remedy(experiment):
+            images = variants.create(Source, data.source).content()
+    # Of tars that stay where they are, it is asked every time whether they are the same.
+    experiment = with_tars(experiment)
+    values = experiment.model_dump()
+    values["data"]["content"] = images
+    of_weights = _fill_in_weights(experiment, values, stored, run)
+    for holder, key in paths.places(values, Experiment):
+        if "content" in holder and id(holder) not in of_weights:
+            path = Path(holder[key])
+            # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
+            known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
+            holder["content"] = known_hash or _hash_of(path, key)
+    return Experiment.model_validate(values)
+
+
+def _fill_in_weights(
+    experiment: Experiment, values: dict[str, Any], stored: dict[str, Any], run: RunDir
+) -> frozenset[int]:
+    """Fill in the hashes of the weights that variants read; return the ids of the mappings that hold them.
+
+    Weights that are gone have the hash that the experiment states, or that the run has stored of the same ones; else
+    submit refuses them where a unit still needs them. Raises `UserError` for weights that are gone or other ones.
+    """
+    holders = []
+    for place, variant in variants_of(experiment):
+        if not isinstance(variant, SettingsWithWeights):
+            continue
+        holder, own = _at(values, place)["weights"], variant.weights
+        before = (_at(stored, place) or {}).get("weights") or {}
+        folder = own.folder and relative_to_run(Path(own.folder), run)
+        is_same = (before.get("folder"), before.get("hub"), before.get("revision")) == (folder, own.hub, own.revision)
+        known_hash = own.content or (before.get("content") if is_same else None)
+        try:
+            if own.place.exists() or known_hash is None:
+                holder["content"] = weights.content(variant)
+                weights.require_content(variant, holder["content"])
+            else:
+                holder["content"] = known_hash
+        except UserError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        holders.append(id(holder))
+    return frozenset(holders)
+
+
+def _at(values: Any, place: str) -> Any:
+    """Return the value at a dotted key of nested mappings and lists; None where there is none."""
+    for part in place.split("."):
+        if isinstance(values, list):
+            values = values[int(part)] if int(part) < len(values) else None
+        else:
+            values = values.get(part) if isinstance(values, dict) else None
+    return values
+
+
+def with_tars(experiment: Experiment) -> Experiment:
+    """Return the experiment with the number of tars of a source that adopts them; raises `UserError` without any."""
+    data = experiment.data
+    if not data.source.adopts_tars:
+        return experiment
+    from hpcddm.data.sources.base import SPLITS, TarSource
+
+    source = variants.create(TarSource, data.source)
+    with with_remedy(experiment):
+        counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
+    return experiment.model_copy(update={"data": data.model_copy(update=counts)})
+
+
+def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> bool:
+    """Tell if the source is the one that a run has stored."""
+    try:
+        stored = validate(SourceSettings, data.get("source"), str(run.experiment))
+    except ConfigError:
+        return False
+    return stored == paths.changed(source, lambda path: relative_to_run(Path(path), run))
+
+
+@cache
+def _hash_of(path: Path, key: str) -> str:
+    """Hash the file that a key names, or the table."""
+    try:
+        if key in UNREADABLE:
+            return atomic.sha256(path)
+        from hpcddm.data import tables
+
+        return tables.content(path)
+    except OSError as error:
+        raise ConfigError(UNREADABLE.get(key, _unreadable_table)(path, error)) from None
+
+
+def _unreadable_table(path: Path, error: Exception) -> str:
+    return f"{path}: no table ({getattr(error, 'strerror', None) or error}); a table of the experiment names it"
+
+
+def _unreadable_list(path: Path, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"{path}: no keys of samples ({reason}); experts.joined names this file in `list`: write one key per line"
+
+
+def _unreadable_concepts(path: Path, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"{path}: no concepts ({reason}); concepts.vocabulary names this file: write one concept per line"
+
+
+UNREADABLE = {
+    "weights": initial_weights.unreadable,
+    "list": _unreadable_list,
+    "concepts": _unreadable_concepts,
+}
+"""Errors about files that cannot be hashed, by the keys that name them; other keys name tables."""

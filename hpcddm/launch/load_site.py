@@ -1,0 +1,45 @@
+"""Sites from their files, and the choice between Slurm and this machine."""
+
+import shutil
+import sys
+
+from hpcddm.config.package_data import find_yaml
+from hpcddm.config.schema import validate
+from hpcddm.config.site import Site
+from hpcddm.config.strict_yaml import read_yaml
+from hpcddm.errors import UserError
+
+NO_CLUSTER = "Could not establish a configuration source"
+"""Error of Slurm's commands where they are installed and no cluster is configured."""
+
+
+def load_site(name: str) -> Site:
+    """Read a site by name or path; `auto` is Slurm where there is one, else this machine.
+
+    Raises `UserError` when `auto` finds a Slurm that does not answer.
+    """
+    if name == "auto":
+        name = "slurm" if _has_slurm() else "embedded"
+    path = find_yaml(name, "slurm/sites", "site")
+    return validate(Site, *read_yaml(path))
+
+
+def _has_slurm() -> bool:
+    """Tell if this machine belongs to a cluster.
+
+    Raises `UserError` when its Slurm does not answer: a run started here by mistake would occupy a login node.
+    """
+    if not shutil.which("sbatch"):
+        return False
+    from hpcddm.launch import client
+
+    reason = client.unavailable_reason()
+    if reason is None:
+        return True
+    if NO_CLUSTER in reason:
+        print(f"note: Slurm is installed, but for no cluster ({reason}); running on this machine", file=sys.stderr)
+        return False
+    raise UserError(
+        f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"
+        " or say --site embedded to run on this machine, with all its cores"
+    )
