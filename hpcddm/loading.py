@@ -5,10 +5,10 @@ from typing import Any
 
 from hpcddm import defaults
 from hpcddm.config import paths, pretrained
+from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.mistakes import Origins
 from hpcddm.config.package_data import find_yaml
-from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError
 from hpcddm.fetched import idx_files
@@ -21,7 +21,7 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
     """
     path, values, origins = experiment_values(name, overrides)
     defaults.fill(values, path.stem)
-    return validate(Experiment, values, origins)
+    return validated(values, origins)
 
 
 def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict[str, Any], Origins]:

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from hpcddm import defaults
+from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import validate
 from hpcddm.errors import ConfigError
 from hpcddm.files import atomic, reading
 from hpcddm.files.atomic import digest
@@ -58,7 +58,7 @@ def load_for_run(name: str, overrides: tuple[str, ...], run_dir: Path | None) ->
     run = RunDir(run_dir or Path("runs") / str(values.get("name") or defaults.name_of(path.stem)))
     _fill_kept(values, given, basis, run)
     defaults.fill(values, path.stem)
-    experiment = validate(Experiment, values, origins)
+    experiment = validated(values, origins)
     filled = {key: value for key, value in flatten(values).items() if key not in given or given[key] != value}
     return experiment, run, Defaults(basis, filled, _lines(filled, given, experiment))
 

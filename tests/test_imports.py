@@ -61,7 +61,6 @@ MAY_IMPORT = {
     "planning": NUMERIC | {"models", "conditions", "encoders", "spaces", "training", "ensemble", "networks"},
 }
 LATE = {
-    "config": {"data"},
     "defaults": {"data"},
     "launch": {"data", "networks"},
     "selftest": {"devices", "training"},

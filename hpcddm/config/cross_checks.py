@@ -2,18 +2,20 @@
 
 import fractions
 import math
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hpcddm.config.conditions import Form
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import Origins
 from hpcddm.config.sampling import EvaluateSettings
-from hpcddm.config.schema import variants_of
+from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.strategies import is_strategy
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.config.training import LONGEST, Training
-from hpcddm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from hpcddm.config.experiment import Experiment
+from hpcddm.errors import ConfigError, UserError
 
 FEWEST_IMAGES = 20
 """Number of images of every arm that the report shows."""
@@ -21,10 +23,32 @@ TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 """Names of units and of arms, which no expert that joins may have."""
 
 
-def impossible(experiment: "Experiment") -> list[tuple[str, str]]:
+def validated(values: Any, origins: str | Origins) -> Experiment:
+    """Validate an experiment with all that its settings say together: from a file, a sweep, a run or Python.
+
+    Raises `ConfigError` with one line for every mistake, which names the place, the key and the valid values.
+    """
+    return validate(Experiment, values, origins, _CHECKED.validate_python)
+
+
+def _together(experiment: Experiment) -> Experiment:
+    problems = [
+        PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in impossible(experiment)
+    ]
+    if problems:
+        details = [InitErrorDetails(type=problem, input=None) for problem in problems]
+        raise ValidationError.from_exception_data("Experiment", details)
+    return experiment
+
+
+_CHECKED: TypeAdapter[Experiment] = TypeAdapter(Annotated[Experiment, AfterValidator(_together)])
+
+
+def impossible(experiment: Experiment) -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
-    problems = [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment), *_of_measuring(experiment)]
-    problems += [*_of_evaluation(experiment), *_of_kept_weights(experiment), *_of_concepts(experiment)]
+    problems = [*_of_filter(experiment), *_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment)]
+    problems += [*_of_measuring(experiment), *_of_evaluation(experiment), *_of_kept_weights(experiment)]
+    problems += _of_concepts(experiment)
     for place, settings in variants_of(experiment):
         try:
             settings.check(experiment)
@@ -33,7 +57,20 @@ def impossible(experiment: "Experiment") -> list[tuple[str, str]]:
     return problems
 
 
-def _of_experts(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_filter(experiment: Experiment) -> list[tuple[str, str]]:
+    if experiment.data.keep is None:
+        return []
+    # Only a filter needs numpy here.
+    from hpcddm.config.filter import keep
+
+    try:
+        keep.Keep(experiment.data.keep)
+    except UserError as error:
+        return [(keep.KEY, str(error).removeprefix(f"{keep.KEY}: "))]
+    return []
+
+
+def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
     num_experts, experts, distill = experiment.cluster.experts, experiment.experts, experiment.distill
     batch, problems = experts.training.batch, []
     if batch % num_experts:
@@ -52,7 +89,7 @@ def _of_experts(experiment: "Experiment") -> list[tuple[str, str]]:
     return problems
 
 
-def _of_joined(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_joined(experiment: Experiment) -> list[tuple[str, str]]:
     joined, sites, problems = experiment.experts.joined, experiment.experts.sites, []
     names = [entry.name for entry in joined]
     for number, entry in enumerate(joined):
@@ -66,7 +103,7 @@ def _of_joined(experiment: "Experiment") -> list[tuple[str, str]]:
     return problems
 
 
-def _of_router(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
     router = experiment.router
     if router.model.trained and router.training is None:
         return [("router.training", f"this key is needed: {router.model.name} is trained")]
@@ -79,7 +116,7 @@ def _of_router(experiment: "Experiment") -> list[tuple[str, str]]:
     return []
 
 
-def _of_kept_weights(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
     """List weights that are kept and nothing could name, or named and not kept."""
     experts, router, measuring = experiment.experts.training, experiment.router.training, experiment.measuring
     evaluate, problems = experiment.evaluate, []
@@ -112,7 +149,7 @@ def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
     return problems
 
 
-def _of_concepts(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_concepts(experiment: Experiment) -> list[tuple[str, str]]:
     if experiment.concepts is None:
         return []
     problems = _of_strategies(experiment, "concepts.strategies", experiment.concepts.strategies)
@@ -121,7 +158,7 @@ def _of_concepts(experiment: "Experiment") -> list[tuple[str, str]]:
     return problems
 
 
-def _of_measuring(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_measuring(experiment: Experiment) -> list[tuple[str, str]]:
     has_classes, classifier = experiment.data.num_classes is not None, experiment.measuring.classifier
     if has_classes and classifier is None:
         return [("measuring.classifier", "this key is needed: the images have classes")]
@@ -130,7 +167,7 @@ def _of_measuring(experiment: "Experiment") -> list[tuple[str, str]]:
     return []
 
 
-def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
+def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
     evaluate, num_experts, problems = experiment.evaluate, experiment.cluster.experts, []
     if evaluate.min_experts is not None and evaluate.min_experts > num_experts:
         problems.append(("evaluate.min_experts", f"needs {evaluate.min_experts} experts, there are {num_experts}"))
@@ -172,7 +209,7 @@ def _multiples(value: int, step: int) -> str:
     return f"take {below} or {below + step}" if below else f"take {step}"
 
 
-def _of_strategies(experiment: "Experiment", place: str, names: list[str]) -> list[tuple[str, str]]:
+def _of_strategies(experiment: Experiment, place: str, names: list[str]) -> list[tuple[str, str]]:
     problems, labels = [], set()
     for name in names:
         try:

@@ -11,7 +11,6 @@ from hpcddm.config.schema import Fraction, PathSetting, Positive, StrictModel, V
 from hpcddm.config.shapes import Shape
 from hpcddm.config.sources import SourceSettings
 from hpcddm.config.spaces import SpaceSettings
-from hpcddm.errors import UserError
 
 
 class OrderSettings(VariantSettings):
@@ -118,20 +117,6 @@ class DataSettings(StrictModel):
         adopting = {name for name, own in variants.settings_classes(SourceSettings).items() if own.adopts_tars}
         has_tars = any(isinstance(entry, dict) and entry.get("name") in adopting for entry in value)
         return {"name": "tar_collections" if has_tars else "collections", "of": value}
-
-    @field_validator("keep")
-    @classmethod
-    def _understood(cls, value: str | None) -> str | None:
-        if value is not None:
-            # Only a filter needs numpy here.
-            from hpcddm.data import keep
-
-            try:
-                keep.Keep(value)
-            except UserError as error:
-                text = str(error).removeprefix(f"{keep.KEY}: ")
-                raise PydanticCustomError("variant", "{text}", {"text": text}) from None
-        return value
 
     @property
     def x_shape(self) -> Shape:

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import Field
 
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.concepts import ConceptSettings
-from hpcddm.config.cross_checks import impossible
 from hpcddm.config.data import DataSettings
 from hpcddm.config.image_encoders import SampleEncoderSettings
 from hpcddm.config.models import ClassifierModelSettings, DenoiserModelSettings, RouterModelSettings
@@ -204,13 +202,3 @@ class Experiment(StrictModel):
             own.precision or common.training.precision,
             own.init_from or (None if changed else common.init_from),
         )
-
-    @model_validator(mode="after")
-    def _combinations(self) -> "Experiment":
-        problems = [
-            PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in impossible(self)
-        ]
-        if problems:
-            details = [InitErrorDetails(type=problem, input=None) for problem in problems]
-            raise ValidationError.from_exception_data(type(self).__name__, details)
-        return self

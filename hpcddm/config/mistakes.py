@@ -110,12 +110,14 @@ class _Mistake:
         return ".".join(map(str, self.location))
 
 
-def lines_of(error: ValidationError, schema: type[Any], values: Any, origins: Origins) -> list[str]:
+def lines_of(
+    error: ValidationError, schema: type[Any], values: Any, origins: Origins, parse: Callable[[Any], Any]
+) -> list[str]:
     """Format all errors of a validation, one line each, with the valid keys where a key is unknown.
 
     A key that is missing because it is misspelt has one line; keys that one mapping lacks have one line, too.
     """
-    mistakes, own = list(_mistakes(error, schema, values)), _own(schema, origins)
+    mistakes, own = list(_mistakes(error, schema, values)), _own(schema, origins, parse)
     misspelt = {(*mistake.location[:-1], near) for mistake in mistakes for near in _near(mistake)}
     mistakes = [mistake for mistake in mistakes if mistake.type != "missing" or mistake.location not in misspelt]
     mistakes.sort(key=lambda mistake: _ORDER.get(mistake.type, 2))
@@ -129,13 +131,13 @@ def lines_of(error: ValidationError, schema: type[Any], values: Any, origins: Or
     return lines
 
 
-def _own(schema: type[Any], origins: Origins) -> list[_Mistake]:
+def _own(schema: type[Any], origins: Origins, parse: Callable[[Any], Any]) -> list[_Mistake]:
     """List the mistakes of a file without what was changed since."""
     if origins.unchanged is None or not origins.changes:
         return []
     values = origins.unchanged()
     try:
-        schema.model_validate(values)
+        parse(values)
     except ValidationError as error:
         return list(_mistakes(error, schema, values))
     return []

@@ -1,6 +1,6 @@
 """Base of all schemas: strict models, and variants named by their files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
@@ -106,18 +106,21 @@ def default_variant(name: str) -> Any:
     return Field(default={"name": name}, validate_default=True)
 
 
-def validate(schema: type[M], values: Any, origins: str | Origins) -> M:
+def validate(schema: type[M], values: Any, origins: str | Origins, parse: Callable[[Any], M] | None = None) -> M:
     """Validate a mapping, written in the file or on the command line that `origins` names.
+
+    parse: validates the values, and more than the schema does; without it the schema alone.
 
     Raises `ConfigError` with one line for every mistake, which names the place, the key and the valid values.
     """
     origins = origins if isinstance(origins, Origins) else Origins(origins)
+    parse = parse or schema.model_validate
     if not isinstance(values, dict):
         raise ConfigError(f"{origins.file}: needs a mapping of keys, found {type(values).__name__}")
     try:
-        return schema.model_validate(values)
+        return parse(values)
     except ValidationError as error:
-        raise ConfigError(*lines_of(error, schema, values, origins)) from None
+        raise ConfigError(*lines_of(error, schema, values, origins, parse)) from None
 
 
 def hashed(settings: StrictModel) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from hpcddm.config.data import DataSettings
-from hpcddm.data.expressions import KEY
-from hpcddm.data.keep import Keep
+from hpcddm.config.filter.expressions import KEY
+from hpcddm.config.filter.keep import Keep
 from hpcddm.data.sources.adopted_split import TARS_TRIED
 from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.data.tables import Table

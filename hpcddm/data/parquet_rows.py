@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hpcddm.data.cells import KINDS, Kind
+from hpcddm.config.filter.cells import KINDS, Kind
 from hpcddm.data.csv_rows import check_columns
 from hpcddm.errors import UserError
 from hpcddm.next_step import installing

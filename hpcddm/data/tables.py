@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from hpcddm.config.filter.cells import KINDS, Cells, Kind, no_rows, of_one_kind
 from hpcddm.data import csv_rows, parquet_rows, texts
-from hpcddm.data.cells import KINDS, Cells, Kind, no_rows, of_one_kind
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 

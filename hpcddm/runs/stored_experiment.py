@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config import paths, variant_files
+from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import validate
 from hpcddm.config.vouching import SWEEP_FILE
 from hpcddm.errors import ConfigError
 from hpcddm.files import reading
@@ -29,7 +29,7 @@ def stored_experiment(run: RunDir) -> Experiment:
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing)")
     try:
-        return validate(Experiment, values, str(run.experiment))
+        return validated(values, str(run.experiment))
     except ConfigError as error:
         if variant_files.own_folder() is None and "unknown name" in str(error):
             raise ConfigError(

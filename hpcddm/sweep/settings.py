@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm import defaults
+from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.mistakes import Origins
 from hpcddm.config.package_data import find_yaml
@@ -173,7 +174,7 @@ def _experiment(
         origins = origins.changed(key, place)
     resolve_paths(merged, Path(own_lines.file).resolve().parent)
     defaults.fill(merged, Path(origins.file).stem)
-    return validate(Experiment, merged, origins)
+    return validated(merged, origins)
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 import pytest
 
-from hpcddm.config.experiment import Experiment
+from hpcddm.config.cross_checks import validated
 from hpcddm.config.schema import hashed, validate
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
@@ -14,7 +14,7 @@ from tests.helpers import EXPERIMENT, JOINED, REPOSITORY, changed, tiny
 def test_every_experiment_of_the_repository_is_valid(path):
     experiment = load_experiment(str(path))
     assert experiment.name == path.stem and plan(experiment)
-    assert validate(Experiment, experiment.model_dump(mode="json"), "again") == experiment
+    assert validated(experiment.model_dump(mode="json"), "again") == experiment
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("slurm/sites/*.yaml")), ids=lambda path: path.stem)
@@ -168,7 +168,7 @@ WRONG = {
 @pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
 def test_a_wrong_experiment_is_named_in_one_line_for_each_mistake(changes, message):
     with pytest.raises(ConfigError) as caught:
-        validate(Experiment, changed(EXPERIMENT, **changes), "x.yaml")
+        validated(changed(EXPERIMENT, **changes), "x.yaml")
     first, *others = str(caught.value).split("\n")
     assert first.startswith("x.yaml: ") and message in first and caught.value.exit_code == 2
     assert len(others) <= 1 and all(line.startswith("x.yaml: ") for line in others)

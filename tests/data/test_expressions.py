@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hpcddm.data.keep import Keep
+from hpcddm.config.filter.keep import Keep
 from hpcddm.errors import UserError
 
 HOSTILE = {

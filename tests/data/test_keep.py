@@ -6,10 +6,10 @@ import numpy as np
 import pandas
 import pytest
 
-from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import hashed, validate
-from hpcddm.data import keep
-from hpcddm.data.keep import Keep
+from hpcddm.config.cross_checks import validated
+from hpcddm.config.filter import keep
+from hpcddm.config.filter.keep import Keep
+from hpcddm.config.schema import hashed
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.pipeline.plan import plan
 from tests import pictures
@@ -175,10 +175,10 @@ def test_data_that_do_not_fit_are_named(columns, message):
 def test_a_filter_is_read_before_anything_is_submitted(tmp_path):
     values = tiny(tmp_path).model_dump(mode="json")
     values["data"]["keep"] = "aesthetic >= 5 and width >= 256"
-    assert validate(Experiment, values, "E.yaml").data.keep == values["data"]["keep"]
+    assert validated(values, "E.yaml").data.keep == values["data"]["keep"]
     values["data"]["keep"] = "width + 1"
     with pytest.raises(ConfigError) as caught:
-        validate(Experiment, values, "E.yaml")
+        validated(values, "E.yaml")
     assert str(caught.value) == "E.yaml: data.keep: width + 1 is a number, where true or false is needed"
 
 

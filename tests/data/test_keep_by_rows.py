@@ -5,7 +5,7 @@ import operator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.data.keep import Keep
+from hpcddm.config.filter.keep import Keep
 
 
 class Term:

@@ -7,7 +7,7 @@ import numpy as np
 import polars
 import pytest
 
-from hpcddm.data.keep import Keep
+from hpcddm.config.filter.keep import Keep
 from hpcddm.data.parquet_rows import BLOCK
 from hpcddm.data.tables import FORMATS, Table, content
 from hpcddm.errors import UserError

@@ -12,8 +12,7 @@ from hpcddm.concepts.taggers.base import Mentions, Tagger, TaggerContext
 from hpcddm.concepts.vocabulary import Concept, Vocabulary
 from hpcddm.config import variants
 from hpcddm.config.concepts import TaggerSettings
-from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import validate
+from hpcddm.config.cross_checks import validated
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
 from tests.helpers import EXPERIMENT, changed
@@ -29,7 +28,7 @@ SMALL = {
     "learning_rate": 0.01,
 }
 CPU = torch.device("cpu")
-COLOURED = validate(Experiment, changed(EXPERIMENT, data__channels=3), "test")
+COLOURED = validated(changed(EXPERIMENT, data__channels=3), "test")
 PATTERNS = np.random.default_rng(5).integers(0, 256, (len(NAMES), 4, 4, 3))
 
 

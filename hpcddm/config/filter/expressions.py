@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from hpcddm.data.cells import KINDS, Cells, Kind, Values, both, either, opposite, taken_as
+from hpcddm.config.filter.cells import KINDS, Cells, Kind, Values, both, either, opposite, taken_as
 from hpcddm.errors import UserError, require
 
 KEY = "data.keep"

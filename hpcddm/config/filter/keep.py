@@ -7,8 +7,8 @@ from functools import cache, partial
 import numpy as np
 from jaxtyping import Bool
 
-from hpcddm.data.cells import Cells, no_rows, read_cells
-from hpcddm.data.expressions import KEY, Evaluation, parse, shortened
+from hpcddm.config.filter.cells import Cells, no_rows, read_cells
+from hpcddm.config.filter.expressions import KEY, Evaluation, parse, shortened
 from hpcddm.errors import UserError, require
 
 BLOCK = 2**16

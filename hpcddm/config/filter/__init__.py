@@ -1,0 +1,1 @@
+"""The language of `data.keep`, the filter of samples."""
