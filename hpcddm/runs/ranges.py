@@ -1,7 +1,12 @@
 """Ranges of tars: the units of the stages that go through all samples, a few hundred whatever the number of tars."""
 
-from hpcddm.config.experiment import Experiment
+from typing import TYPE_CHECKING
+
 from hpcddm.runs.unit_keys import name_of
+
+if TYPE_CHECKING:
+    # Who reads a column needs no schema.
+    from hpcddm.config.experiment import Experiment
 
 TRAIN, HELDOUT = "train", "heldout"
 SPLITS = (TRAIN, HELDOUT)
@@ -9,7 +14,7 @@ MOST_RANGES = 256
 """Largest number of units of one stage and split: every status reads the manifests of all, every reader maps them."""
 
 
-def range_keys(experiment: Experiment, stage: str, splits: tuple[str, ...] = SPLITS) -> list[str]:
+def range_keys(experiment: "Experiment", stage: str, splits: tuple[str, ...] = SPLITS) -> list[str]:
     """List the units of a stage by ranges: training images first, then held-out ones."""
     return [
         f"{stage}/{split}-{number:03d}"
@@ -23,24 +28,24 @@ def split_of(key: str) -> str:
     return name_of(key).split("-")[0]
 
 
-def tars_of(experiment: Experiment, key: str) -> range:
+def tars_of(experiment: "Experiment", key: str) -> range:
     """Return the numbers of the tars in a unit's range, within their split."""
     tars = _tars(experiment, split_of(key))
     return _share(tars, int(name_of(key).split("-")[1]), min(tars, MOST_RANGES))
 
 
-def images_of_tar(experiment: Experiment, split: str, tar: int, images: int) -> range:
+def images_of_tar(experiment: "Experiment", split: str, tar: int, images: int) -> range:
     """Return the images of one tar among so many of a split."""
     return _share(images, tar, _tars(experiment, split))
 
 
-def images_of_range(experiment: Experiment, key: str, images: dict[str, int]) -> int:
+def images_of_range(experiment: "Experiment", key: str, images: dict[str, int]) -> int:
     """Count the images of a unit's range."""
     split = split_of(key)
     return sum(len(images_of_tar(experiment, split, tar, images[split])) for tar in tars_of(experiment, key))
 
 
-def _tars(experiment: Experiment, split: str) -> int:
+def _tars(experiment: "Experiment", split: str) -> int:
     return {TRAIN: experiment.data.shards, HELDOUT: experiment.data.heldout_shards}[split]
 
 
@@ -48,6 +53,6 @@ def _share(total: int, part: int, parts: int) -> range:
     return range(total * part // parts, total * (part + 1) // parts)
 
 
-def tags_keys(experiment: Experiment, splits: tuple[str, ...] = SPLITS) -> list[str]:
+def tags_keys(experiment: "Experiment", splits: tuple[str, ...] = SPLITS) -> list[str]:
     """List the units of the stage: the ranges of some splits, or nothing."""
     return range_keys(experiment, "concept_tags", splits) if experiment.concepts else []
