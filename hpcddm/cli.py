@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hpcddm import __version__, exit_codes
-from hpcddm.cli_preparing import PATH, SITE, TRUST, assign, convert, plan, prefetch, selftest, site_init
+from hpcddm.cli_preparing import PATH, SITE, TRUST, convert, plan, prefetch, selftest, site_init
 from hpcddm.errors import UserError
 from hpcddm.printing import echo
 
@@ -340,7 +340,7 @@ def export(run: Path, unit: str, output: Path) -> None:
     command.export(run, unit, output)
 
 
-for prepared in (plan, assign, convert, prefetch, selftest, site_init):
+for prepared in (plan, convert, prefetch, selftest, site_init):
     main.add_command(prepared)
 
 

@@ -156,30 +156,3 @@ def site_init(name: str | None, partition: str | None, output: Path | None) -> N
     from hpcddm.commands import site_init as command
 
     command.site_init(name, partition, output)
-
-
-@click.command()
-@click.argument("run", type=PATH)
-@click.argument("sources", nargs=-1, required=True, type=PATH, metavar="SOURCE...")
-@click.option("--output", type=PATH, default=Path("clusters.csv"), show_default=True, help=".csv, .jsonl or .parquet.")
-@click.option(
-    "--cluster", type=click.IntRange(min=0), metavar="N", help="Write the keys of this cluster alone, into a .txt file."
-)
-def assign(run: Path, sources: tuple[Path, ...], output: Path, cluster: int | None) -> None:
-    """Find the clusters of new images, by the clusters of RUN.
-
-    SOURCE is a folder of images, or of classes; a folder of WebDataset tars, or a .tar file; or a YAML file, such as
-    an experiment, of which data.source counts. All its images are encoded here as those of RUN were, and the table
-    gets a row for each: key, cluster. Broken images are named and left out. RUN stays as it is.
-
-    \b
-    The table is what a run of these images takes as its clusters, each expert's as in RUN:
-      cluster: {experts: 8, clustering: {name: file, table: {file: clusters.csv}}}
-    The keys of one cluster are a list for an expert that joins (experts.joined), of images that its run has.
-    Example: hpcddm assign runs/fashion_mnist new-images/ --output clusters.parquet
-             srun --gpus 1 hpcddm assign runs/fashion_mnist new.yaml --cluster 3 --output threes.txt
-    Next:    hpcddm submit new.yaml cluster.clustering='{name: file, table: {file: clusters.csv}}'
-    """
-    from hpcddm.commands import assign as command
-
-    command.assign(run, sources, output, cluster)

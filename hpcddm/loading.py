@@ -148,12 +148,18 @@ def with_content(
     values["data"]["content"] = images
     of_weights = _fill_in_weights(experiment, values, stored, run)
     for holder, key in paths.places(values, Experiment):
-        if "content" in holder and id(holder) not in of_weights:
+        if "content" in holder and id(holder) not in of_weights and "fitted_by" not in holder:
             path = Path(holder[key])
             # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
             known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
             holder["content"] = known_hash or _hash_of(path, key)
-    return Experiment.model_validate(values)
+    experiment = Experiment.model_validate(values)
+    if "fitted_by" not in values["cluster"]["clustering"]:
+        return experiment
+    from hpcddm.other_run import with_partition
+
+    before = _at(stored, "cluster.clustering.of")
+    return with_partition(experiment, run, before, redo, lambda other: out_of_run(stored_experiment(other), other))
 
 
 def _fill_in_weights(

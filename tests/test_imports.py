@@ -90,6 +90,7 @@ MAY_IMPORT = {
     "loading": {"rooms", "errors", "schema", "settings", "config", "site", "plugins", "package_data", "rundir"}
     | {"initial_weights", "mistakes", "paths", "pretrained", "strict_yaml", "unit_states", "weights"}
     | {"fetched", "defaults", "missing_images"},
+    "other_run": {"config", "errors", "initial_weights", "pipeline", "rundir", "schema", "settings"} | {"unit_states"},
     "missing_images": {"fetched", "config", "errors", "next_step", "package_data", "paths"},
     "defaults": {"errors", "schema", "settings", "data_settings", "combinations", "plugins"},
     "run_defaults": {"defaults", "errors", "printing", "schema", "config", "loading", "rundir"},
@@ -115,10 +116,9 @@ LATE = {
     "data_settings": {"data"},
     "defaults": {"data"},
     "launch": {"data", "networks"},
-    "loading": {"data", "launch"},
+    "loading": {"data", "launch", "other_run"},
     "selftest": {"devices", "training"},
-    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"}
-    | {"data", "clusterings", "encoders", "concepts"},
+    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"} | {"data", "concepts"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 import h5py
 import numpy as np
@@ -73,10 +74,13 @@ def write_arrays(path: Path, partition: Partition) -> None:
             file.create_dataset(name, data=values)
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or not usable."""
+def read_arrays(path: Path, plain: BinaryIO | None = None) -> dict[str, np.ndarray]:
+    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or not usable.
+
+    plain: the file, where it is open already.
+    """
     try:
-        with hdf5.opened(path) as file:
+        with hdf5.opened(path) if plain is None else hdf5.checked(path, plain) as file:
             arrays = {name: np.asarray(dataset[()]) for name, dataset in hdf5.datasets(file)}
     except (FileNotFoundError, Unreadable) as error:
         reason = getattr(error, "reason", "it is missing")

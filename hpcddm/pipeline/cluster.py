@@ -14,7 +14,7 @@ MOST_FITTED = 1 << 20
 
 
 class ClusterStage(Stage):
-    """Its one unit fits the partition to training images, most clusterings to their features."""
+    """Its one unit fits the partition to training images, most clusterings to their features, or takes it as it is."""
 
     name = "cluster"
     reads = ("catalog", "encode")
@@ -25,9 +25,13 @@ class ClusterStage(Stage):
         return [CLUSTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the catalog and, where the clustering needs them, the features of the training images."""
-        needs_features = experiment.cluster.clustering.needs_features
-        return [CATALOG, *(range_keys(experiment, "encode", (TRAIN,)) if needs_features else [])]
+        """Return the catalog and, where the fit needs them, the features of the training images."""
+        fits_features = experiment.cluster.clustering.fits_features
+        return [CATALOG, *(range_keys(experiment, "encode", (TRAIN,)) if fits_features else [])]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count no image where the partition is taken as it is."""
+        return {} if experiment.cluster.clustering.is_fitted else {CATALOG: ""}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Cover clustering, number of experts and seed."""
@@ -36,5 +40,5 @@ class ClusterStage(Stage):
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate centroids, and the features that are fitted, of which there is a copy while the unit runs."""
         sample = 4 * experiment.encode.encoder.dimensions(experiment.data)
-        fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.needs_features else 0
+        fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.fits_features else 0
         return DiskSpace(1024 * sample, fitted * sample, 2)

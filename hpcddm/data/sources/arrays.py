@@ -15,7 +15,7 @@ from hpcddm.data.sources import array_files
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.settings import HELDOUT_SHARE, HeldoutFile, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
-from hpcddm.errors import EmptySplit, UserError, require
+from hpcddm.errors import UserError, require
 from hpcddm.pipeline.passed_over import Item, escaped
 from hpcddm.schema import PathSetting
 
@@ -50,7 +50,7 @@ class ArraysSplit(Split):
         count = self.images.shape[0]
         self.chosen = _chosen(count, share, split)
         if not self.chosen.size:
-            raise EmptySplit(f"{self.images.place}: {count} images, none of them for {split}")
+            raise UserError(f"{self.images.place}: {count} images, none of them for {split}")
         self.labels = _labels(self.path, settings.labels, count)
         self.labels = None if self.labels is None else self.labels[self.chosen]
         self.captions = _captions(self.path, settings.captions, count)

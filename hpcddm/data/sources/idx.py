@@ -14,7 +14,7 @@ from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.listing import beside
 from hpcddm.data.sources.settings import SourceSettings
-from hpcddm.errors import EmptySplit, UserError
+from hpcddm.errors import UserError
 from hpcddm.rundir import atomic
 from hpcddm.schema import PathSetting
 
@@ -75,7 +75,7 @@ def _find(folder: Path, prefix: str) -> Path:
         raise UserError(f"data.source.folder: {folder} is no folder")
     matches = sorted(folder.glob(f"{prefix}*"))
     if not matches:
-        raise EmptySplit(f"data.source.folder: {folder} holds no file named {prefix}-...")
+        raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
     return matches[0]
 
 

@@ -24,7 +24,7 @@ from hpcddm.data.sources.listing import is_apart, listed, refuse
 from hpcddm.data.sources.settings import HeldoutTars, SourceSettings
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
-from hpcddm.errors import EmptySplit, UserError, require
+from hpcddm.errors import UserError, require
 from hpcddm.pipeline.passed_over import Item, escaped
 from hpcddm.schema import PathSetting
 
@@ -133,7 +133,7 @@ class WebDatasetTars(TarSource[Settings]):
             count = heldout.shards or 0
             chosen = every[-count:] if split == "heldout" else every[:-count]
         if not chosen:
-            raise EmptySplit(f"data.source.heldout: of {len(every)} tars none is left for {split}")
+            raise UserError(f"data.source.heldout: of {len(every)} tars none is left for {split}")
         return chosen
 
     def _matching(self, pattern: str) -> list[Path]:

@@ -1,0 +1,91 @@
+"""The other run of `clustering: {name: run}`: what submit fills in of its partition, and refuses before any job."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from hpcddm.clusterings.settings import ClusteringSettings
+from hpcddm.config import Experiment
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.initial_weights import nested
+from hpcddm.pipeline.cluster import PARTITION
+from hpcddm.pipeline.keys import CLUSTER
+from hpcddm.pipeline.plan import plan
+from hpcddm.rundir import manifest
+from hpcddm.rundir.layout import RunDir, relative_to_run
+from hpcddm.schema import hashed, validate
+from hpcddm.unit_states import require_current, survey
+
+KEY = "cluster.clustering.of"
+
+
+def with_partition(
+    experiment: Experiment,
+    run: RunDir,
+    before: Any,
+    redo: Collection[str],
+    load: Callable[[RunDir], Experiment],
+) -> Experiment:
+    """Return an experiment whose clusters are those of another run with the hash and the clustering of its partition.
+
+    Where the run's own unit holds that partition, the other run need not be there.
+
+    before: `of` as the run has stored it, None where it has not; redo: stages that are made again; load: function that
+    reads the experiment of a run, with absolute paths. Raises `ConfigError` where the other run's clusters are not
+    complete, cannot be those of new images, or are those of other features.
+    """
+    values = experiment.model_dump()
+    clustering = values["cluster"]["clustering"]
+    other = RunDir(Path(clustering["of"]))
+    is_same = "cluster" not in redo and before in (None, relative_to_run(other.root, run))
+    taken = _taken(run) if is_same else None
+    try:
+        theirs = load(other)
+        require_current(survey(plan(theirs), other), other, CLUSTER)
+        content = manifest.stated_digest(other.unit(CLUSTER), PARTITION)
+    except UserError as error:
+        if taken is None:
+            raise ConfigError(f"{KEY}: {error}") from None
+        return _filled(values, taken, run.unit(CLUSTER) / manifest.FILE_NAME)
+    fitted_by: ClusteringSettings = getattr(theirs.cluster.clustering, "fitted_by", None) or theirs.cluster.clustering
+    if not fitted_by.takes_new_samples:
+        raise ConfigError(
+            f"{KEY}: {other.root} is clustered by '{fitted_by.name}', which goes by a sample's number or key and says"
+            " nothing of new images; name a run that is clustered by features or classes"
+        )
+    here, there = (manifest.flatten(_form(each, fitted_by.needs_features)) for each in (experiment, theirs))
+    changes = [key for key in sorted({*here, *there}) if here.get(key) != there.get(key)]
+    if changes:
+        listed = "; ".join(f"{key}: {here.get(key)!r} here, {there.get(key)!r} there" for key in changes)
+        raise ConfigError(
+            f"{KEY}: {other.root} has other settings ({listed}); take those, or fit clusters to these images"
+        )
+    return _filled(values, {"content": content, "fitted_by": fitted_by.model_dump()}, other.experiment)
+
+
+def _taken(run: RunDir) -> dict[str, Any] | None:
+    """Return what the manifest of the run's own partition says of it; None where there is no such partition."""
+    made = manifest.read_if_usable(run.unit(CLUSTER))
+    try:
+        clustering = nested(made.settings, "cluster.clustering.") if made else {}
+    except (AttributeError, TypeError):
+        # A manifest that others wrote may name a value and keys below it.
+        return None
+    return {key: clustering[key] for key in ("content", "fitted_by")} if "fitted_by" in clustering else None
+
+
+def _filled(values: dict[str, Any], filled_in: dict[str, Any], origin: Path) -> Experiment:
+    values["cluster"]["clustering"] |= filled_in
+    return validate(Experiment, values, str(origin))
+
+
+def _form(experiment: Experiment, needs_features: bool) -> dict[str, Any]:
+    """Return the settings of which the clusters of images are a function, beside the partition."""
+    form: dict[str, Any] = {"cluster": {"experts": experiment.cluster.experts}}
+    if not needs_features:
+        return form
+    form["encode"] = hashed(experiment.encode)
+    data = experiment.data
+    if experiment.encode.encoder.reads_images:
+        form["data"] = {"image_size": data.image_size, "channels": data.channels, "transform": hashed(data.transform)}
+    return form
