@@ -5,13 +5,15 @@ import json
 import subprocess
 import sys
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
+import click
 import numpy as np
 import yaml
 from click.testing import CliRunner, Result
 
-from hpcddm.cli import main
+from hpcddm.cli import HIDDEN, VERBS, main
 from hpcddm.config import Experiment
 from hpcddm.loading import load_experiment
 from hpcddm.pipeline.keys import CATALOG
@@ -105,6 +107,12 @@ def write_experiment(folder: Path, **changes: object) -> Path:
 def tiny(folder: Path, **changes: object) -> Experiment:
     """The tiny experiment, validated."""
     return load_experiment(str(write_experiment(folder, **changes)))
+
+
+@cache
+def commands() -> dict[str, click.Command]:
+    """Import all verbs."""
+    return {name: main.get_command(None, name) for name in (*VERBS, *HIDDEN)}
 
 
 def hpcddm(*arguments: object) -> Result:

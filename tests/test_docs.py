@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.cli import main
-from tests.helpers import REPOSITORY
+from hpcddm.cli import VERBS
+from tests.helpers import REPOSITORY, commands
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-EVERY_VERB = {name for name, verb in main.commands.items() if not verb.hidden}
+EVERY_VERB = set(VERBS)
 MADE_UP = {"slurm/sites/my-cluster.yaml"}
 """Files that a page tells its reader to make."""
 
@@ -63,8 +63,8 @@ def test_lines_of_prose_are_wrapped():
 @EVERY_PAGE
 def test_verbs_and_options_exist(page):
     for verb, rest in re.findall(r"\bhpcddm ([a-z][a-z-]+)\b([^\n|;]*)", code_of(page)):
-        assert verb in main.commands, verb
-        options = {option for parameter in main.commands[verb].params for option in parameter.opts}
+        assert verb in commands(), verb
+        options = {option for parameter in commands()[verb].params for option in parameter.opts}
         assert set(re.findall(r"(?<![\w-])--[a-z-]+", rest)) <= options | {"--help"}, verb + rest
 
 

@@ -104,8 +104,7 @@ MAY_IMPORT = {
     "commands": FOUNDATION
     | {"pipeline", "initial_weights", "unit_states", "loading", "sweep", "launch", "selftest", "checks", "metrics"}
     | {"arms", "fetched", "mistakes", "strict_yaml", "run_defaults", "missing_images"},
-    "cli": {"errors", "exit_codes", "printing", "commands", "cli_preparing"},
-    "cli_preparing": {"commands"},
+    "cli": {"errors", "exit_codes", "printing"},
     "report": {"printing", "rundir", "metrics", "config", "schema", "pipeline", "networks", "concepts"},
     "stages": NUMERIC
     | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}

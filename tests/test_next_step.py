@@ -8,14 +8,14 @@ import shutil
 import click
 import pytest
 
-from hpcddm.cli import main
+from hpcddm.cli import VERBS, main
 from hpcddm.next_step import PROGRAMS, NextStep, command, step
-from tests.helpers import REPOSITORY
+from tests.helpers import REPOSITORY, commands
 
 PACKAGE = REPOSITORY / "hpcddm"
-VERBS = "|".join(sorted(main.commands, key=len, reverse=True))
+ONE = "|".join(sorted(VERBS, key=len, reverse=True))
 HAND_MADE = re.compile(
-    rf"next: |[:`] *hpcddm ({VERBS})\b|hpcddm ({VERBS})( -\S+)* $|\bpip install |\bnpm pack |scontrol (release|update) "
+    rf"next: |[:`] *hpcddm ({ONE})\b|hpcddm ({ONE})( -\S+)* $|\bpip install |\bnpm pack |scontrol (release|update) "
 )
 """Pattern of advice in a text that does not come from `hpcddm.next_step`."""
 TEXTS_OF_PROGRAMS = {"next_step.py"}
@@ -39,7 +39,7 @@ def require_command(words):
         # The builtin of the shell is a program in POSIX, too; Slurm and npm are where they are needed.
         assert words[0] in ("cd", "scontrol", "npm") or shutil.which(words[0]), words
         return
-    verb = main.commands[words[1]]
+    verb = commands()[words[1]]
     with click.Context(main, info_name="hpcddm") as context:
         verb.make_context(words[1], words[2:], parent=context)
 
@@ -117,9 +117,14 @@ def test_every_call_makes_a_command_that_the_parser_takes(words):
     require_command(commands_of(command(*words))[0])
 
 
+def test_the_table_of_verbs_says_what_each_verb_says_of_itself():
+    for name, line in VERBS.items():
+        assert commands()[name].help.startswith(line.rstrip(".")), name
+
+
 def helps():
     """Yield the example and the next command of every verb's help."""
-    for name, verb in main.commands.items():
+    for name, verb in commands().items():
         for line in (verb.help or "").splitlines():
             if found := re.search(r"(?:Example:|Next:|then:|^ +)\s*(hpcddm .*)", line):
                 yield name, re.split(r"   |&& \./| \(or ", found[1])[0]

@@ -5,7 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
+
 from hpcddm.commands.naming import units_named
+from hpcddm.commands.options import RUN
 from hpcddm.commands.typed import retried
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.launch import continuation
@@ -30,10 +33,19 @@ POLL_SECONDS = 3
 """Seconds between two queries about jobs that are leaving."""
 
 
+@click.command()
+@RUN
+@click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
+@click.option("--now", is_flag=True, help="Do not wait until what runs has saved.")
 def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
-    """End the jobs of some units, or of all; unless `now`, running jobs save first.
+    """Cancel the jobs of RUN, of some of its units, or of whole stages.
 
-    Raises `ConfigError` over an unknown unit, `UserError` when the scheduler does not answer or refuses.
+    Trainings save before they exit. The command waits for them as long as the site's signal_lead_seconds; a second
+    Ctrl-C, like --now, ends them at once. Only jobs that carry a token of this run's journal are touched.
+
+    \b
+    Example: hpcddm cancel runs/fashion_mnist train/expert-02
+    Next:    hpcddm retry runs/fashion_mnist   submits them anew
     """
     run, prefix, reads = _named(RunDir(root))
     keys = units_named(root, units, [name.removeprefix(prefix) for name in reads])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from hpcddm.commands.options import RUN
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
 from hpcddm.errors import SchedulerSilent, UserError
@@ -42,10 +43,18 @@ class Waste:
         return sum(sizes), len(sizes)
 
 
+@click.command()
+@RUN
+@click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
 def clean(root: Path, yes: bool) -> int:
-    """Print what can go, and remove it with `yes`, or with the user's consent at a terminal; return the exit code.
+    """Remove files that RUN does not need any more; their kinds and sizes are printed first.
 
-    Raises `SchedulerSilent` when it is unknown which units are under way.
+    \b
+    These are superseded/ (outputs that --redo replaced), logs of all attempts but the last (their records stay, for
+    the costs), and training states of other settings. Outputs of complete units, units in a queue or running, and
+    the journal are never touched.
+    Example: hpcddm clean runs/fashion_mnist
+    Next:    hpcddm status runs/fashion_mnist
     """
     run = RunDir(root)
     stored_experiment(run)

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich import box
 from rich.table import Table
 
+from hpcddm.commands.options import PATH
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.loading import stored_experiment
@@ -33,10 +35,18 @@ MUST_AGREE = {
 """What several runs must have in common, beside their vocabulary: keys of their files, and what they are."""
 
 
+@click.command()
+@click.argument("roots", nargs=-1, required=True, type=PATH, metavar="RUN...")
+@click.option("--json", "json_file", type=PATH, metavar="FILE", help="Also write what was computed.")
 def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
-    """Print what is known of the concepts of some runs, together; also write it as JSON.
+    """Tell which frequency of a concept counts.
 
-    Raises `UserError` where a run has no complete stage concepts, and `ConfigError` for runs that do not compare.
+    Is a concept drawn well because it is frequent in all the data, or inside the expert that serves it? Several RUNs,
+    which differ in their seed, are fitted together.
+
+    \b
+    Example: hpcddm concepts runs/emoji-0 runs/emoji-1 runs/emoji-2 --json concepts.json
+    Next:    the page and the proposal that it names for one run
     """
     from hpcddm.concepts import analysis
     from hpcddm.report.concept_facts import ConceptFacts

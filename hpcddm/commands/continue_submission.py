@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import click
+
 from hpcddm import exit_codes, provenance
+from hpcddm.commands.options import RUN, TRUST
 from hpcddm.errors import require
 from hpcddm.launch import continuation
 from hpcddm.loading import is_sweep
@@ -12,8 +15,11 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.rundir.lease import HeldElsewhere
 
 
+@click.command("continue-submission", hidden=True)
+@RUN
+@TRUST
 def continue_submission(root: Path, trust_run: bool) -> int:
-    """Submit what is left of a run or of a sweep; return the exit code, `LEAVES` where another command is at work."""
+    """Submit what had no room in the queue; the last job of such a submission runs this."""
     try:
         return _continue(root, trust_run)
     except HeldElsewhere as held:
@@ -30,11 +36,11 @@ def _continue(root: Path, trust_run: bool) -> int:
     # A job that was submitted with --live runs from a checkout, any other one from the run: no file there has a say.
     live = provenance.is_checkout() and vouching.run_around(provenance.AROUND) is None
     if is_sweep(home) and rest.sweep is not None:
-        from hpcddm.commands.sweep import sweep
+        from hpcddm.commands.sweep import submit_settings
 
         for file in filter(None, (rest.sweep, rest.experiment)):
             require(Path(file).is_file(), f"{file}: not to be seen from here; repeat hpcddm sweep by hand")
-        return sweep(rest.sweep, rest.site, home.root, False, False, live, rest, trust_run=trust_run)
+        return submit_settings(rest.sweep, rest.site, home.root, False, False, live, rest=rest, trust_run=trust_run)
     from hpcddm.commands.retry import continue_run
 
     return continue_run(home, rest, live, trust_run)

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.table import Table
 
 from hpcddm import initial_weights, plugins
+from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config import Experiment, ExpertConfig
 from hpcddm.errors import ConfigError, UserError
@@ -22,6 +24,15 @@ MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Times at which a note says by how much log-SNR moves from one path to another."""
 
 
+@click.command()
+@click.argument("source", type=PATH)
+@OVERRIDES
+@click.option("--like", required=True, metavar="EXPERIMENT", help="Whose denoiser it shall be: a name or a YAML file.")
+@click.option("--output", type=PATH, default=Path("seed.safetensors"), show_default=True)
+@click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
+@click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
+@click.option("--expert", metavar="EXPERT", help="Where experts differ: the number or name of the one that counts.")
 def convert(
     source: Path,
     like: str,
@@ -32,10 +43,15 @@ def convert(
     keep_head: bool,
     expert: str | None,
 ) -> None:
-    """Write the tensors of the experiment's denoiser, made from those in `source`, and print what became of each.
+    """Convert the weights in SOURCE to initial weights.
 
-    expert: the expert whose overrides apply; None applies no override.
-    Raises `UserError` over a source that cannot be read or converted, `ConfigError` over a wrong option.
+    The result fits the denoisers of the experiment that --like names. SOURCE is a .safetensors, .pt or .pth file, a
+    diffusers folder, or a unit of a run. The verdict on each tensor (kept, folded, reset, dropped) is printed and
+    stored with the weights. KEY=VALUE changes a setting.
+
+    \b
+    Example: hpcddm convert runs/fm/train/monolith --like fashion_mnist --output start.safetensors
+    Next:    hpcddm submit fashion_mnist experts.init_from.weights=start.safetensors
     """
     _check_options(layout, output)
     experiment = load_experiment(like, overrides)

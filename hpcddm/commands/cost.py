@@ -8,8 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.table import Table
 
+from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.spending import JobCost, spending, units_with_logs
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.launch.accounting import Execution, executions
@@ -23,10 +25,19 @@ from hpcddm.rundir.reading import Unreadable
 from hpcddm.runtime.records import records
 
 
+@click.command()
+@RUN
+@click.option("--records", "records_only", is_flag=True, help="From the run's own records, even where sacct answers.")
+@JSON
 def cost(root: Path, records_only: bool, as_json: bool) -> None:
-    """Print what a run cost, or a sweep setting by setting; `records_only` ignores Slurm's accounting.
+    """Count the GPU-hours and CPU-hours of RUN.
 
-    Raises `ConfigError` when the folder holds neither.
+    They are listed per unit and attempt, with the wasted share. The numbers are those of sacct, every execution of a
+    requeued job included, else those of the run's own records.
+
+    \b
+    Example: hpcddm cost runs/fashion_mnist
+    Next:    hpcddm clean runs/fashion_mnist   removes what is not needed any more
     """
     run = RunDir(root)
     if not is_sweep(run):

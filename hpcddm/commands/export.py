@@ -5,7 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import click
+
 from hpcddm import plugins
+from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import METADATA, OWN_WEIGHTS
@@ -70,11 +73,16 @@ No scheduler of diffusers knows this path with this prediction, so there is none
 """
 
 
+@click.command()
+@RUN
+@UNIT
+@click.option("--output", type=PATH, required=True, help="A new folder.")
 def export(root: Path, unit: str, output: Path) -> None:
-    """Write one unit's network as a diffusers folder: transformer, scheduler, model_index.json, README.txt.
+    """Write a denoiser of RUN as a folder that stock diffusers loads.
 
-    Raises `UserError` when the unit is not complete, its network is no DiTTransformer2DModel or the folder is taken,
-    `ConfigError` over an unknown unit.
+    \b
+    Example: hpcddm export runs/fashion_mnist train/expert-02 --output expert-02   (or distill/student)
+    Next:    README.txt in that folder has the lines that load it
     """
     run = RunDir(root)
     experiment = stored_experiment(run)

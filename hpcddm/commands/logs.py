@@ -4,8 +4,11 @@ import re
 import time
 from pathlib import Path
 
+import click
+
 from hpcddm.commands.following import follow
 from hpcddm.commands.naming import unit_named
+from hpcddm.commands.options import RUN, UNIT
 from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.loading import stored_experiment
@@ -18,10 +21,24 @@ from hpcddm.rundir.layout import RunDir
 from hpcddm.runtime.records import AttemptRecord, records
 
 
+@click.command()
+@RUN
+@UNIT
+@click.option("--attempt", type=int, help="Default: the last one.")
+@click.option("--all", "every", is_flag=True, help="All attempts, oldest first, each with how it ended.")
+@click.option(
+    "--follow",
+    "following",
+    is_flag=True,
+    help="Go on with what is written, over all attempts, until the unit has ended.",
+)
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
 def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
-    """Print one log, all logs of a unit, or follow its log until the unit has ended.
+    """Print the log of a unit of RUN.
 
-    Raises `ConfigError` listing the logs that exist.
+    \b
+    Example: hpcddm logs runs/fashion_mnist train/expert-02 --follow
+    Next:    after a failure is mended: hpcddm retry runs/fashion_mnist
     """
     run = RunDir(root)
     if attempt is not None and (every or following):

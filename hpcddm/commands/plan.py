@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.table import Table
 
 from hpcddm.commands.expert_costs import expert_costs, few_images, line_of, own_numbers
+from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import table_console
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError
@@ -74,6 +76,23 @@ class StageRow:
     time_detail: str
 
 
+@click.command()
+@EXPERIMENT
+@OVERRIDES
+@SITE
+@RUN_DIR
+@click.option(
+    "--flops-per-second",
+    "speed",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Of one rank, where this machine is not like the site's.",
+)
+@click.option(
+    "--assume",
+    metavar="samples=N[,heldout=N][,tars=N]",
+    help="Numbers of a data set that is not here; tars are those that are adopted.",
+)
+@JSON
 def plan(
     name: str,
     overrides: tuple[str, ...],
@@ -83,9 +102,19 @@ def plan(
     assume: str | None,
     as_json: bool,
 ) -> None:
-    """Print the costs as a table, or as JSON.
+    """Estimate the costs of EXPERIMENT at a site.
 
-    Raises `UserError` when the images are missing, unless their numbers are assumed: nothing can be counted without.
+    FLOPs, hours, slots and storage are listed per stage; nothing is submitted. Nodes x ranks, CPUs and GPUs are those
+    of one unit, FLOPs, hours, bytes and files those of all units of a stage. A unit takes as long as the longest one,
+    in so many slots: jobs in a row, each within the site's time limit. The key experts.training.batch counts the images
+    per step over all experts.
+
+    Times come from --flops-per-second, else from the attempts of the run, else from a short measurement here.
+
+    \b
+    Example: hpcddm plan fashion_mnist --site my-cluster
+             hpcddm plan laion.yaml --site my-cluster --assume samples=153600000
+    Next:    hpcddm submit fashion_mnist --site my-cluster
     """
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
     site = load_site(site_name)

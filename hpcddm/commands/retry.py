@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import click
+
 from hpcddm.commands.announcements import require_no_refusal
 from hpcddm.commands.naming import units_named
+from hpcddm.commands.options import LIVE, RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.trusting import stored_start
 from hpcddm.commands.typed import stored
@@ -24,19 +27,29 @@ from hpcddm.site import Site
 from hpcddm.strict_yaml import parse_value
 
 
+@click.command()
+@RUN
+@click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
+@click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
+@click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
+@LIVE
+@TRUST
 def retry(
     root: Path,
     units: tuple[str, ...],
     resources: tuple[str, ...],
     site_name: str | None,
-    live: bool = False,
-    trust_run: bool = False,
+    live: bool,
+    trust_run: bool,
 ) -> int:
-    """Submit failed units, or those named, and what waits behind them; return the exit code.
+    """Submit failed units of RUN again.
 
-    live: jobs run the checkout itself, and no snapshot of it. trust_run: the user vouches for the run's site and
-    template.
-    Raises `ConfigError` over unknown units and resources, `UserError` when a named unit cannot be retried.
+    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them; those of a stage
+    where only it is named. Units that are complete or in the queue stay. Changed resources are kept for the next retry.
+
+    \b
+    Example: hpcddm retry runs/fashion_mnist train/expert-02 --resource memory_gb=16
+    Next:    hpcddm status runs/fashion_mnist
     """
     run = RunDir(root)
     experiment = out_of_run(stored_experiment(run), run)

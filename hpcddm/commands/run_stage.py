@@ -3,7 +3,10 @@
 import time
 from pathlib import Path
 
+import click
+
 from hpcddm.commands.naming import unit_named
+from hpcddm.commands.options import RUN
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.items import array_spec, items_of, submit_unit
@@ -20,10 +23,16 @@ from hpcddm.site import Resources, Site
 from hpcddm.unit_states import State, activity, survey
 
 
+@click.command("run-stage")
+@RUN
+@click.argument("key", metavar="STAGE/UNIT")
+@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of the unit.")
 def run_stage(root: Path, key: str, ranks: int) -> int:
-    """Run a unit with some ranks on this machine and return the exit code.
+    """Run one unit of RUN here, without any scheduler.
 
-    Raises `UserError` with the reason when the unit did not become complete, or when it is in a queue.
+    \b
+    Example: hpcddm run-stage runs/quickstart train/expert-02 --ranks 2
+    Next:    hpcddm logs runs/quickstart train/expert-02
     """
     run = RunDir(root)
     sharing.follow(root)

@@ -10,6 +10,7 @@ import click
 
 from hpcddm.arms import missing_experts, single_models, units_of
 from hpcddm.combinations import not_kept
+from hpcddm.commands.options import PATH, RUN
 from hpcddm.conditions.settings import Form
 from hpcddm.config import Experiment
 from hpcddm.ensemble.conversions.settings import ConversionSettings
@@ -31,6 +32,27 @@ SHOWN_CLASSES = 20
 """Number of classes that an error names at most; of more, those that resemble the given name."""
 
 
+@click.command()
+@RUN
+@click.option(
+    "--strategy",
+    default="top-1",
+    show_default=True,
+    help="full, top-2, sample-1, oracle, ..., or one model alone: expert-N, one that joined, monolith, student.",
+)
+@click.option("--class", "name", metavar="NAME", help="A class's name or number. Default: all classes in turn.")
+@click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A sentence; repeat it for several in turn.")
+@click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on (seed, i) only.")
+@click.option("--steps", type=click.IntRange(min=1), help="Default: as in the evaluation.")
+@click.option("--guidance", type=float, help="Default: as in the evaluation.")
+@click.option("--solver", help="euler, heun, midpoint; for one model also ddim, and ddim,eta=1. Default as above.")
+@click.option("--shift", type=float, help="Step spacing; above 1 more steps at high noise. Default as above.")
+@click.option("--conversion", help="snr_matched or as_reported. Default as above.")
+@click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
+@click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
+@click.option("--sigma-rel", type=float, help="An average of this relative length, of those of power_ema.")
+@click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
 def sample(
     root: Path,
     output: Path,
@@ -41,10 +63,11 @@ def sample(
     seed: int,
     **changes: Any,
 ) -> None:
-    """Draw images into one PNG: of a class or of some prompts in turn, by default of all that the run knows in turn.
+    """Draw images with the trained networks of RUN into one PNG.
 
-    changes: settings of the evaluation, None where they stay.
-    Raises `UserError` naming the units that are not complete, `ConfigError` over a wrong option.
+    \b
+    Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class 3 --steps 25 --output threes.png
+    Next:    compare with one model alone: --strategy monolith
     """
     run = RunDir(root)
     experiment = out_of_run(stored_experiment(run), run)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import click
 from rich.table import Table
 
 from hpcddm.checks import CheckRow, CheckVerdict
+from hpcddm.commands.options import JSON, PATH, SITE
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors import UserError
 from hpcddm.launch import script_paths
@@ -51,12 +53,25 @@ NOT_PASSED = (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
 """Verdicts with which a site does not pass."""
 
 
-def selftest(name: str, folder: Path, timeout: float, as_json: bool) -> int:
-    """Print one verdict per check; return 0 when every check ran and none failed, else 1.
+@click.command()
+@SITE
+@click.option(
+    "--folder", type=PATH, default="runs", show_default=True, help="Where runs will lie: this file system is tried."
+)
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="MINUTES")
+@JSON
+def selftest(site_name: str, folder: Path, timeout: float, as_json: bool) -> int:
+    """Check a site with a few jobs of some seconds.
 
-    Raises `UserError` when the folder cannot be written here, `ConfigError` when the site is wrong.
+    It prints a verdict per check, and advice where the check does not pass.
+
+    The exit code is 0 only when every check ran and none failed. Ctrl-C cancels its jobs, and only those.
+
+    \b
+    Example: hpcddm selftest --site my-cluster --folder /scratch/me/runs
+    Next:    correct the site's file as advised, then: hpcddm submit quickstart --site my-cluster
     """
-    site, started = load_site(name), time.time()
+    site, started = load_site(site_name), time.time()
     script_paths.check_folder(folder, "--folder")
     place = folder.resolve() / f"selftest-{secrets.token_hex(4)}"
     try:

@@ -3,8 +3,10 @@
 import subprocess
 from pathlib import Path
 
+import click
 import psutil
 
+from hpcddm.commands.options import PATH
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.errors import UserError
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
@@ -17,10 +19,18 @@ from hpcddm.site import Site
 SCRIPT = "#!/bin/bash\ntrue\n"
 
 
+@click.command("site-init")
+@click.argument("name", required=False)
+@click.option("--partition", help="Default: the cluster's default partition.")
+@click.option("--output", type=PATH, help="Default: slurm/sites/NAME.yaml.")
 def site_init(name: str | None, partition: str | None, output: Path | None) -> None:
-    """Write the draft and print the next step.
+    """Draft the file of a new site.
 
-    Raises `UserError` when no Slurm answers or the file exists, `ConfigError` for a wrong name or partition.
+    Its keys come from this cluster's own configuration. NAME defaults to the name of the cluster.
+
+    \b
+    Example: hpcddm site-init my-cluster --partition gpu
+    Next:    read and correct slurm/sites/my-cluster.yaml, then: hpcddm selftest --site my-cluster
     """
     reason = unavailable_reason()
     if reason:

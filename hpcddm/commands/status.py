@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from hpcddm import exit_codes
 from hpcddm.commands.announcements import clusters_line, lines_of_data
+from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.overview import Overview, Queue, scan_run
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
@@ -43,11 +45,24 @@ STYLES: dict[str, str] = {
 }
 
 
-def status(root: Path, as_json: bool, watch: bool, has_code: bool = False) -> int:
-    """Print the state of every unit and the next command; `watch` goes on until Ctrl-C or until all is complete.
+@click.command()
+@RUN
+@click.option("--watch", is_flag=True, help="Show it anew every 5 seconds, until Ctrl-C or until all is complete.")
+@JSON
+@click.option(
+    "--exit-code",
+    "has_code",
+    is_flag=True,
+    help="0 complete, 3 needs somebody, 4 the scheduler is silent, 5 under way.",
+)
+def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
+    """Show the state of every unit of RUN, and the next command.
 
-    has_code: returns the exit code of the run's state instead of 0.
-    Raises `ConfigError` when the folder holds no run, or when there is no terminal to watch on.
+    A manifest counts first, then the queue, then the unit's own files, so it also works without a scheduler.
+
+    \b
+    Example: hpcddm status runs/fashion_mnist --watch
+    Next:    the last line names the command
     """
     run, console = RunDir(root), Console()
     if watch:

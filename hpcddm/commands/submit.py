@@ -3,7 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+import click
+
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
+from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.typed import Typed, keep_command, step_again, store_command, submit_command
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError, require
@@ -47,6 +50,16 @@ PATIENCE_SECONDS = 60
 """Seconds that one submit waits for another of the same run."""
 
 
+@click.command()
+@EXPERIMENT
+@OVERRIDES
+@SITE
+@RUN_DIR
+@click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
+@click.option("--until", metavar="STAGE", help="The last stage to submit: 'inspect' ends before anything is trained.")
+@DRY_RUN
+@LIVE
+@click.option("--wait", "and_wait", is_flag=True, help="Then wait as 'hpcddm wait' does, with its exit codes.")
 def submit(
     name: str,
     overrides: tuple[str, ...],
@@ -54,13 +67,18 @@ def submit(
     run_dir: Path | None,
     redo: tuple[str, ...],
     dry_run: bool,
-    live: bool = False,
-    and_wait: bool = False,
-    until: str | None = None,
+    live: bool,
+    and_wait: bool,
+    until: str | None,
 ) -> int:
-    """Submit what is missing, and wait for it if `and_wait`; return the exit code.
+    """Submit what is missing of EXPERIMENT, or run it here.
 
-    live: jobs run the checkout itself, and no snapshot of it. until: the last stage to submit, None for all.
+    EXPERIMENT is the name of an experiment or a YAML file. Complete units stay, so the same command continues a
+    run. KEY=VALUE changes a setting of the experiment.
+
+    \b
+    Example: hpcddm submit fashion_mnist --site my-cluster experts.training.images=30000
+    Next:    hpcddm status runs/fashion_mnist
     """
     if and_wait and dry_run:
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
@@ -88,9 +106,9 @@ def submit(
     )
     if code or not and_wait:
         return code
-    from hpcddm.commands.wait import wait
+    from hpcddm.commands.wait import wait_for
 
-    return wait(run.root, None)
+    return wait_for(run.root, None)
 
 
 def _check_stages(option: str, names: Collection[str]) -> None:

@@ -5,8 +5,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import click
+
 from hpcddm.commands.announcements import announce_code, require_no_refusal
 from hpcddm.commands.comparison import print_results
+from hpcddm.commands.options import DRY_RUN, LIVE, PATH, SITE
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
     follow_stored_template,
@@ -57,24 +60,57 @@ from hpcddm.sweep.settings import Sweep, matching, read_sweep
 from hpcddm.sweep.table import CSV, PLOT
 
 
+@click.command()
+@click.argument("name", metavar="SWEEP")
+@SITE
+@click.option("--dir", "--run-dir", "folder", type=PATH, help="Default: sweeps/<its name>.")
+@DRY_RUN
+@click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
+@LIVE
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="KEY=VALUE|LABEL",
+    help="Submit the settings with this value, or this label, alone; may be repeated.",
+)
 def sweep(
     name: str,
     site_name: str,
     folder: Path | None,
     dry_run: bool,
     only_table: bool,
-    live: bool = False,
-    rest: Rest | None = None,
+    live: bool,
+    only: tuple[str, ...],
+) -> int:
+    """Submit all settings of SWEEP, and compare them.
+
+    SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several
+    settings share are made once.
+
+    \b
+    Example: hpcddm sweep guidance --site my-cluster
+    Next:    the same command shows the table, and runs the settings that were added to the file
+    """
+    return submit_settings(name, site_name, folder, dry_run, only_table, live, only)
+
+
+def submit_settings(
+    name: str,
+    site_name: str,
+    folder: Path | None,
+    dry_run: bool,
+    only_table: bool,
+    live: bool,
     only: Collection[str] = (),
+    rest: Rest | None = None,
     trust_run: bool = False,
 ) -> int:
     """Submit what is missing of all settings, or show the table; return the exit code.
 
-    live: jobs run the checkout itself, and no snapshot of it. rest: what an earlier submission left out, where this
-    one continues it, with the site and the template of then; trust_run: the user vouches for the copies of these.
-    only: KEY=VALUE that the settings have whose units are submitted; by default all are.
-
-    Raises `ConfigError` naming the setting whose keys or values are wrong, before anything is submitted.
+    Args:
+        live: Jobs run the checkout itself, and no snapshot of it.
+        rest: What an earlier submission left out, where this one continues it with the site and template of then.
+        trust_run: The user vouches for the copies of these in the folder.
     """
     definition = read_sweep(name, rest.experiment if rest else None)
     home = RunDir(folder or Path("sweeps") / definition.name)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from hpcddm import exit_codes
+from hpcddm.commands.options import RUN
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
 from hpcddm.commands.typed import step_again
@@ -35,7 +36,25 @@ class Finding:
     next: NextStep
 
 
+@click.command()
+@RUN
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: for ever.")
 def wait(root: Path, timeout: float | None) -> int:
+    """Wait until RUN is complete, or needs the user.
+
+    RUN may also be the folder of a sweep. One that was submitted with --until is complete when that stage is. The user
+    is needed when nothing more goes on by itself.
+
+    \b
+    Exit codes: 0 complete; 3 not complete, and the user has to act; with --timeout also 5 (jobs still wait or run)
+    and 4 (the scheduler does not answer). Ctrl-C (130) leaves the jobs alone.
+    Example: hpcddm submit fashion_mnist --site my-cluster && hpcddm wait runs/fashion_mnist && ./next.sh
+    Next:    after code 3: hpcddm status runs/fashion_mnist
+    """
+    return wait_for(root, timeout)
+
+
+def wait_for(root: Path, timeout: float | None) -> int:
     """Wait until the run is complete or needs the user, or until `timeout` minutes are over; return the exit code.
 
     Raises `ConfigError` when the folder holds neither a run nor a sweep.

@@ -6,6 +6,9 @@ unpack a compressed one; that fields of the GNU format are not taken for the pre
 has the place and size of what is stored. As there, one block of zeros ends an archive. One without it has lost what
 followed, such as one of a download that was killed, and is refused where the caller does not say otherwise; so is one
 behind whose end members follow, as where two were written one behind the other, or a header was overwritten by zeros.
+
+Compared with `tarfile` and a guard for these refusals, the walk takes a quarter of the time per member and keeps no
+object for one (tests/benchmarks/indexing.py); collections that are adopted have hundreds of millions of members.
 """
 
 import os

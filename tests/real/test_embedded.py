@@ -67,11 +67,9 @@ def test_again_is_a_no_op_in_seconds_that_imports_no_torch(finished, two_ranks):
     assert time.time() - started < 3
     assert again.returncode == 0 and "nothing to submit" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
-    code = (
-        "import sys; from hpcddm.commands.submit import submit; from pathlib import Path;"
-        f"submit('quickstart', {tuple(TINY)!r}, {str(two_ranks)!r}, Path({str(finished)!r}), (), False);"
-        "assert 'torch' not in sys.modules"
-    )
+    arguments = ["submit", "quickstart", *TINY, "--site", two_ranks, "--run-dir", finished]
+    code = f"import sys\nfrom hpcddm.cli import main\ntry: main({list(map(str, arguments))!r})\n"
+    code += "except SystemExit as end: assert not end.code and 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
