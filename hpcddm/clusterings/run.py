@@ -60,7 +60,7 @@ class Run(Clustering[Settings]):
         path, content = self.settings.partition()
         atomic.require_submitted(path, self.settings.content, hashlib.sha256(content).hexdigest())
         # The bytes that were hashed, whatever becomes of the other run's file meanwhile.
-        with tempfile.TemporaryFile(dir=workspace.folder) as copy, usable(path, "make it again, or name another run"):
+        with tempfile.NamedTemporaryFile(dir=workspace.folder) as copy, usable(path, "name another run"):
             copy.write(content)
             copy.flush()
             return self.load(read_arrays(path, copy))
