@@ -1,9 +1,10 @@
 """Clusters of another run: its fitted partition gives new images the clusters that it gave the images of that run."""
 
 import hashlib
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from hpcddm.clusterings.partition import Partition, read_arrays
 from hpcddm.clusterings.samples import Samples
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.data.columns import Numbers
-from hpcddm.rundir import atomic, manifest
+from hpcddm.errors import UserError, require
+from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import PathSetting
 
@@ -34,18 +36,32 @@ class Settings(ClusteringSettings):
         """True where the other clustering needs features."""
         return self.fitted_by is None or self.fitted_by.needs_features
 
-    def partition(self) -> tuple[Path, bytes]:
-        """Read the partition's file; raises `UserError` unless its bytes are those that its manifest states."""
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Path, BinaryIO]]:
+        """Open the partition's file; yield its path and itself.
+
+        Raises `UserError` unless its bytes are those that its manifest states, and those that submit filled in.
+        """
         # The settings are read while experiments, which stages need, are still being defined.
         from hpcddm.pipeline.cluster import PARTITION
         from hpcddm.pipeline.keys import CLUSTER
 
         folder = RunDir(Path(self.of)).unit(CLUSTER)
-        return folder / PARTITION, manifest.intact(folder, PARTITION)
+        path, stated = folder / PARTITION, manifest.stated_digest(folder, PARTITION)
+        try:
+            descriptor = reading.open_regular(path)
+        except FileNotFoundError:
+            raise UserError(f"{path}: is missing; put it back, or name another run in cluster.clustering.of") from None
+        with open(descriptor, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            require(digest == stated, f"{path}: its bytes are not those of its manifest; fetch it, or make it again")
+            atomic.require_submitted(path, self.content, digest)
+            yield path, file
 
     def check_file(self, num_clusters: int) -> None:
         """Raise `UserError` for a partition that is damaged."""
-        self.partition()
+        with self.opened():
+            pass
 
     def remedy(self, num_clusters: int) -> str:
         """Name the run, and the images."""
@@ -57,13 +73,8 @@ class Run(Clustering[Settings]):
 
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         """Read the partition of the other run; raises `UserError` for one that is damaged, or not the submitted one."""
-        path, content = self.settings.partition()
-        atomic.require_submitted(path, self.settings.content, hashlib.sha256(content).hexdigest())
-        # The bytes that were hashed, whatever becomes of the other run's file meanwhile.
-        with tempfile.NamedTemporaryFile(dir=workspace.folder) as copy, usable(path, "name another run"):
-            copy.write(content)
-            copy.flush()
-            return self.load(read_arrays(path, copy))
+        with self.settings.opened() as (path, file), usable(path, "name another run"):
+            return self.load(read_arrays(path, file))
 
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
         if self.settings.fitted_by is None:
