@@ -8,12 +8,12 @@ from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.initial_weights import nested
-from hpcddm.pipeline.cluster import PARTITION
+from hpcddm.pipeline.cluster import PARTITION, feature_settings
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir, relative_to_run
-from hpcddm.schema import hashed, validate
+from hpcddm.schema import validate
 from hpcddm.unit_states import require_current, survey
 
 KEY = "cluster.clustering.of"
@@ -81,11 +81,5 @@ def _filled(values: dict[str, Any], filled_in: dict[str, Any], origin: Path) -> 
 
 def _form(experiment: Experiment, needs_features: bool) -> dict[str, Any]:
     """Return the settings of which the clusters of images are a function, beside the partition."""
-    form: dict[str, Any] = {"cluster": {"experts": experiment.cluster.experts}}
-    if not needs_features:
-        return form
-    form["encode"] = hashed(experiment.encode)
-    data = experiment.data
-    if experiment.encode.encoder.reads_images:
-        form["data"] = {"image_size": data.image_size, "channels": data.channels, "transform": hashed(data.transform)}
-    return form
+    experts = {"cluster": {"experts": experiment.cluster.experts}}
+    return experts | (feature_settings(experiment) if needs_features else {})

@@ -34,11 +34,20 @@ class ClusterStage(Stage):
         return {} if experiment.cluster.clustering.is_fitted else {CATALOG: ""}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover clustering, number of experts and seed."""
-        return {"cluster": hashed(experiment.cluster), "seed": experiment.seed}
+        """Cover clustering, number of experts and seed; of a partition that is taken as it is, features that fit it."""
+        own = experiment.cluster.clustering
+        features = feature_settings(experiment) if own.needs_features and not own.is_fitted else {}
+        return {"cluster": hashed(experiment.cluster), "seed": experiment.seed} | features
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate centroids, and the features that are fitted, of which there is a copy while the unit runs."""
         sample = 4 * experiment.encode.encoder.dimensions(experiment.data)
         fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.fits_features else 0
         return DiskSpace(1024 * sample, fitted * sample, 2)
+
+
+def feature_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of which the features of an image are a function."""
+    data = experiment.data
+    images = {"image_size": data.image_size, "channels": data.channels, "transform": hashed(data.transform)}
+    return {"encode": hashed(experiment.encode)} | ({"data": images} if experiment.encode.encoder.reads_images else {})

@@ -135,6 +135,23 @@ def test_a_partner_who_has_the_unit_alone_goes_on(copy, tmp_path):
     assert clusters_of(partner.run) == clusters_of(first.run)
 
 
+def test_a_copy_of_the_experiment_and_of_the_unit_is_enough_of_the_other_run(copy, tmp_path):
+    for entry in [entry for entry in copy.root.iterdir() if entry.name not in ("experiment.json", "cluster")]:
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    bench = made(tmp_path, "run", **of(copy.root))
+    assert len(clusters_of(bench.run)) == 136 and states(bench)["lists/all"] is State.COMPLETE
+
+
+def test_other_features_than_the_partition_was_taken_for_are_seen_without_the_other_run(copy, tmp_path):
+    bench = made(tmp_path, "run", **of(copy.root))
+    shutil.rmtree(copy.root)
+    changes = of(copy.root, encode__encoder={"name": "pixels", "size": 4}, data__transform={"name": "resize"})
+    bench.settings = with_content(bench.experiment(**(TINY | changes)), bench.run)
+    assert survey(plan(bench.settings), bench.run)[CLUSTER].changes == {
+        "data.transform.name": ("centre_crop", "resize")
+    }
+
+
 def test_a_partition_that_changed_is_seen_and_one_that_moved_is_the_same(copy, tmp_path):
     bench = made(tmp_path, "run", **of(copy.root))
     assert states(bench)["lists/all"] is State.COMPLETE
