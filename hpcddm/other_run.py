@@ -48,6 +48,12 @@ def with_partition(
             raise ConfigError(f"{KEY}: {error}") from None
         return _filled(values, taken, run.unit(CLUSTER) / manifest.FILE_NAME)
     fitted_by: ClusteringSettings = getattr(theirs.cluster.clustering, "fitted_by", None) or theirs.cluster.clustering
+    _check(experiment, theirs, fitted_by, other)
+    return _filled(values, {"content": content, "fitted_by": fitted_by.model_dump()}, other.experiment)
+
+
+def _check(experiment: Experiment, theirs: Experiment, fitted_by: ClusteringSettings, other: RunDir) -> None:
+    """Raise `ConfigError` where the other run's clusters cannot be those of an experiment's images."""
     if not fitted_by.takes_new_samples:
         raise ConfigError(
             f"{KEY}: {other.root} is clustered by '{fitted_by.name}', which goes by a sample's number or key and says"
@@ -60,7 +66,6 @@ def with_partition(
         raise ConfigError(
             f"{KEY}: {other.root} has other settings ({listed}); take those, or fit clusters to these images"
         )
-    return _filled(values, {"content": content, "fitted_by": fitted_by.model_dump()}, other.experiment)
 
 
 def _taken(run: RunDir) -> dict[str, Any] | None:
@@ -71,7 +76,7 @@ def _taken(run: RunDir) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         # A manifest that others wrote may name a value and keys below it.
         return None
-    return {key: clustering[key] for key in ("content", "fitted_by")} if "fitted_by" in clustering else None
+    return {key: clustering.get(key) for key in ("content", "fitted_by")} if "fitted_by" in clustering else None
 
 
 def _filled(values: dict[str, Any], filled_in: dict[str, Any], origin: Path) -> Experiment:

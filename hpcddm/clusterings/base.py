@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.clusterings.partition import Partition, read_arrays
+from hpcddm.clusterings.partition import REDO, Partition, read_arrays
 from hpcddm.clusterings.samples import Samples
 from hpcddm.config import Experiment
 from hpcddm.data.columns import Numbers
@@ -66,7 +66,7 @@ class Clustering(Variant[S]):
         """
         encoder = experiment.encode.encoder
         dimensions = encoder.dimensions(experiment.data) if experiment.cluster.clustering.needs_features else 0
-        with usable(path, "submit again with --redo cluster"):
+        with usable(path, REDO):
             partition = self.load(read_arrays(path))
             partition.require(experiment.cluster.experts, dimensions)
             return partition

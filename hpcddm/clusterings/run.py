@@ -19,6 +19,8 @@ from hpcddm.rundir import atomic, manifest, reading
 from hpcddm.rundir.layout import RunDir
 from hpcddm.schema import PathSetting
 
+ADVICE = "fetch it again, make it again there, or name another run in cluster.clustering.of"
+
 
 class Settings(ClusteringSettings):
     """Folder of the other run, as `of`; the rest is filled in by submit, and is all that later stages need of it."""
@@ -51,10 +53,10 @@ class Settings(ClusteringSettings):
         try:
             descriptor = reading.open_regular(path)
         except FileNotFoundError:
-            raise UserError(f"{path}: is missing; put it back, or name another run in cluster.clustering.of") from None
+            raise UserError(f"{path}: is missing; {ADVICE}") from None
         with open(descriptor, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            require(digest == stated, f"{path}: its bytes are not those of its manifest; fetch it, or make it again")
+            require(digest == stated, f"{path}: its bytes are not those of its manifest; {ADVICE}")
             atomic.require_submitted(path, self.content, digest)
             yield path, file
 
@@ -73,8 +75,8 @@ class Run(Clustering[Settings]):
 
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         """Read the partition of the other run; raises `UserError` for one that is damaged, or not the submitted one."""
-        with self.settings.opened() as (path, file), usable(path, "name another run"):
-            return self.load(read_arrays(path, file))
+        with self.settings.opened() as (path, file), usable(path, ADVICE):
+            return self.load(read_arrays(path, file, ADVICE))
 
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
         if self.settings.fitted_by is None:

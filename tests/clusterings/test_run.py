@@ -168,7 +168,7 @@ def test_a_partition_that_changed_is_seen_and_one_that_moved_is_the_same(copy, t
 def test_another_partition_than_was_submitted_is_refused_by_its_job(copy, tmp_path):
     bench = made(tmp_path, "run", ("shard", "catalog", "encode"), **of(copy.root))
     shutil.rmtree(copy.root)
-    with pytest.raises(UserError, match=r"copy/cluster/partition.h5: is missing; put it back"):
+    with pytest.raises(UserError, match=r"copy/cluster/partition.h5: is missing; fetch it again"):
         bench.make(CLUSTER)
     made(tmp_path, "copy", seed=1)
     with pytest.raises(UserError, match=r"copy/cluster/partition.h5: has changed since the run was submitted"):
