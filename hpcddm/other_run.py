@@ -7,7 +7,7 @@ from typing import Any
 from hpcddm.clusterings.settings import ClusteringSettings
 from hpcddm.config import Experiment
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.initial_weights import nested
+from hpcddm.initial_weights import settings_below
 from hpcddm.pipeline.cluster import PARTITION, feature_settings
 from hpcddm.pipeline.keys import CLUSTER
 from hpcddm.pipeline.plan import plan
@@ -72,7 +72,7 @@ def _taken(run: RunDir) -> dict[str, Any] | None:
     """Return what the manifest of the run's own partition says of it; None where there is no such partition."""
     made = manifest.read_if_usable(run.unit(CLUSTER))
     try:
-        clustering = nested(made.settings, "cluster.clustering.") if made else {}
+        clustering = settings_below(made.settings, "cluster.clustering.") if made else {}
     except (AttributeError, TypeError):
         # A manifest that others wrote may name a value and keys below it.
         return None
