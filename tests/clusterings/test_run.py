@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hpcddm.data import samples
@@ -17,7 +18,7 @@ from hpcddm.plugins import settings_class
 from hpcddm.rundir import manifest
 from hpcddm.rundir.layout import RunDir
 from hpcddm.unit_states import State, survey
-from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_source
+from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_idx, write_source
 from tests.stages.routes import STAGES, Bench
 
 TWO_STAGE = {"name": "hierarchical", "fine": 12, "iterations": 5, "nredo": 1, "metric": "euclidean", "max_share": 0.5}
@@ -102,6 +103,16 @@ def test_an_image_is_in_its_cluster_whatever_images_are_beside_it(other, tmp_pat
     # The generator draws the images of `train` first, so 40 of the 96 are the same.
     wanted = {key: cluster for key, cluster in clusters_of(other).items() if key in fewer and key.startswith("train")}
     assert len(wanted) == 40 and fewer.items() >= wanted.items()
+
+
+def test_images_that_leave_a_cluster_empty_are_not_for_its_experts(other, tmp_path):
+    write_source(tmp_path / "images")
+    for name, count in (("train", 96), ("t10k", 40)):
+        write_idx(tmp_path / "images" / f"{name}-images-idx3-ubyte.gz", np.zeros((count, SIDE, SIDE)))
+    with pytest.raises(
+        UserError, match="cluster [0-2] is empty; to change: of: a run whose clusters these images have"
+    ):
+        made(tmp_path, "run", **of(other.root))
 
 
 def test_clusters_of_a_run_that_took_its_own_are_those_of_the_first(other, tmp_path):
