@@ -32,7 +32,7 @@ class Beside:
 
 def copy_of(finished: Path, folder: Path) -> Beside:
     """Copy a finished run, cheaply, with the user's files beside it."""
-    left_out = shutil.ignore_patterns("superseded", "hpcddm", "slurm", "*.pkl", "*.out")
+    left_out = shutil.ignore_patterns("superseded", "code", "*.pkl", "*.out")
     shutil.copytree(finished, folder / "run", copy_function=_link_or_copy, symlinks=True, ignore=left_out)
     victim = folder / "victim"
     (victim / "thesis").mkdir(parents=True)

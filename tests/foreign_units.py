@@ -216,7 +216,7 @@ def of_code(digest: str | None) -> Callable[[Beside], None]:
     def make(beside: Beside) -> None:
         hashes = provenance.digests(provenance.code_files())
         known = digest or provenance.code_digest(hashes)
-        shutil.rmtree(beside.run / "code")
+        shutil.rmtree(beside.run / "code", ignore_errors=True)
         for path, text in provenance.code_files().items():
             replaced(beside.run / "code" / known / path, text)
         first = beside.run / "code" / known / "hpcddm/__init__.py"
