@@ -25,7 +25,6 @@ VERBS = {
     "plan": "Estimate the costs of EXPERIMENT at a site.",
     "prefetch": "Fetch pretrained weights, images and words, on a node with network.",
     "convert": "Convert the weights in SOURCE to initial weights.",
-    "assign": "Find the clusters of new images, by the clusters of RUN.",
     "site-init": "Draft the file of a new site.",
     "selftest": "Check a site with a few jobs of some seconds.",
     "run-stage": "Run one unit of RUN here, without any scheduler.",

@@ -23,10 +23,6 @@ class ConfigError(UserError):
     exit_code = exit_codes.USAGE
 
 
-class EmptySplit(UserError):
-    """A split of a source has no sample, and lost none; the other split may have some."""
-
-
 class SchedulerSilent(UserError):
     """The scheduler does not answer, so it is unknown what runs; nothing was submitted."""
 

@@ -64,8 +64,7 @@ LATE = {
     "defaults": {"data"},
     "launch": {"data", "networks"},
     "selftest": {"devices", "training"},
-    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"}
-    | {"data", "clusterings", "encoders", "concepts"},
+    "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"} | {"data", "concepts"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
 

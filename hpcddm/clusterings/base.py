@@ -1,14 +1,15 @@
 """Bases of the clusterings: they fit a partition of the data to training samples, most of them to features."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.clusterings.partition import Partition, read_arrays
+from hpcddm.clusterings.partition import REDO, Partition, read_arrays
 from hpcddm.clusterings.samples import Samples
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.variants import S, Variant
@@ -35,6 +36,15 @@ class NotFinite(ValueError):
         self.place = place
 
 
+@contextmanager
+def usable(path: Path, advice: str) -> Iterator[None]:
+    """Raise what arrays of another partition lead to as a `UserError` that names their file."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        raise UserError(f"{path}: not a partition of this clustering ({printable(error)}); {advice}") from None
+
+
 class Clustering(Variant[S]):
     """A clustering that cuts the data into clusters, one for each expert."""
 
@@ -56,13 +66,10 @@ class Clustering(Variant[S]):
         """
         encoder = experiment.encode.encoder
         dimensions = encoder.dimensions(experiment.data) if experiment.cluster.clustering.needs_features else 0
-        try:
+        with usable(path, REDO):
             partition = self.load(read_arrays(path))
             partition.require(experiment.cluster.experts, dimensions)
             return partition
-        except (TypeError, ValueError, LookupError, OverflowError) as error:
-            reason = f"not a partition of this clustering ({printable(error)})"
-            raise UserError(f"{path}: {reason}; submit again with --redo cluster") from None
 
 
 class FeatureClustering(Clustering[S]):

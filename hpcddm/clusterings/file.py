@@ -24,6 +24,7 @@ class Settings(ClusteringSettings):
     """Table with a row for every sample, held-out ones too, and its column of clusters, numbered from 0."""
 
     needs_features: ClassVar[bool] = False
+    takes_new_samples: ClassVar[bool] = False
 
     table: TableSettings
     column: str = "cluster"

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 import h5py
 import numpy as np
@@ -14,6 +15,9 @@ from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, hdf5
 from hpcddm.files.reading import Unreadable
+
+REDO = "submit again with --redo cluster"
+"""Next step where the partition of a run cannot be used."""
 
 
 class Partition(ABC):
@@ -73,14 +77,17 @@ def write_arrays(path: Path, partition: Partition) -> None:
             file.create_dataset(name, data=values)
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or not usable."""
+def read_arrays(path: Path, plain: BinaryIO | None = None, advice: str = REDO) -> dict[str, np.ndarray]:
+    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or not usable.
+
+    plain: the file, where it is open already; advice: the next step.
+    """
     try:
-        with hdf5.opened(path) as file:
+        with hdf5.opened(path) if plain is None else hdf5.checked(path, plain) as file:
             arrays = {name: np.asarray(dataset[()]) for name, dataset in hdf5.datasets(file)}
     except (FileNotFoundError, Unreadable) as error:
         reason = getattr(error, "reason", "it is missing")
-        raise UserError(f"{path}: no readable partition ({reason}); submit again with --redo cluster") from None
+        raise UserError(f"{path}: no readable partition ({reason}); {advice}") from None
     broken = next((name for name, values in arrays.items() if not np.isfinite(values).all()), None)
-    require(broken is None, f"{path}: '{broken}' is not finite; submit again with --redo cluster")
+    require(broken is None, f"{path}: '{broken}' is not finite; {advice}")
     return arrays

@@ -17,6 +17,7 @@ class Settings(ClusteringSettings):
     """Variant without settings; the seed is the experiment's."""
 
     needs_features: ClassVar[bool] = False
+    takes_new_samples: ClassVar[bool] = False
 
 
 class RandomPartition(Partition):

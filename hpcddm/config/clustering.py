@@ -15,9 +15,18 @@ class ClusteringSettings(VariantSettings):
     room: ClassVar[str] = "clusterings"
     needs_features: ClassVar[bool] = True
     """False for a clustering that looks at no features: then nothing is encoded."""
+    is_fitted: ClassVar[bool] = True
+    """False for a partition that is taken as it is: then it is not a function of the run's samples."""
+    takes_new_samples: ClassVar[bool] = True
+    """False for clusters that follow from a sample's number or key, which mean nothing in another run."""
+
+    @property
+    def fits_features(self) -> bool:
+        """True where the fit reads features."""
+        return self.is_fitted and self.needs_features
 
     def check_file(self, num_clusters: int) -> None:
-        """Check the file that the fit reads, where there is one, before anything is submitted."""
+        """Check the file that the stage cluster reads, where there is one, before anything is submitted."""
 
     def remedy(self, num_clusters: int) -> str:
         """Say what to change where clusters are too uneven, or not apart, to begin a training with."""

@@ -12,6 +12,7 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
+from hpcddm.launch.other_run import with_partition
 from hpcddm.missing_images import with_remedy
 from hpcddm.runs import initial_weights
 from hpcddm.runs.layout import RunDir, relative_to_run
@@ -51,12 +52,15 @@ def with_content(
     values["data"]["content"] = images
     of_weights = _fill_in_weights(experiment, values, stored, run)
     for holder, key in paths.places(values, Experiment):
-        if "content" in holder and id(holder) not in of_weights:
+        if "content" in holder and id(holder) not in of_weights and "fitted_by" not in holder:
             path = Path(holder[key])
             # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
             known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
             holder["content"] = known_hash or _hash_of(path, key)
-    return Experiment.model_validate(values)
+    experiment = Experiment.model_validate(values)
+    if "fitted_by" not in values["cluster"]["clustering"]:
+        return experiment
+    return with_partition(experiment, run, _at(stored, "cluster.clustering.of"), redo)
 
 
 def _fill_in_weights(

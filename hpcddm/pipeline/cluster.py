@@ -13,7 +13,7 @@ MOST_FITTED = 1 << 20
 
 
 class ClusterStage(Stage):
-    """Its one unit fits the partition to training images, most clusterings to their features."""
+    """Its one unit fits the partition to training images, most clusterings to their features, or takes it as it is."""
 
     name = "cluster"
     reads = ("catalog", "encode")
@@ -24,16 +24,29 @@ class ClusterStage(Stage):
         return [CLUSTER]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the catalog and, where the clustering needs them, the features of the training images."""
-        needs_features = experiment.cluster.clustering.needs_features
-        return [CATALOG, *(range_keys(experiment, "encode", (TRAIN,)) if needs_features else [])]
+        """Return the catalog and, where the fit needs them, the features of the training images."""
+        fits_features = experiment.cluster.clustering.fits_features
+        return [CATALOG, *(range_keys(experiment, "encode", (TRAIN,)) if fits_features else [])]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Count no image where the partition is taken as it is."""
+        return {} if experiment.cluster.clustering.is_fitted else {CATALOG: ""}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover clustering, number of experts and seed."""
-        return {"cluster": hashed(experiment.cluster), "seed": experiment.seed}
+        """Cover clustering, number of experts and seed; of a partition that is taken as it is, features that fit it."""
+        own = experiment.cluster.clustering
+        features = feature_settings(experiment) if own.needs_features and not own.is_fitted else {}
+        return {"cluster": hashed(experiment.cluster), "seed": experiment.seed} | features
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate centroids, and the features that are fitted, of which there is a copy while the unit runs."""
         sample = 4 * experiment.encode.encoder.dimensions(experiment.data)
-        fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.needs_features else 0
+        fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.fits_features else 0
         return DiskSpace(1024 * sample, fitted * sample, 2)
+
+
+def feature_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of which the features of an image are a function."""
+    data = experiment.data
+    images = {"image_size": data.image_size, "channels": data.channels, "transform": hashed(data.transform)}
+    return {"encode": hashed(experiment.encode)} | ({"data": images} if experiment.encode.encoder.reads_images else {})

@@ -193,7 +193,7 @@ def described(path: Path, metadata: dict[str, Any], digest: str | None) -> dict[
     source = {"source": f"{unit_manifest.stage}/{unit_manifest.unit}"}
     try:
         data = _data_of(unit_manifest.settings) | {LATENTS: parts.get(WHAT_X_IS)}
-        nested = {key: _nested(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
+        nested = {key: settings_below(unit_manifest.settings, f"{part}.{key}.") for key in ("model", "objective")}
         return nested | {"data": data} | source | _spent(unit_manifest.results)
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         fault = f"{path.parent / manifest.FILE_NAME}: does not say what network {path.name} is of ({printable(error)})"
@@ -272,7 +272,7 @@ def _paired(there: VariantSettings, here: VariantSettings) -> dict[str, tuple[An
 def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
     """Describe the data of a network by a manifest's settings: x, its space, number of classes, its condition."""
     # Manifests from before there was a choice name no space; those of latents have the shape, others the settings.
-    space = _nested(settings, "data.space.") or {"name": "pixels"}
+    space = settings_below(settings, "data.space.") or {"name": "pixels"}
     given = space.pop("shape", None)
     channels, height, _ = given or SpaceSettings.model_validate(space).shape(
         settings["data.channels"], settings["data.image_size"]
@@ -292,7 +292,7 @@ def _spent(results: dict[str, Any]) -> dict[str, int | None]:
     return {key: None if spent is None or before is None else spent + before for key, (spent, before) in parts.items()}
 
 
-def _nested(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
+def settings_below(flat: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Return the settings below a prefix of flat dotted keys, as nested mappings."""
     nested: dict[str, Any] = {}
     for key, value in flat.items():

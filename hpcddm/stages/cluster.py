@@ -16,10 +16,10 @@ from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
-    """Fit the partition to the training images."""
+    """Fit the partition to the training images, or take that of another run."""
     own = settings.cluster.clustering
     catalog = samples.catalog(unit, TRAIN)
-    train = Samples(catalog, samples.features(catalog) if own.needs_features else None)
+    train = Samples(catalog, samples.features(catalog) if own.fits_features else None)
     numbers = fitted_numbers(len(train), settings.seed)
     clustering = variants.create(Clustering, own)
 
@@ -39,7 +39,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
     write_arrays(unit.folder / PARTITION, partition)
     if partition.figures:
         print(", ".join(f"{name} {value:.4g}" for name, value in partition.figures.items()), flush=True)
-    return Result([PARTITION], {"images": len(train), "fitted": len(numbers), **partition.figures})
+    return Result([PARTITION], {"images": len(train), "fitted": len(numbers) * own.is_fitted, **partition.figures})
 
 
 def fitted_numbers(count: int, seed: int, most: int = MOST_FITTED) -> range | np.ndarray:

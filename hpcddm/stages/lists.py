@@ -39,9 +39,10 @@ def _by_clusters(settings: Experiment, unit: Unit) -> Result:
     sizes = cluster_sizes(clusters, num_experts).tolist()
     lists: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
+    remedy = settings.cluster.clustering.remedy(num_experts)
     for expert, size in enumerate(sizes):
         unit.stop_if_requested()
-        require(size > 0, f"cluster.clustering: cluster {expert} is empty; use another seed or fewer experts")
+        require(size > 0, f"cluster.clustering: cluster {expert} is empty; to change: {remedy}")
         numbers = Blocks((size,), NUMBER_TYPE, members(clusters, expert))
         name = list_name(expert)
         lists[name], digests[name] = _write(settings, unit, catalog, expert, numbers)

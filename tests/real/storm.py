@@ -145,7 +145,7 @@ class Storm:
 
     @property
     def gate(self) -> Path:
-        """The file that keeps batch scripts from calling srun, but the one whose number of restarts it holds."""
+        """The file that keeps the training's batch scripts from srun, but the one whose number of restarts it holds."""
         return self.folder / "gate"
 
     @property
@@ -162,7 +162,9 @@ class Storm:
         """Leave the neighbour out, and let batch scripts wait at the gate."""
         self.has_neighbour = False
         at_gate = f'echo "${{SLURM_RESTART_COUNT:-0}} $SLURM_JOB_NODELIST" >{self.waits}'
-        closed = f'[ -e {self.gate} ] && [ "$(cat {self.gate})" != "${{SLURM_RESTART_COUNT:-0}}" ]'
+        # The stages before the training pass: nobody waits for one of them at the gate.
+        closed = f"[[ $SLURM_JOB_NAME == *-train-* ]] && [ -e {self.gate} ]"
+        closed += f' && [ "$(cat {self.gate})" != "${{SLURM_RESTART_COUNT:-0}}" ]'
         wait = f"while {closed}; do {at_gate}; sleep 0.1; done"
         self.keys += f"\nsetup: {json.dumps([wait, f'export HPCDDM_TEST_PACE={self.pace}'])}"
 

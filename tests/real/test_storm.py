@@ -56,7 +56,7 @@ def require_nothing_lost(storm):
     """Must-haves of every storm: same bits, nothing repeated after a signal, the neighbour left alone."""
     assert weights(storm.run) == weights(storm.folder / "calm")
     assert {one.repeated for one in storm.log if one.kind in GENTLE} == {0}, storm.log
-    assert storm.neighbours_attempts == 1
+    assert storm.neighbours_attempts == int(storm.has_neighbour)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def storm_of_nodes(folder, home, disturbances, images, finished=None):
         storm.gate.touch()
     storm.submit(storm.run, "slurm")
     storm.rage(disturbances)
-    assert weights(storm.run) == weights(folder / "calm")
+    require_nothing_lost(storm)
     refused = [records(storm.run / "logs" / KEY)[one.attempt - 1] for one in storm.log if one.phase == LAUNCH]
     assert {record.verdict["by_slurm"] for record in refused} == {True}
     assert [record.faulty for record in refused] == [[one.note.split()[1]] for one in storm.log if one.phase == LAUNCH]
@@ -131,7 +131,7 @@ def test_nodes_that_refuse_launches_and_die_are_avoided_and_the_unit_does_not_gi
 
 @pytest.mark.long
 def test_a_storm_of_sixty_disturbances_half_of_them_by_nodes(home, tmp_path):
-    storm = storm_of_nodes(tmp_path, home, schedule_of_nodes(0, 60), images=1_000_000)
+    storm = storm_of_nodes(tmp_path, home, schedule_of_nodes(0, 60), images=240_000)
     assert sum(one.kind in BY_NODES for one in storm.log) == 30
 
 

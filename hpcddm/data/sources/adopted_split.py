@@ -8,7 +8,7 @@ from hpcddm.data.adopted import AdoptedTar, SourceTar, index_adopted
 from hpcddm.data.pictures import PictureError
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import KNOWN, Split
-from hpcddm.errors import EmptySplit, UserError
+from hpcddm.errors import UserError
 from hpcddm.runs import passed_over
 from hpcddm.runs.passed_over import Item
 
@@ -83,5 +83,4 @@ def _first_with_samples(tars: Sequence[SourceTar]) -> tuple[SourceTar, AdoptedTa
     reason = ": ".join(broken[0]) if broken else passed_over.described(passed_over.counted(items))
     behind = "tar" if len(tried) == 2 else f"{len(tried) - 1} tars"
     more = f", nor in the {behind} behind it" * (len(tried) > 1)
-    kind = UserError if broken or any(item.is_broken for item in items) else EmptySplit
-    raise kind(f"{tars[0].path}: no samples with an image{more}; {reason or 'no members'}")
+    raise UserError(f"{tars[0].path}: no samples with an image{more}; {reason or 'no members'}")

@@ -16,7 +16,7 @@ from hpcddm.data.record import Record
 from hpcddm.data.sources import array_files
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.shares import is_heldout
-from hpcddm.errors import EmptySplit, UserError, require
+from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import Item, escaped
 
 CHANNELS = (1, 3, 4)
@@ -50,7 +50,7 @@ class ArraysSplit(Split):
         count = self.images.shape[0]
         self.chosen = _chosen(count, share, split)
         if not self.chosen.size:
-            raise EmptySplit(f"{self.images.place}: {count} images, none of them for {split}")
+            raise UserError(f"{self.images.place}: {count} images, none of them for {split}")
         self.labels = _labels(self.path, settings.labels, count)
         self.labels = None if self.labels is None else self.labels[self.chosen]
         self.captions = _captions(self.path, settings.captions, count)

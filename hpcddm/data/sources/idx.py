@@ -15,7 +15,7 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
 from hpcddm.data.sources.listing import beside
-from hpcddm.errors import EmptySplit, UserError
+from hpcddm.errors import UserError
 from hpcddm.files import atomic
 
 PREFIX = {"train": "train", "heldout": "t10k"}
@@ -75,7 +75,7 @@ def _find(folder: Path, prefix: str) -> Path:
         raise UserError(f"data.source.folder: {folder} is no folder")
     matches = sorted(folder.glob(f"{prefix}*"))
     if not matches:
-        raise EmptySplit(f"data.source.folder: {folder} holds no file named {prefix}-...")
+        raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
     return matches[0]
 
 

@@ -31,7 +31,7 @@ from hpcddm.data.sources.base import SPLITS, Source, Split
 from hpcddm.data.sources.listing import EXTENSIONS, beside, holds_picture, listed
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import FORMATS, Table
-from hpcddm.errors import EmptySplit, UserError, require
+from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 from hpcddm.runs.passed_over import Item, counted, described, escaped
 
@@ -87,7 +87,7 @@ class FolderSplit(Split):
         if share:
             self._keep([is_heldout(_key(name), share) == (split == "heldout") for name in self.names])
             if not self.names:
-                raise EmptySplit(f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
+                raise UserError(f"data.source.heldout.share: {share}: leaves no {split} images in {self.root}")
         self._template = settings.caption
         self.has_captions = self.table is not None or self._template is not None
         self._captions = _captions(self.table, self.names) if self.table else None
@@ -143,7 +143,7 @@ def _split_folder(folder: Path, split: str) -> Path:
         raise UserError(f"data.source.folder: {names} both hold {split} images; rename or remove one of them")
     if not there:
         names = " or ".join(FOLDERS["heldout"])
-        raise EmptySplit(
+        raise UserError(
             f"data.source.folder: {candidates[0]} is no folder; there must be {folder}/train and {folder}/{names}, or"
             " the key data.source.heldout"
         )
@@ -202,8 +202,7 @@ def _check_some(root: Path, names: list[str], has_classes: bool, passed_over: li
     where = f"{root}/<class>/ holds no images ({kinds})"
     if not has_classes:
         where = f"{root} holds neither images ({kinds}) nor folders of classes with images"
-    kind = UserError if any(item.is_broken for item in passed_over) else EmptySplit
-    raise kind(f"data.source.folder: {where}{others}")
+    raise UserError(f"data.source.folder: {where}{others}")
 
 
 def _key(name: str) -> str:

@@ -25,7 +25,7 @@ from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.sources.listing import is_apart, listed, refuse
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tar_headers import COMPRESSED_TAR
-from hpcddm.errors import EmptySplit, UserError, require
+from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import Item, escaped
 
 Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
@@ -133,7 +133,7 @@ class WebDatasetTars(TarSource[Settings]):
             count = heldout.shards or 0
             chosen = every[-count:] if split == "heldout" else every[:-count]
         if not chosen:
-            raise EmptySplit(f"data.source.heldout: of {len(every)} tars none is left for {split}")
+            raise UserError(f"data.source.heldout: of {len(every)} tars none is left for {split}")
         return chosen
 
     def _matching(self, pattern: str) -> list[Path]:

@@ -1,0 +1,85 @@
+"""Clusters of another run: its fitted partition gives new images the clusters that it gave the images of that run."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+import numpy as np
+
+from hpcddm.clusterings.base import Clustering, Workspace, usable
+from hpcddm.clusterings.partition import Partition, read_arrays
+from hpcddm.clusterings.samples import Samples
+from hpcddm.config import variants
+from hpcddm.config.clustering import ClusteringSettings
+from hpcddm.config.schema import PathSetting
+from hpcddm.data.columns import Numbers
+from hpcddm.errors import UserError, require
+from hpcddm.files import atomic, reading
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+
+ADVICE = "fetch it again, make it again there, or name another run in cluster.clustering.of"
+
+
+class Settings(ClusteringSettings):
+    """Folder of the other run, as `of`; the rest is filled in by submit, and is all that later stages need of it."""
+
+    is_fitted: ClassVar[bool] = False
+
+    of: PathSetting
+    content: str | None = None
+    """The SHA-256 of the partition's file, so that another partition is never taken for this one."""
+    fitted_by: ClusteringSettings | None = None
+    """The clustering that fitted the partition."""
+
+    @property
+    def needs_features(self) -> bool:  # type: ignore[override]
+        """True where the other clustering needs features."""
+        return self.fitted_by is None or self.fitted_by.needs_features
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Path, BinaryIO]]:
+        """Open the partition's file; yield its path and itself.
+
+        Raises `UserError` unless its bytes are those that its manifest states, and those that submit filled in.
+        """
+        # The settings are read while experiments, which stages need, are still being defined.
+        from hpcddm.runs.files import PARTITION
+        from hpcddm.runs.unit_keys import CLUSTER
+
+        folder = RunDir(Path(self.of)).unit(CLUSTER)
+        path, stated = folder / PARTITION, manifest.stated_digest(folder, PARTITION)
+        try:
+            descriptor = reading.open_regular(path)
+        except FileNotFoundError:
+            raise UserError(f"{path}: is missing; {ADVICE}") from None
+        with open(descriptor, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            require(digest == stated, f"{path}: its bytes are not those of its manifest; {ADVICE}")
+            atomic.require_submitted(path, self.content, digest)
+            yield path, file
+
+    def check_file(self, num_clusters: int) -> None:
+        """Raise `UserError` for a partition that is damaged."""
+        with self.opened():
+            pass
+
+    def remedy(self, num_clusters: int) -> str:
+        """Name the run, and the images."""
+        return "of: a run whose clusters these images have too, or clusters that are fitted to them"
+
+
+class Run(Clustering[Settings]):
+    """A partition that is read, and not fitted."""
+
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
+        """Read the partition of the other run; raises `UserError` for one that is damaged, or not the submitted one."""
+        with self.settings.opened() as (path, file), usable(path, ADVICE):
+            return self.load(read_arrays(path, file, ADVICE))
+
+    def load(self, arrays: dict[str, np.ndarray]) -> Partition:
+        if self.settings.fitted_by is None:
+            raise ValueError("its clustering is unknown")
+        return variants.create(Clustering, self.settings.fitted_by).load(arrays)
