@@ -153,7 +153,7 @@ def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
         text = f"{evaluate.first} is not a multiple of {steps}; {_multiples(evaluate.first, step)}"
         problems.append(("evaluate.first", text))
     if evaluate.images % evaluate.batch:
-        advice = _multiples(evaluate.images, step)
+        advice = _multiples(evaluate.images, step, evaluate.units * evaluate.batch)
         text = f"{evaluate.images} is not a multiple of evaluate.batch {evaluate.batch}; {advice}"
         problems.append(("evaluate.images", text))
     elif evaluate.units > (batches := evaluate.images // evaluate.batch):
@@ -166,10 +166,10 @@ def _of_evaluation(experiment: "Experiment") -> list[tuple[str, str]]:
     return problems + _of_strategies(experiment, "evaluate.strategies", evaluate.strategies)
 
 
-def _multiples(value: int, step: int) -> str:
-    """Name the multiples of a number next to a value."""
-    below = value // step * step
-    return f"take {below} or {below + step}" if below else f"take {step}"
+def _multiples(value: int, step: int, least: int = 1) -> str:
+    """Name the multiples of a number next to a value, none below `least`."""
+    below, first = value // step * step, -(-least // step) * step
+    return f"take {below} or {below + step}" if below >= first else f"take {first}"
 
 
 def _of_strategies(experiment: "Experiment", place: str, names: list[str]) -> list[tuple[str, str]]:

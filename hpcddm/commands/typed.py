@@ -8,6 +8,7 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.loading import is_sweep
 from hpcddm.next_step import NextStep
+from hpcddm.package_data import is_path
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.rundir import atomic, inside, reading, sharing, vouching
 from hpcddm.rundir.journal import Journal
@@ -68,6 +69,15 @@ def stored(home: RunDir) -> Typed | None:
         if typed is not None and typed.until in (None, *STAGE_NAMES):
             return typed
     return None
+
+
+def site_before(run: RunDir) -> str | None:
+    """Return the site that the user's own last command for a run names; None where it names none."""
+    typed = stored(run)
+    if typed is None or "--site" not in typed.words or not vouching.is_known(run.root, asdict(typed)):
+        return None
+    name = typed.words[typed.words.index("--site") + 1]
+    return str(Path(typed.folder, name)) if is_path(name) else name
 
 
 def home_of(run: RunDir) -> RunDir:
