@@ -8,7 +8,7 @@ import sys
 
 NOT_COUNTED = ("/fonts", "/.fonts", "/.cache/matplotlib/", "/.config/matplotlib/stylelib")
 NOT_COUNTED += ("/.config/pip/", "/.pip/", "/.netrc")
-"""Parts of the paths of fonts and styles, all of which matplotlib lists while it uses its own, and of pip's settings."""
+"""Parts of the paths of fonts and styles, which matplotlib lists though it uses its own, and of pip's settings."""
 
 
 def install(folder: str) -> None:
