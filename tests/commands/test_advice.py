@@ -267,7 +267,7 @@ def test_the_first_submission_at_one_of_two_sites_advises_to_repeat_what_was_typ
 
 def test_a_submission_that_names_no_site_is_at_the_site_of_the_one_before(here, monkeypatch):
     assert hpcddm("submit", "tiny.yaml", "--site", "mine site.yaml", "--run-dir", "run").exit_code == 0
-    monkeypatch.chdir("/")
+    monkeypatch.chdir(here / "images")
     again = hpcddm("submit", here / "run/experiment.json", "--run-dir", here / "run")
     assert again.exit_code == 0 and "   site mine   " in again.output, again.output
     assert f"note: at site {here}/mine site.yaml, as in your last command for this run" in again.output
