@@ -91,7 +91,7 @@ def _of_kept_weights(experiment: "Experiment") -> list[tuple[str, str]]:
         problems += [(f"{place}.training.{key}", text) for key in training.kept]
     own, routed = experts.snapshots, router.snapshots if router else []
     if routed and len(routed) != len(own):
-        text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
+        text = f"{len(routed)} here, {len(own)} in experts.training; name one for each of those"
         problems.append(("router.training.snapshots", text))
     problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
     return problems

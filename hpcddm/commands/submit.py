@@ -55,7 +55,7 @@ PATIENCE_SECONDS = 60
 @OVERRIDES
 @SITE
 @RUN_DIR
-@click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
+@click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage again; the old one moves to superseded/.")
 @click.option("--until", metavar="STAGE", help="The last stage to submit: 'inspect' ends before anything is trained.")
 @DRY_RUN
 @LIVE
