@@ -1,4 +1,4 @@
-"""Command line: a table of the verbs, each of which is a file in `commands`, imported when it is called."""
+"""Command line: a table of verbs. Each verb is a file in `commands`, and is imported when it is called."""
 
 import importlib
 import sys

@@ -20,12 +20,12 @@ export CUDA_VISIBLE_DEVICES=
 # One thread per process: the tests start many, and the embedded site counts cores.
 export OMP_NUM_THREADS=1
 "$VENV/bin/python" tests/isolation/places.py watch "$HPCDDM_OPENED"
+# Workers that share the cores must find the same tests, whose names may hold sets.
 if [ $# -gt 0 ]; then
-    "$VENV/bin/python" -m pytest "$@"
+    PYTHONHASHSEED=0 "$VENV/bin/python" -m pytest "$@"
     failed=$?
 else
     # On Slurm, and in whole runs, tests would take each other's cores and be late; all others share the cores by files.
-    # The workers must find the same tests, whose names may hold sets.
     PYTHONHASHSEED=0 "$VENV/bin/python" -m pytest -n auto --dist loadfile --durations=30 \
         -m "not alone and not long and not gpu and not foreign"
     others=$?

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import click
 from PIL import Image, ImageOps
 
-from hpcddm.commands.prefetch import prefetch
+from hpcddm.commands.prefetch import fetch_needed
 from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
@@ -341,7 +341,7 @@ def main(
         prepare(folder, table, sets, share, by or usual, max(SIDE, settings.data.image_size))
     except OSError as error:
         raise UserError(f"{folder}: cannot write there: {error.strerror or error}") from error
-    prefetch(experiment, overrides, None)
+    fetch_needed(experiment, overrides)
 
 
 if __name__ == "__main__":

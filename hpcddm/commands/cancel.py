@@ -46,7 +46,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
 
     \b
     Example: hpcddm cancel runs/fashion_mnist train/expert-02
-    Next:    hpcddm retry runs/fashion_mnist   submits them anew
+    Next:    hpcddm retry runs/fashion_mnist   submits them again
     """
     run, prefix, reads = _named(RunDir(root))
     keys = units_named(root, units, [name.removeprefix(prefix) for name in reads])

@@ -23,5 +23,7 @@ LIVE = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 TRUST = click.option(
-    "--trust-run", is_flag=True, help="Execute what the run's own copies of site and template hold, of others, too."
+    "--trust-run",
+    is_flag=True,
+    help="Execute the run's own copies of site and template, even if others wrote them.",
 )

@@ -137,7 +137,9 @@ class Overview:
         keys = list(dict.fromkeys(key for units in self.for_others.values() for key in units))
         folders = [str(self.run.unit(key).relative_to(self.run.root)) for key in keys]
         archive = f"for-{'-'.join(self.for_others)}.tar"
-        reason = f"hand over {', '.join(keys)} to site {' and '.join(self.for_others)}"
+        are_made = all(row.state == State.COMPLETE for row in self.rows if row.unit in keys)
+        reason = "" if are_made else "when they are complete, "
+        reason += f"hand over {', '.join(keys)} to site {' and '.join(self.for_others)}"
         return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)] if keys else []
 
     def _fetching(self, rows: list[UnitRow]) -> list[NextStep]:

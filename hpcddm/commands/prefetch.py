@@ -74,6 +74,16 @@ def prefetch(
              hpcddm prefetch wordnet --from downloads
     Next:    hpcddm submit fashion_mnist --site my-cluster
     """
+    fetch_needed(name, overrides, folder, archives_in)
+
+
+def fetch_needed(
+    name: str | None, overrides: tuple[str, ...], folder: Path | None = None, archives_in: Path | None = None
+) -> None:
+    """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
+
+    Raises `UserError` when a file is missing, cannot be fetched or has another hash.
+    """
     cache = folder and folder.resolve()
     if archives_in or _names_a_collection(name):
         if name not in COLLECTIONS:

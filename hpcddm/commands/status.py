@@ -47,7 +47,7 @@ STYLES: dict[str, str] = {
 
 @click.command()
 @RUN
-@click.option("--watch", is_flag=True, help="Show it anew every 5 seconds, until Ctrl-C or until all is complete.")
+@click.option("--watch", is_flag=True, help="Show it again every 5 seconds, until Ctrl-C or until all is complete.")
 @JSON
 @click.option(
     "--exit-code",

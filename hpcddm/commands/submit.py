@@ -7,7 +7,7 @@ import click
 
 from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DIR, SITE
-from hpcddm.commands.typed import Typed, keep_command, step_again, store_command, submit_command
+from hpcddm.commands.typed import Typed, keep_command, site_before, step_again, store_command, submit_command
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
@@ -58,7 +58,7 @@ PATIENCE_SECONDS = 60
 @OVERRIDES
 @SITE
 @RUN_DIR
-@click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage anew; the old one moves to superseded/.")
+@click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage again; the old one moves to superseded/.")
 @click.option("--until", metavar="STAGE", help="The last stage to submit: 'inspect' ends before anything is trained.")
 @DRY_RUN
 @LIVE
@@ -77,7 +77,7 @@ def submit(
     """Submit what is missing of EXPERIMENT, or run it here.
 
     EXPERIMENT is the name of an experiment or a YAML file. Complete units stay, so the same command continues a
-    run. KEY=VALUE changes a setting of the experiment.
+    run. KEY=VALUE changes a setting of the experiment. Without --site a run goes on at the site of your last command.
 
     \b
     Example: hpcddm submit fashion_mnist --site my-cluster experts.training.images=30000
@@ -88,6 +88,10 @@ def submit(
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
+    before = site_before(run) if site_name == "auto" else None
+    if before:
+        echo(f"note: at site {before}, as in your last command for this run; --site takes another one")
+        site_name = before
     site = load_site(site_name)
     if is_sweep(RunDir(run.root.resolve().parent)):
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits what is missing")
@@ -171,6 +175,9 @@ def submit_missing(
         if defaults is not None:
             defaults.store(run)
         store_command(typed, run)
+        # What is advised repeats the command that was stored.
+        announce(site, run, decision)
+        announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
             return _queue(experiment, run, launcher, decision, only, until)
         return _run_here(experiment, run, launcher, decision, only, until)
@@ -201,8 +208,6 @@ def _store(
     store_experiment(experiment, run)
     store_site(site, run)
     store_parts(run, launcher.template_parts)
-    announce(site, run, decision)
-    announce_code(launcher)
 
 
 def is_cancelled(rest: Rest | None, home: RunDir) -> bool:

@@ -74,15 +74,7 @@ from hpcddm.sweep.table import CSV, PLOT
     metavar="KEY=VALUE|LABEL",
     help="Submit the settings with this value, or this label, alone; may be repeated.",
 )
-def sweep(
-    name: str,
-    site_name: str,
-    folder: Path | None,
-    dry_run: bool,
-    only_table: bool,
-    live: bool,
-    only: tuple[str, ...],
-) -> int:
+def sweep(name: str, **options: Any) -> int:
     """Submit all settings of SWEEP, and compare them.
 
     SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several
@@ -92,7 +84,7 @@ def sweep(
     Example: hpcddm sweep guidance --site my-cluster
     Next:    the same command shows the table, and runs the settings that were added to the file
     """
-    return submit_settings(name, site_name, folder, dry_run, only_table, live, only)
+    return submit_settings(name, **options)
 
 
 def submit_settings(
@@ -110,6 +102,7 @@ def submit_settings(
 
     Args:
         live: Jobs run the checkout itself, and no snapshot of it.
+        only: KEY=VALUE, or labels, of the settings whose units are submitted; by default all are.
         rest: What an earlier submission left out, where this one continues it with the site and template of then.
         trust_run: The user vouches for the copies of these in the folder.
     """

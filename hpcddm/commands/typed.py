@@ -10,6 +10,7 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic, inside, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.next_step import NextStep
+from hpcddm.package_data import is_path
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal
@@ -70,6 +71,15 @@ def stored(home: RunDir) -> Typed | None:
         if typed is not None and typed.until in (None, *STAGE_NAMES):
             return typed
     return None
+
+
+def site_before(run: RunDir) -> str | None:
+    """Return the site that the user's own last command for a run names; None where it names none."""
+    typed = stored(run)
+    if typed is None or "--site" not in typed.words or not vouching.is_known(run.root, asdict(typed)):
+        return None
+    name = typed.words[typed.words.index("--site") + 1]
+    return str(Path(typed.folder, name)) if is_path(name) else name
 
 
 def home_of(run: RunDir) -> RunDir:

@@ -128,7 +128,7 @@ def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
         problems += [(f"{place}.training.{key}", text) for key in training.kept]
     own, routed = experts.snapshots, router.snapshots if router else []
     if routed and len(routed) != len(own):
-        text = f"go with those of experts.training one by one, of which there are {len(own)}; here {len(routed)}"
+        text = f"{len(routed)} here, {len(own)} in experts.training; name one for each of those"
         problems.append(("router.training.snapshots", text))
     problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
     return problems
@@ -190,7 +190,7 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
         text = f"{evaluate.first} is not a multiple of {steps}; {_multiples(evaluate.first, step)}"
         problems.append(("evaluate.first", text))
     if evaluate.images % evaluate.batch:
-        advice = _multiples(evaluate.images, step)
+        advice = _multiples(evaluate.images, step, evaluate.units * evaluate.batch)
         text = f"{evaluate.images} is not a multiple of evaluate.batch {evaluate.batch}; {advice}"
         problems.append(("evaluate.images", text))
     elif evaluate.units > (batches := evaluate.images // evaluate.batch):
@@ -203,10 +203,10 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
     return problems + _of_strategies(experiment, "evaluate.strategies", evaluate.strategies)
 
 
-def _multiples(value: int, step: int) -> str:
-    """Name the multiples of a number next to a value."""
-    below = value // step * step
-    return f"take {below} or {below + step}" if below else f"take {step}"
+def _multiples(value: int, step: int, least: int = 1) -> str:
+    """Name the multiples of a number next to a value, none below `least`."""
+    below, first = value // step * step, -(-least // step) * step
+    return f"take {below} or {below + step}" if below >= first else f"take {first}"
 
 
 def _of_strategies(experiment: Experiment, place: str, names: list[str]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hpcddm.files import fresh
 from hpcddm.launch.client import SlurmUnavailable, on, query
 from hpcddm.launch.items import Item
 from hpcddm.runs.job import JobId
@@ -70,11 +71,14 @@ def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, Ear
 
 
 def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], home: RunDir) -> bool:
-    """Tell if the node of an early end is to blame: on another one, the same stage began Python since that submission.
+    """Tell if the node of an early end is to blame.
 
-    Without that evidence a wrong `setup`, `python` or `container` could be the cause, on every node.
+    It is where not even the script began; where the job's output is not in the run's folder, which the node then does
+    not see; and where the same stage began Python on another node since that submission. Without that evidence a wrong
+    `setup`, `python` or `container` could be the cause, on every node.
     """
-    if early.is_before_the_script:
+    # Some versions of Slurm do not refuse an output whose folder is missing on the node, but make the folder there.
+    if early.is_before_the_script or not fresh.exists(home.jobs / f"{early.job}.out"):
         return True
     lost = next(submission for submission in reversed(submissions) if unit in submission.units)
     place, stage = (lost.site, lost.cluster), _stage_of(unit)

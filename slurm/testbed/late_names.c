@@ -133,7 +133,12 @@ static void expire_names(struct node *folder) {
     pthread_mutex_unlock(&table);
     while (told) {
         struct name *next = told->next;
-        fuse_lowlevel_notify_expire_entry(session, ino_of(folder), told->text, strlen(told->text), FUSE_LL_EXPIRE_ONLY);
+        size_t length = strlen(told->text);
+#if FUSE_VERSION < FUSE_MAKE_VERSION(3, 15)
+        fuse_lowlevel_notify_expire_entry(session, ino_of(folder), told->text, length, FUSE_LL_EXPIRE_ONLY);
+#else
+        fuse_lowlevel_notify_expire_entry(session, ino_of(folder), told->text, length);
+#endif
         free(told);
         told = next;
     }

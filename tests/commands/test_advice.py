@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
+from hpcddm.commands import submit as submitting
 from hpcddm.commands import typed
 from hpcddm.commands import wait as waiting
 from hpcddm.config import vouching
@@ -243,3 +244,33 @@ def test_a_sweep_is_repeated_as_a_sweep(run, monkeypatch):
         assert step == (("cd", "/"), ("hpcddm", *one.words, "--run-dir", home.root))
     home.command.unlink()
     assert str(typed.step_again(run)) == "submit the sweep again with the command that began it"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with an experiment of two sites and the file of one of them, where nothing is run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(submitting, "_run_here", lambda *arguments: 0)
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path, experts__sites=["mine", "theirs"], site="mine", distill=None)
+    (tmp_path / "mine site.yaml").write_text("name: mine\nscheduler: local\n")
+    return tmp_path
+
+
+def test_the_first_submission_at_one_of_two_sites_advises_to_repeat_what_was_typed(here):
+    words = ["submit", "tiny.yaml", "--site", "mine site.yaml", "--run-dir", "run"]
+    done = hpcddm(*words)
+    assert done.exit_code == 0, done.output
+    (line,) = {line for line in require_advice(done.output)}
+    assert "waiting for elsewhere" in done.output and commands_of(line) == [["hpcddm", *words]]
+
+
+def test_a_submission_that_names_no_site_is_at_the_site_of_the_one_before(here, monkeypatch):
+    assert hpcddm("submit", "tiny.yaml", "--site", "mine site.yaml", "--run-dir", "run").exit_code == 0
+    monkeypatch.chdir(here / "images")
+    again = hpcddm("submit", here / "run/experiment.json", "--run-dir", here / "run")
+    assert again.exit_code == 0 and "   site mine   " in again.output, again.output
+    assert f"note: at site {here}/mine site.yaml, as in your last command for this run" in again.output
+    # What others typed is not believed.
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "somebody else"))
+    assert "as in your last command" not in hpcddm("submit", here / "tiny.yaml", "--run-dir", here / "run").output

@@ -330,11 +330,12 @@ def test_a_site_that_trains_for_another_one_waits_and_then_hands_over(two_sites)
     run = two_sites("south", jobs=SOUTH)
     hand_over = HAND_OVER.format(keys=", ".join(SOUTH), run=run.root, folders=" ".join(SOUTH))
     shown = status(run)
-    assert shown.splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", hand_over]
+    later = f"when they are complete, {hand_over}"
+    assert shown.splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", later]
     # What the other site makes is of no use here.
     assert "copy" not in shown and {one["next"] for one in as_json(run)["units"]} == {""}
     run = two_sites("south", SOUTH[0], jobs=SOUTH[1:])
-    assert status(run).splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", hand_over]
+    assert status(run).splitlines()[-2:] == [f"under way; next: hpcddm wait {run.root}", later]
 
 
 def test_a_site_that_is_through_hands_over_by_a_command_that_packs_it(two_sites, tmp_path, monkeypatch):

@@ -106,6 +106,10 @@ WRONG = {
         {"evaluate__images": 20},
         "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 16 or 24",
     ),
+    "too few images for the units": (
+        {"evaluate__images": 20, "evaluate__units": 4},
+        "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 32",
+    ),
     "more units than batches": (
         {"evaluate__units": 4},
         "evaluate.units: 4 units for 3 batches; take at most 3, or a smaller evaluate.batch",

@@ -65,7 +65,8 @@ def test_a_rank_whose_gpus_are_hidden_says_so(tmp_path):
 
 def join(folder, world, **environment):
     """Let ranks join and sum; what each of them said."""
-    variables = os.environ | {"PYTHONPATH": str(REPOSITORY)} | environment
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    variables = os.environ | {"PYTHONPATH": path} | environment
     command = [sys.executable, "-c", JOIN, str(folder)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": variables}
     processes = [subprocess.Popen([*command, str(rank), str(world)], **pipes) for rank in range(world)]

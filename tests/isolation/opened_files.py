@@ -6,8 +6,9 @@
 import os
 import sys
 
-NOT_COUNTED = ("/fonts", "/.fonts", "/.cache/matplotlib/", "/.config/pip/", "/.pip/", "/.netrc")
-"""Parts of the paths of fonts, all of which matplotlib lists while it draws with its own, and of pip's settings."""
+NOT_COUNTED = ("/fonts", "/.fonts", "/.cache/matplotlib/", "/.config/matplotlib/stylelib")
+NOT_COUNTED += ("/.config/pip/", "/.pip/", "/.netrc")
+"""Parts of the paths of fonts and styles, which matplotlib lists though it uses its own, and of pip's settings."""
 
 
 def install(folder: str) -> None:

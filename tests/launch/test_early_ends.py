@@ -44,6 +44,9 @@ def submit(run, units=UNITS, cluster=None, site="here"):
     journal = Journal(run.journal)
     token = journal.intend("slurm", site, units, "x", cluster)
     journal.submitted(token, JobId.of("81", cluster))
+    # Slurm opens the output before the script begins.
+    run.jobs.mkdir(exist_ok=True)
+    (run.jobs / f"{JobId.of('81_0', cluster)}.out").touch()
     return token
 
 
@@ -88,6 +91,13 @@ def test_a_wrong_line_of_the_user_is_not_the_fault_of_a_node(run):
     assert not blames(run), "at another site"
     begin(run, submit(run, ["route/router"]), "n1", "route/router")
     assert not blames(run), "another stage may have another setup"
+
+
+def test_the_node_is_to_blame_where_the_output_of_the_job_is_not_in_the_run(run):
+    submit(run)
+    assert not blames(run)
+    (run.jobs / "81_0.out").unlink()
+    assert blames(run)
 
 
 @pytest.mark.parametrize("is_later", [False, True])

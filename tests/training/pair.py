@@ -149,13 +149,15 @@ class Pairs:
             (run.root / "seen.json").write_text(json.dumps([seen, model.module.training]))
         return Look({"mean": sum(seen) / len(seen)}, None)
 
-    def _unit(self, name: str, rank: int, owner: str, world_size: int = 2, **resources: int) -> Unit:
+    def _unit(
+        self, name: str, rank: int, owner: str, world_size: int = 2, data_threads: int = 1, **resources: int
+    ) -> Unit:
         run, ranks = RunDir(self.root / name), Ranks(rank, rank, world_size, 1, owner)
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
         own = Resources(**({"agree_every": 1} | resources))
-        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", resources=own)
+        return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", resources=own, data_threads=data_threads)
 
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
         steps = 0

@@ -174,6 +174,9 @@ def _compressed(folder: Path) -> list[Path]:
 
 def _fitting(folder: Path, pattern: list[str]) -> Iterator[Path]:
     """Yield what fits a pattern, split at its slashes; `**` follows links to folders, as `Path.glob` does not."""
+    if any("**" in part and part != "**" for part in pattern):
+        # Since Python 3.13 `Path.glob` takes it for one star.
+        raise ValueError("'**' must be a whole part of the path")
     if "**" not in pattern:
         yield from folder.glob("/".join(pattern))
         return
