@@ -27,11 +27,11 @@ from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.named import NamedReader
-from hpcddm.devices import current_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError
 from hpcddm.files import reading
+from hpcddm.jobs.devices import current_device
 from hpcddm.networks import loading
 from hpcddm.networks.drawing import ImageRequest, draw
 from hpcddm.pipeline.plan import plan

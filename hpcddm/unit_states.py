@@ -10,6 +10,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import default_at
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.attempt import attempts
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.records import AttemptRecord, read_record
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.printing import MOST_OF_A_LINE, printable
@@ -20,9 +23,6 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import CATALOG
-from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.records import AttemptRecord, read_record
 
 LOOK_BACK = 20
 """Number of newest attempts that are searched for an attempt with progress."""

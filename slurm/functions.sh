@@ -59,7 +59,7 @@ requeue_decision() {
             scontrol show job -o "$known_as" 2>/dev/null
             sinfo -h -N -p "$SLURM_JOB_PARTITION" \
                 -o 'NodeMemory=%m PartitionTime=%l NodeName=%N NodeState=%T NodeKind=%f|%G|%c|%m' 2>/dev/null | sort -V
-        } | "${python[@]}" -m hpcddm.runtime.verdict "$map" "$@"
+        } | "${python[@]}" -m hpcddm.jobs.requeue_policy "$map" "$@"
     )
     [ "$2" = update ] && return
     IFS='|' read -r decision event unit changes reason < <(printf '%s\n' "$verdict")
@@ -83,8 +83,8 @@ wait_for_others() {
                 words="?|$cluster"
         fi
         queues+=$words$'\n'
-    done < <("${python[@]}" -m hpcddm.runtime.gate "$map")
-    [ -n "$queues" ] && start=$("${python[@]}" -m hpcddm.runtime.gate "$map" start <<<"$queues")
+    done < <("${python[@]}" -m hpcddm.jobs.input_gate "$map")
+    [ -n "$queues" ] && start=$("${python[@]}" -m hpcddm.jobs.input_gate "$map" start <<<"$queues")
     [ -n "$start" ] || return
     if [[ $start = !* ]]; then requeue_decision 1 wait "${start#!}"; exit 1; fi
     echo "$(date +%FT%T) $job: waits ($start)"

@@ -42,7 +42,7 @@ def hpcddm(checkout: Path, *arguments: object, **environment: str) -> subprocess
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
-def break_imports(checkout: Path, module: str = "hpcddm/runtime/entry.py") -> None:
+def break_imports(checkout: Path, module: str = "hpcddm/jobs/entry.py") -> None:
     """Edit a file so that importing it fails, in place as an editor does."""
     path = checkout / module
     with open(path, "a") as file:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.cli import main as command_line
-from hpcddm.runtime.entry import run_unit
+from hpcddm.jobs.entry import run_unit
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
 from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
 from tests.whole_runs import TINY

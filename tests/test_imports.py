@@ -10,8 +10,8 @@ PACKAGE = REPOSITORY / "hpcddm"
 
 BELOW = {"errors", "exit_codes", "printing", "next_step"}
 GROUND = BELOW | {"files", "config"}
-FOUNDATION = GROUND | {"runs", "runtime"}
-NUMERIC = FOUNDATION | {"data", "devices", "pipeline", "tensors"}
+FOUNDATION = GROUND | {"runs", "jobs"}
+NUMERIC = FOUNDATION | {"data", "pipeline", "tensors"}
 MAY_IMPORT = {
     "exit_codes": set(),
     "printing": set(),
@@ -23,9 +23,8 @@ MAY_IMPORT = {
     "fetched": GROUND,
     "tensors": {"errors", "files"},
     "pipeline": GROUND | {"runs"},
-    "runtime": GROUND | {"runs", "pipeline"},
+    "jobs": GROUND | {"runs", "pipeline"},
     "data": FOUNDATION | {"pipeline"},
-    "devices": FOUNDATION,
     "spaces": NUMERIC | {"encoders"},
     "objectives": NUMERIC,
     "models": NUMERIC | {"encoders", "spaces"},
@@ -63,7 +62,7 @@ MAY_IMPORT = {
 LATE = {
     "defaults": {"data"},
     "launch": {"data", "networks"},
-    "selftest": {"devices", "training"},
+    "selftest": {"training"},
     "commands": {"report", "objectives", "networks", "planning", "models", "conditions", "api"} | {"data", "concepts"},
 }
 """What a room may import inside a function only: it costs time, or needs torch, when it is used."""
@@ -158,8 +157,8 @@ def test_a_training_does_not_import_the_compiler_of_torch_for_an_optimiser_that_
     assert heavy_modules(code, "torch._inductor", "torch._dynamo") == "heavy ['torch']"
 
 
-@pytest.mark.parametrize("module", ["gate", "verdict"])
+@pytest.mark.parametrize("module", ["input_gate", "requeue_policy"])
 def test_what_a_batch_script_asks_answers_at_once(module):
     """Between the signal and the end of the job there may be seconds."""
     heavy = ("numpy", "pydantic", "submitit", "yaml")
-    assert heavy_modules(f"import hpcddm.runtime.{module}", *heavy) == "heavy []"
+    assert heavy_modules(f"import hpcddm.jobs.{module}", *heavy) == "heavy []"

@@ -29,7 +29,9 @@ NAMED = sorted({(Path(file).name, name) for file, text in texts() for name in NA
 
 
 def test_scripts_name_what_they_run():
-    assert {"hpcddm.runtime.gate", "hpcddm.runtime.verdict", "hpcddm.selftest.node"} <= {name for _, name in NAMED}
+    assert {"hpcddm.jobs.input_gate", "hpcddm.jobs.requeue_policy", "hpcddm.selftest.node"} <= {
+        name for _, name in NAMED
+    }
 
 
 @pytest.mark.parametrize("file, name", NAMED)

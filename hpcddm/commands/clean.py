@@ -13,6 +13,7 @@ from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
 from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.files import inside
+from hpcddm.jobs.attempt import attempts
 from hpcddm.launch.storage import readable
 from hpcddm.launch.watching import WorkState
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
@@ -21,7 +22,6 @@ from hpcddm.runs import links, manifest, sharing, training_states
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.runtime.attempt import attempts
 from hpcddm.unit_states import State, UnitStatus, survey
 
 PATIENCE_SECONDS = 10

@@ -16,13 +16,13 @@ from hpcddm.commands.spending import JobCost, spending, units_with_logs
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.files import reading
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.records import records
 from hpcddm.launch.accounting import Execution, executions
 from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.progress import duration
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
-from hpcddm.runtime.records import records
 
 
 @click.command()

@@ -9,11 +9,11 @@ from typing import BinaryIO
 import click
 
 from hpcddm.files import reading
+from hpcddm.jobs.attempt import attempts
+from hpcddm.jobs.outcome import COMES_BACK
+from hpcddm.jobs.records import AttemptRecord, read_record
 from hpcddm.printing import echo, printable
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import attempts
-from hpcddm.runtime.outcome import COMES_BACK
-from hpcddm.runtime.records import AttemptRecord, read_record
 
 POLL_SECONDS = 0.5
 VERDICT_SECONDS = 60

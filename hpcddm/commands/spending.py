@@ -5,12 +5,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.records import AttemptRecord, as_number, records
 from hpcddm.launch.accounting import Execution
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.records import AttemptRecord, as_number, records
 
 MATCH_SECONDS = 600
 """Seconds that the clocks of a node and of the accounting may be apart."""

@@ -13,6 +13,7 @@ from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.files import inside
+from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch import continuation, script_paths
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
 from hpcddm.launch.content_hashes import with_content
@@ -46,7 +47,6 @@ from hpcddm.runs.lease import lease
 from hpcddm.runs.links import complaint
 from hpcddm.runs.stored_experiment import is_sweep, within_run
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
-from hpcddm.runtime.outcome import HookEvent
 from hpcddm.sweep.settings import Sweep
 
 PATIENCE_SECONDS = 60

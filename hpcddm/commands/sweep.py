@@ -25,6 +25,7 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic, fresh, reading
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch import storage
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
 from hpcddm.launch.continuation import Rest
@@ -54,7 +55,6 @@ from hpcddm.runs.lease import lease
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import link, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
-from hpcddm.runtime.outcome import HookEvent
 from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.runs import SweepRun, sweep_runs_of
 from hpcddm.sweep.settings import Sweep, matching, read_sweep

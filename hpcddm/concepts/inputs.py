@@ -22,11 +22,11 @@ from hpcddm.data.columns import RaggedColumn
 from hpcddm.data.sample_keys import hash_of
 from hpcddm.errors import require
 from hpcddm.files import reading
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs import manifest
 from hpcddm.runs.files import COUNTS_FILE, MENTIONS_FILE, TAGGER_FILE, TAGS_FILE, THRESHOLDS_FILE, VOCABULARY_FILE
 from hpcddm.runs.ranges import tags_keys
 from hpcddm.runs.unit_keys import CONCEPT_COUNTS, CONCEPT_TAGGER, CONCEPT_VOCABULARY
-from hpcddm.runtime.unit import Unit
 
 
 def vocabulary(unit: Unit) -> Vocabulary:

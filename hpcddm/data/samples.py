@@ -20,11 +20,11 @@ from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, Listed, Turns
 from hpcddm.data.reader import TarReader
 from hpcddm.data.readings.base import Reading
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs.files import CATALOG_FILE, CLUSTERS, FEATURES, LATENTS, list_file, list_name, training_file
 from hpcddm.runs.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runs.stored_results import class_names, list_results
 from hpcddm.runs.unit_keys import CATALOG, LISTS, list_key
-from hpcddm.runtime.unit import Unit
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
 """Columns of a list, of the clusters and of the features."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from hpcddm.devices import visible_gpus
 from hpcddm.errors import require
+from hpcddm.jobs.devices import visible_gpus
 
 
 def require_gpu(settings: Any) -> None:

@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 
 from hpcddm.config import weights
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.devices import DTYPES
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import DTYPES
 from hpcddm.next_step import installing
 
 INSTALL = {

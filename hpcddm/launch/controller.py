@@ -13,7 +13,7 @@ from submitit.local.local import Controller
 
 from hpcddm.errors import UserError
 from hpcddm.files import inside
-from hpcddm.runtime.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
+from hpcddm.jobs.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
 
 DEATH_SECONDS = 5
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpcddm.files import fresh
+from hpcddm.jobs.ending import parse_job
+from hpcddm.jobs.records import records
+from hpcddm.jobs.resource_requests import seconds_of
 from hpcddm.launch.client import SlurmUnavailable, on, query
 from hpcddm.launch.items import Item
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import LOST_SECONDS, Journal, Submission
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.ending import parse_job
-from hpcddm.runtime.records import records
-from hpcddm.runtime.requests import seconds_of
 
 EARLY_SECONDS = 60
 """A job that failed after more than this had at least begun."""

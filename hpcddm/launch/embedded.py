@@ -4,14 +4,14 @@ import time
 from collections.abc import Collection, Sequence
 
 from hpcddm.config.site import Resources
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.stopping import SAVING_SECONDS
 from hpcddm.launch.base import DirectLauncher
 from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.launch.progress import ProgressDisplay
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.stopping import SAVING_SECONDS
 from hpcddm.unit_states import activity
 
 POLL_SECONDS = 0.2

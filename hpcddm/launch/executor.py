@@ -6,8 +6,8 @@ from pathlib import Path
 import submitit
 from submitit.core.utils import DelayedSubmission
 
+from hpcddm.jobs.entry import run_element
 from hpcddm.launch.sbatch import Sbatch
-from hpcddm.runtime.entry import run_element
 
 
 class TemplateExecutor(submitit.SlurmExecutor):

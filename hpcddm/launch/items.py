@@ -10,14 +10,14 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.files import atomic
+from hpcddm.jobs.outcome import HookEvent
+from hpcddm.jobs.spec import Spec
 from hpcddm.launch.base import ArraySpec, Launcher, Refused
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, is_collective
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import MONOLITH
-from hpcddm.runtime.outcome import HookEvent
-from hpcddm.runtime.spec import Spec
 
 SURVIVAL_KEYS = (
     "network_interface",

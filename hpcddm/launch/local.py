@@ -10,15 +10,15 @@ from pathlib import Path
 from hpcddm.config import variant_files
 from hpcddm.config.site import Resources, Site
 from hpcddm.files import inside
+from hpcddm.jobs.entry import STOP_VARIABLE
+from hpcddm.jobs.environment import LAUNCH_VARIABLE
+from hpcddm.jobs.stopping import LAUNCHER_VARIABLE
 from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.launch.snapshot import Checkout, Snapshot
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.entry import STOP_VARIABLE
-from hpcddm.runtime.environment import LAUNCH_VARIABLE
-from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
 
@@ -87,7 +87,7 @@ class Local(DirectLauncher):
         if self.gpus.names is not None:
             needed = self.gpus.needed(_stage(array), array.resources)
             gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
-        command = [*PYTHON, "-u", "-m", "hpcddm.runtime.entry", str(spec.resolve())]
+        command = [*PYTHON, "-u", "-m", "hpcddm.jobs.entry", str(spec.resolve())]
         process = start(self.run.jobs.resolve(), command, array.resources, self.code, gpus)
         job = JobId(process.pid)
         self.gpus.hold(job, gpus or [])

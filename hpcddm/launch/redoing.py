@@ -7,13 +7,13 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.jobs.outcome import Outcome
 from hpcddm.launch.preflight import newest_state
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.printing import echo
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.unit_keys import CATALOG
-from hpcddm.runtime.outcome import Outcome
 from hpcddm.unit_states import State, UnitStatus, activity, are_numbered
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ import time
 from collections.abc import Collection
 
 from hpcddm.errors import UserError
+from hpcddm.jobs.outcome import COMES_BACK
+from hpcddm.jobs.records import records
 from hpcddm.launch.base import Launcher, bare_site, launcher_of
 from hpcddm.next_step import command
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Submission, current
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.outcome import COMES_BACK
-from hpcddm.runtime.records import records
 from hpcddm.unit_states import activity
 
 

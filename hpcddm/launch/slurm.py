@@ -20,6 +20,8 @@ from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, inside, reading
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.node_faults import MOST_FAULTS
+from hpcddm.jobs.requeue_policy import FRUITLESS
 from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
 from hpcddm.launch.client import SlurmUnavailable, call, error_text, on, query
 from hpcddm.launch.items import write_map
@@ -31,8 +33,6 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, current, job_name
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import complaint
-from hpcddm.runtime.node_faults import MOST_FAULTS
-from hpcddm.runtime.verdict import FRUITLESS
 
 TEMPLATE = "slurm/job.sbatch.j2"
 QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hpcddm.jobs.outcome import COMES_BACK, Outcome
 from hpcddm.launch.base import Job
 from hpcddm.launch.preflight import newest_state
 from hpcddm.runs.heartbeat import Heartbeat
@@ -12,7 +13,6 @@ from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.training_states import STATE
-from hpcddm.runtime.outcome import COMES_BACK, Outcome
 from hpcddm.unit_states import Activity, State, UnitStatus
 
 

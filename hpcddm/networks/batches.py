@@ -9,7 +9,7 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
 from hpcddm.data.samples import order_of
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.unit import Unit
 
 
 def noisy_batches(

@@ -18,6 +18,7 @@ from hpcddm.config.training import Expert
 from hpcddm.errors import require
 from hpcddm.files import atomic, reading
 from hpcddm.files.tensor_file import TensorFile, require_floats
+from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import Denoiser
 from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request
@@ -26,7 +27,6 @@ from hpcddm.runs import initial_weights
 from hpcddm.runs.initial_weights import InitRequest
 from hpcddm.runs.training_states import START, Started
 from hpcddm.runs.unit_keys import LATENT_SCALE
-from hpcddm.runtime.unit import Unit
 
 
 def build(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:

@@ -14,17 +14,17 @@ from hpcddm.data import samples as sample_lists
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import TarReader
-from hpcddm.devices import current_device, own_device
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import current_device, own_device
+from hpcddm.jobs.unit import Unit
 from hpcddm.networks import loading
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.weights_files import chosen as chosen_weights
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
 
 

@@ -14,8 +14,8 @@ from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.latents import LatentInputs
 from hpcddm.data.reader import Reader
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs.unit_settings import has_mirrored
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import Space
 
 

@@ -12,11 +12,11 @@ from hpcddm.conditions import base as conditions
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import ClassifierModelSettings
-from hpcddm.devices import DTYPES
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
+from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.base import Classifier
 from hpcddm.networks import denoisers, measuring, posthoc, router
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, experts_of, joined_keys, name_of

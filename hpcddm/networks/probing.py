@@ -18,11 +18,11 @@ from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
+from hpcddm.jobs.unit import Unit
 from hpcddm.networks import denoisers
 from hpcddm.networks.inputs import x0_of
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import MONOLITH_ARM
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.looks import Look, Looks
 

@@ -12,13 +12,13 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.models import RouterModelSettings
 from hpcddm.config.schema import StrictModel, validate
 from hpcddm.errors import require
+from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import ComputedRouter, Router, TrainedRouter
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import denoisers
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.files import CALIBRATION
 from hpcddm.runs.initial_weights import InitRequest
-from hpcddm.runtime.unit import Unit
 
 
 class Calibration(StrictModel):

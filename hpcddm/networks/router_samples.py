@@ -21,20 +21,20 @@ from hpcddm.config.experiment import Experiment, ExpertSamples
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.schema import hashed
 from hpcddm.data.reader import ArrayReader
-from hpcddm.devices import own_device
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, fresh, inside, reading
 from hpcddm.files.atomic import digest
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.attempt import ENDED
+from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.stopping import Stopped
+from hpcddm.jobs.unit import Unit
 from hpcddm.networks import loading
 from hpcddm.runs.files import DRAWN, ROUTER_SAMPLES
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import expert_keys
-from hpcddm.runtime.attempt import ENDED
-from hpcddm.runtime.stopping import Stopped
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.base import space_of
 
 FIRST_NUMBER = 1 << 40

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import IO
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.devices import current_device, device_name
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import current_device, device_name
 from hpcddm.networks.workload import Work
 
 SECONDS = 1.0

@@ -21,8 +21,9 @@ from hpcddm.data import tar
 from hpcddm.data.pictures import shaped
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
-from hpcddm.devices import DTYPES, current_device
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import DTYPES, current_device
+from hpcddm.jobs.environment import Ranks, data_threads
 from hpcddm.networks.workload import (
     DECODE_LATENTS,
     DENOISER,
@@ -37,7 +38,6 @@ from hpcddm.networks.workload import (
 )
 from hpcddm.planning import reading
 from hpcddm.planning.costs import Costs
-from hpcddm.runtime.environment import Ranks, data_threads
 from hpcddm.training.engine import Engine
 
 FEWEST = 3

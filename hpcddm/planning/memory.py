@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hpcddm.devices import DTYPES
+from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.flops import unallocated
 from hpcddm.models.layers import attend_unfused
 from hpcddm.planning.live import LiveBytes

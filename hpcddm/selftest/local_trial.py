@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hpcddm.config.site import Site
 from hpcddm.files import atomic
+from hpcddm.jobs.environment import LAUNCH_VARIABLE
 from hpcddm.launch.base import PYTHON, clean_environment
-from hpcddm.runtime.environment import LAUNCH_VARIABLE
 from hpcddm.selftest.checks.signals import SIGNALS
 from hpcddm.selftest.checks.storage import SCRATCH_VARIABLE
 from hpcddm.selftest.evidence import Element, Evidence, Part

@@ -15,11 +15,11 @@ from hpcddm.config import variants
 from hpcddm.config.autoencoders import AutoencoderSettings
 from hpcddm.config.shapes import ImageShape
 from hpcddm.config.spaces import LatentSpaceSettings
-from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.errors import UserError
 from hpcddm.files import reading
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.devices import current_device
 from hpcddm.runs.files import SCALE_FILE, WEIGHTS
 from hpcddm.runs.layout import Locate
 from hpcddm.runs.results import Scale

@@ -12,10 +12,10 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.columns import Column
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import CLUSTERS, FEATURES, PARTITION
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CLUSTER
-from hpcddm.runtime.unit import Result, Unit
 
 CLUSTER_TYPE = np.dtype("<u2")
 

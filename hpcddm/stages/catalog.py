@@ -15,6 +15,7 @@ from hpcddm.data.samples import evaluation_numbers
 from hpcddm.data.tables import Table
 from hpcddm.errors import UserError, require
 from hpcddm.files.atomic import digest
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.runs.files import BROKEN, CATALOG_FILE, COLUMNS
 from hpcddm.runs.layout import relative_to_run
@@ -23,7 +24,6 @@ from hpcddm.runs.passed_over import Count, Counts, lines, merged
 from hpcddm.runs.ranges import HELDOUT, SPLITS, split_of
 from hpcddm.runs.stored_results import all_names
 from hpcddm.runs.unit_keys import name_of
-from hpcddm.runtime.unit import Result, Unit
 
 NAMED = 5
 """Number of duplicate keys, and of broken samples, that are named."""

@@ -18,6 +18,7 @@ from hpcddm.ensemble import alignment
 from hpcddm.ensemble.alignment import LevelErrors, Recorded
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.files import atomic
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.inputs import x0_of
 from hpcddm.networks.nfe import NetworkEvaluations
@@ -26,7 +27,6 @@ from hpcddm.pipeline.evaluate import strategy_labels
 from hpcddm.runs.files import ALIGNMENT_FILE, CHOSEN_FILE, PARTITION
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_COUNTS
-from hpcddm.runtime.unit import Result, Unit
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Times of the linear path at which every expert is asked about noisy held-out images."""

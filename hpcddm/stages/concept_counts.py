@@ -10,9 +10,9 @@ from hpcddm.concepts.presence import TEXT, Presence
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.files import atomic
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.runtime.unit import Result, Unit
 
 OTHERS = 512
 """Held-out images, at most, among which those without a concept tell what its score is by chance."""

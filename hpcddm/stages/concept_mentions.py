@@ -9,10 +9,10 @@ from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.errors import require
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import MENTIONS_FILE, VOCABULARY_FILE
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CONCEPT_VOCABULARY
-from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

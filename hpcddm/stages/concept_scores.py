@@ -20,6 +20,7 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.files import atomic
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks import loading, measuring
 from hpcddm.networks.drawing import UnitDrawing
 from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
@@ -28,7 +29,6 @@ from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import CHOSEN_FILE, PICTURES_FILE, SCORES_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CONCEPT_COUNTS, EXTRACTOR, HOME_ARM
-from hpcddm.runtime.unit import Result, Unit
 
 MOST_COMPARED = 1 << 16
 """Training images, at most, among which the nearest of a sample is looked for."""

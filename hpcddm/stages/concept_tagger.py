@@ -11,12 +11,12 @@ from hpcddm.data import draws, samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import RaggedColumn
-from hpcddm.devices import own_device
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
+from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import TAGGER_FILE
 from hpcddm.runs.ranges import TRAIN
-from hpcddm.runtime.unit import Result, Unit
 
 MOST_IMAGES = 200_000
 """Training images at most, of which the features are in memory together."""

@@ -9,13 +9,13 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
-from hpcddm.devices import own_device
 from hpcddm.files import atomic
+from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks.workload import ENCODER, READING, Work, Workload
 from hpcddm.pipeline.concept_tags import TAGS_OF_IMAGE
 from hpcddm.runs.files import TAGS_FILE, THRESHOLDS_FILE
 from hpcddm.runs.ranges import split_of
-from hpcddm.runtime.unit import Result, Unit
 
 IMAGES_AT_ONCE = 256
 

@@ -6,9 +6,9 @@ from hpcddm.concepts.vocabulary import Candidates
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.files import reading
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import VOCABULARY_FILE, WORDS_FILE
 from hpcddm.runs.stored_results import class_names
-from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

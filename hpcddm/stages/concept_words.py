@@ -9,9 +9,9 @@ from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
 from hpcddm.files import atomic
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import WORDS_FILE
 from hpcddm.runs.ranges import split_of
-from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

@@ -21,6 +21,7 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
 from hpcddm.files import atomic, reading
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.concept_scores import concept_strategies
 from hpcddm.report import concept_pictures, concepts_page
 from hpcddm.report.concept_facts import ConceptFacts
@@ -39,7 +40,6 @@ from hpcddm.runs.files import (
 )
 from hpcddm.runs.ranges import HELDOUT, SPLITS, TRAIN
 from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS, HOME_ARM, MONOLITH_ARM
-from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

@@ -12,6 +12,7 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks import budgets, denoisers, loading
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
@@ -22,7 +23,6 @@ from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.weights_files import Kept
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
 

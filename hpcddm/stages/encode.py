@@ -12,13 +12,13 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.reader import TarReader
-from hpcddm.devices import own_device
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.image.column import FEATURE_TYPE, as_column
+from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks.workload import ENCODER, READING, Work, Workload
 from hpcddm.runs.files import FEATURES
 from hpcddm.runs.ranges import split_of
-from hpcddm.runtime.unit import Result, Unit
 
 IMAGES_AT_ONCE = 256
 

@@ -10,6 +10,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.files import atomic
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
 from hpcddm.metrics.statistics import Statistics
@@ -22,7 +23,6 @@ from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.unit_keys import name_of
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import Space
 
 

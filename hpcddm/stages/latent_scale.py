@@ -10,11 +10,11 @@ from hpcddm.data.latents import Statistics
 from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import SCALE_FILE
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import TRAIN, split_of
 from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
-from hpcddm.runtime.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

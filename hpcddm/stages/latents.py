@@ -12,9 +12,10 @@ from hpcddm.config.schema import hashed
 from hpcddm.data import samples
 from hpcddm.data.column_files import write_together
 from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
-from hpcddm.devices import own_device
 from hpcddm.errors import require
 from hpcddm.files.atomic import digest
+from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks.workload import ENCODE_LATENTS, READING, Work, Workload
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.latents import MADE_OF
@@ -23,7 +24,6 @@ from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import LatentSpace
 
 IMAGES_AT_ONCE = 64

@@ -18,12 +18,12 @@ from hpcddm.data.samples import NUMBERS
 from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.runs.files import LISTS_FILE, list_file, list_name, training_file
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import LISTS
-from hpcddm.runtime.unit import Result, Unit
 
 NUMBER_TYPE = np.dtype("<u4")
 

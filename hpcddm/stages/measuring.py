@@ -20,6 +20,7 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import require
 from hpcddm.files import atomic
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks import measuring
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.runs import unit_settings
@@ -28,7 +29,6 @@ from hpcddm.runs.initial_weights import opened
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.runs.unit_settings import TURNS, network_settings
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.training.loop import Task, load_weights, train
 
 IMAGES_AT_ONCE = 500

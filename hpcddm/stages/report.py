@@ -14,6 +14,7 @@ from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import require
 from hpcddm.files import atomic, hdf5, reading
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
@@ -44,7 +45,6 @@ from hpcddm.runs.unit_keys import (
     STUDENT,
     expert_keys,
 )
-from hpcddm.runtime.unit import Result, Unit
 
 ENSEMBLE = "ensemble"
 """Name for all arms that are no dense model, which share one training and its FLOPs."""

@@ -17,9 +17,10 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import Reader
-from hpcddm.devices import DTYPES, own_device
 from hpcddm.errors import require
 from hpcddm.files import atomic
+from hpcddm.jobs.devices import DTYPES, own_device
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.networks import budgets, denoisers
@@ -35,7 +36,6 @@ from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.files import CALIBRATION, DRAWN, ROUTER_SAMPLES, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.weights_files import Kept
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, load_weights, train
 

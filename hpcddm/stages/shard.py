@@ -26,12 +26,12 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks.workload import TAR as TAR_WORK
 from hpcddm.networks.workload import Work, Workload
 from hpcddm.runs.files import BROKEN, COLUMNS, PASSED_OVER, tar_file
 from hpcddm.runs.passed_over import Counts, Item, add
 from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
-from hpcddm.runtime.unit import Result, Unit
 
 T = TypeVar("T")
 IMAGES_AT_ONCE, PIXELS_AT_ONCE = 256, 16_000_000

@@ -6,7 +6,7 @@ import sys
 from hpcddm import exit_codes
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
-from hpcddm.runtime.unit import Result, Unit
+from hpcddm.jobs.unit import Result, Unit
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

@@ -1,8 +1,8 @@
 """Last job of a sweep: table and plot of the settings complete by then; it is no stage of the pipeline."""
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.sweep_index import read_index
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.sweep.outputs import publish
 from hpcddm.sweep.table import states_by_files
 

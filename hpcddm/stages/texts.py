@@ -10,14 +10,14 @@ from hpcddm.data.captions import CAPTION, STATES
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
-from hpcddm.devices import own_device
 from hpcddm.files import reading
+from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks.workload import TEXT_ENCODER, Work, Workload
 from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, captions_of_unit
 from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE
 from hpcddm.runs.results import Index
 from hpcddm.runs.unit_keys import CAPTIONS
-from hpcddm.runtime.unit import Result, Unit
 
 ENCODED_AT_ONCE = 64
 

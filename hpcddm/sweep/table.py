@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.files import atomic
+from hpcddm.jobs.outcome import SETTLED
 from hpcddm.metrics import all_metrics
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
@@ -16,7 +17,6 @@ from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import figures_of
 from hpcddm.runs.sweep_index import Index
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.runtime.outcome import SETTLED
 from hpcddm.sweep.settings import short_names
 from hpcddm.unit_states import State, UnitStatus, activity, survey
 

@@ -18,9 +18,9 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic, fresh, inside
 from hpcddm.files.reading import Unreadable
 from hpcddm.files.tensor_file import TensorFile
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs import training_states
 from hpcddm.runs.training_states import FORMAT, STATE, Written
-from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine, HostCopy
 
 KEPT = 2

@@ -12,8 +12,8 @@ from torch import nn
 
 from hpcddm.config.training import Training
 from hpcddm.files.tensor_file import TensorFile
+from hpcddm.jobs.environment import Ranks
 from hpcddm.runs.weights_files import USUAL
-from hpcddm.runtime.environment import Ranks
 from hpcddm.training import corrections, masters, shards
 from hpcddm.training.ema import Ema, update_weights
 from hpcddm.training.schedule import learning_rate

@@ -9,7 +9,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.config.training import Training
 from hpcddm.files import atomic, inside
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.unit import Unit
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.looks import Look
 from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops

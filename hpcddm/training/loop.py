@@ -17,14 +17,14 @@ from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
 from hpcddm.files import atomic
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.stopping import Stopped
+from hpcddm.jobs.unit import Unit
+from hpcddm.jobs.watchdog import Watchdog
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, WEIGHTS
 from hpcddm.runs.weights_files import Kept
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.stopping import Stopped
-from hpcddm.runtime.unit import Unit
-from hpcddm.runtime.watchdog import Watchdog
 from hpcddm.training import blocks, process_group
 from hpcddm.training.agreement import Agreement
 from hpcddm.training.checkpoints import Checkpoints, Saved

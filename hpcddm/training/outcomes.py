@@ -3,7 +3,7 @@
 import torch
 
 from hpcddm.errors import require
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.unit import Unit
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import MeanLoss, Progress
 

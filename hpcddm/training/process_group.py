@@ -8,10 +8,10 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from hpcddm import devices
-from hpcddm.runtime.environment import own_address
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs import devices
+from hpcddm.jobs.environment import own_address
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.unit import Unit
 
 TIMEOUT = timedelta(minutes=10)
 

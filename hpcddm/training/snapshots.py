@@ -9,9 +9,9 @@ import torch.distributed as dist
 from hpcddm import tensors
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, fresh, inside
+from hpcddm.jobs.unit import Unit
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runs.weights_files import Kept, impossible, missing, weights_name
-from hpcddm.runtime.unit import Unit
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress
 

@@ -14,15 +14,15 @@ from torch import nn
 from hpcddm.config import variants
 from hpcddm.config.sampling import PlacementSettings
 from hpcddm.config.training import Training
-from hpcddm.devices import DTYPES, device_name
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.placements.base import Placement
 from hpcddm.ensemble.placements.lru import GIB
 from hpcddm.ensemble.sampler import sample
+from hpcddm.jobs.devices import DTYPES, device_name
+from hpcddm.jobs.environment import Ranks
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.planning import memory
-from hpcddm.runtime.environment import Ranks
 from hpcddm.training import blocks
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.engine import Engine

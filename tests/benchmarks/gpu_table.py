@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from hpcddm import devices
+from hpcddm.jobs import devices
 from hpcddm.training import corrections
 from tests.benchmarks import gpu_sides
 from tests.benchmarks.gpu_sides import Setup

@@ -21,9 +21,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 import hpcddm
-from hpcddm.devices import current_device
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import current_device
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.neighbours import overlap

@@ -17,11 +17,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hpcddm.jobs.records import records
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.stored_experiment import within_run
-from hpcddm.runtime.records import records
 from tests.helpers import REPOSITORY, tiny
 from tests.real.endless import prepare, wait_for
 
@@ -29,7 +29,7 @@ KEY, NODES, EACH = "train/expert-00", 2, 2
 SECONDS = 60
 EXPERTS, RANKS, RANKS_PER_NODE = 16, 64, 8
 """The training for which the figures are scaled."""
-START = "import sys; from hpcddm.runtime.entry import run_unit; run_unit(sys.argv[1])"
+START = "import sys; from hpcddm.jobs.entry import run_unit; run_unit(sys.argv[1])"
 
 
 def start(spec: Path) -> list[subprocess.Popen]:

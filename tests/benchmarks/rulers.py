@@ -59,8 +59,8 @@ def make(experiment: Experiment, run: RunDir, keys: Sequence[str]) -> None:
     write_specs(items_of([units[key] for key in keys], stored, run), Site(name="here", scheduler="local"))
     specs = [str(run.spec(key)) for key in keys]
     code = (
-        "import sys; from pathlib import Path; from hpcddm.runtime import entry;"
-        " from hpcddm.runtime.stopping import StopFlag;"
+        "import sys; from pathlib import Path; from hpcddm.jobs import entry;"
+        " from hpcddm.jobs.stopping import StopFlag;"
         " sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))"
     )
     subprocess.run([sys.executable, "-c", code, *specs], check=True, stdout=sys.stderr)

@@ -29,12 +29,12 @@ from hpcddm.data import samples
 from hpcddm.data.images import TarImages
 from hpcddm.data.orders.base import EpochOrder, Listed
 from hpcddm.files import atomic, reading
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.launch.content_hashes import with_tars
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import MOST_RANGES, TRAIN
 from hpcddm.runs.unit_keys import stage_of
-from hpcddm.runtime.unit import Result, Unit
 from tests.benchmarks.expert_reading import write_tars
 from tests.helpers import LOAD_VARIANTS
 from tests.stages.routes import STAGES, Bench

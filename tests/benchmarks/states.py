@@ -17,10 +17,10 @@ import torch.distributed as dist
 
 from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.loading import load_experiment
 from hpcddm.networks import denoisers
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
 

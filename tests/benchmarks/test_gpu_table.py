@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hpcddm import devices
+from hpcddm.jobs import devices
 from tests.benchmarks import gpu_table
 from tests.benchmarks.gpu_sides import Setup
 from tests.helpers import REPOSITORY

@@ -29,14 +29,14 @@ from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Unit
 from hpcddm.loading import load_experiment
 from hpcddm.networks import denoisers
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from tests.orders import uniform

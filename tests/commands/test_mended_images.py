@@ -7,15 +7,15 @@ import pytest
 import yaml
 
 from hpcddm.data.catalog import open_catalog
+from hpcddm.jobs import entry
+from hpcddm.jobs.spec import read_spec
+from hpcddm.jobs.stopping import StopFlag
 from hpcddm.launch import content_hashes
 from hpcddm.launch.local import Local
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime import entry
-from hpcddm.runtime.spec import read_spec
-from hpcddm.runtime.stopping import StopFlag
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar
 from tests.helpers import EXPERIMENT, changed, finish, hpcddm
 from tests.sweep.test_verb import FACTS
@@ -57,9 +57,9 @@ class Here(Local):
 def here(monkeypatch):
     """Run all units as `Here` does."""
     monkeypatch.setattr("hpcddm.launch.embedded.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("hpcddm.runtime.inputs.PAUSES", ())
+    monkeypatch.setattr("hpcddm.jobs.inputs.PAUSES", ())
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
-    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
     for verb in ("retry", "submit", "sweep"):
         monkeypatch.setattr(f"hpcddm.commands.{verb}.launcher_of", Here)
 

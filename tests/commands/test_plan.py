@@ -9,8 +9,8 @@ import yaml
 
 from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
 from hpcddm.commands.plan import LEGEND
-from hpcddm.devices import visible_gpus
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import visible_gpus
 from hpcddm.loading import load_experiment
 from hpcddm.networks import budgets
 from hpcddm.networks.workload import ENCODER, READING, TAR, Work

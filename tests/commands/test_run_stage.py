@@ -23,8 +23,8 @@ from tests.helpers import DATA_STAGES, hpcddm, python, tiny, write_source
 MAKE = """
 import sys
 from pathlib import Path
-from hpcddm.runtime import entry
-from hpcddm.runtime.stopping import StopFlag
+from hpcddm.jobs import entry
+from hpcddm.jobs.stopping import StopFlag
 sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
 """
 TWO = {"ranks_per_node": 2}

@@ -15,12 +15,12 @@ from hpcddm.conditions import base as conditions
 from hpcddm.data import samples
 from hpcddm.data.batch import PixelInputs
 from hpcddm.errors import UserError
+from hpcddm.jobs.stopping import Stopped
 from hpcddm.networks.batches import noisy_batches
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH
-from hpcddm.runtime.stopping import Stopped
 from hpcddm.spaces.base import space_of
 from hpcddm.stages import captions, texts, train
 from tests import pictures

@@ -9,11 +9,11 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, inside
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.attempt import Attempt, open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.runs import training_states
 from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.lease import lease
-from hpcddm.runtime.attempt import Attempt, open_attempt
-from hpcddm.runtime.environment import Ranks
 
 UNIT = "train/expert-02"
 

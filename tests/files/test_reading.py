@@ -17,12 +17,12 @@ from hpcddm.data.catalog import Part, PictureForm, SplitEntry, Tar, write_catalo
 from hpcddm.errors import UserError
 from hpcddm.files import reading
 from hpcddm.files.reading import DEPTH, Unreadable, parse, read_json
+from hpcddm.jobs.record_types import Begun, Decided, Ended, Owner
+from hpcddm.jobs.spec import Spec
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Event
 from hpcddm.runs.manifest import Stored
 from hpcddm.runs.training_states import Description
-from hpcddm.runtime.record_types import Begun, Decided, Ended, Owner
-from hpcddm.runtime.spec import Spec
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm import devices
+from hpcddm.jobs import devices
 
 
 @pytest.fixture(scope="session", autouse=True)

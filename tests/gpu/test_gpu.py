@@ -9,12 +9,12 @@ import pytest
 import torch
 import yaml
 
-from hpcddm import devices
+from hpcddm.jobs import devices
+from hpcddm.jobs.environment import Ranks
 from hpcddm.launch import machine_gpus
 from hpcddm.launch.gpu_use import all_stages
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
-from hpcddm.runtime.environment import Ranks
 from tests.helpers import REPOSITORY
 from tests.whole_runs import TINY, hpcddm
 
@@ -26,10 +26,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Unit
 from hpcddm.training import process_group
 run, rank, world = RunDir(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 ranks = Ranks(rank, rank, world, 1, "me")

@@ -22,12 +22,12 @@ from torch import nn
 from hpcddm.config.site import Resources
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.files import atomic, reading
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from slurm.testbed import late_names

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.config.site import Resources
 from hpcddm.files import reading
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.training.checkpoints import Checkpoints
 
 OWNER = "slurm-x-0123456789ab-7_0.0"

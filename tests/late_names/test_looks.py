@@ -5,17 +5,17 @@ import time
 
 import pytest
 
+from hpcddm.jobs import input_gate
+from hpcddm.jobs.attempt import ENDED, open_attempt
+from hpcddm.jobs.entry import _stopped_by_user
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.inputs import NotReady, gather
+from hpcddm.jobs.records import records
+from hpcddm.jobs.spec import Spec
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CATALOG
-from hpcddm.runtime import gate
-from hpcddm.runtime.attempt import ENDED, open_attempt
-from hpcddm.runtime.entry import _stopped_by_user
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.inputs import NotReady, gather
-from hpcddm.runtime.records import records
-from hpcddm.runtime.spec import Spec
 from hpcddm.unit_states import State, survey
 from tests.helpers import finish, tiny
 
@@ -107,9 +107,11 @@ def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_complet
     here, there = RunDir(nodes.b), RunDir(nodes.a)
     finish([unit for unit in units if unit.key in catalog.requires], there)
     spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, {})
-    assert survey(units, here)[CATALOG].state is State.MISSING and gate.missing_units(spec, here, here) == {CATALOG}
+    assert survey(units, here)[CATALOG].state is State.MISSING and input_gate.missing_units(spec, here, here) == {
+        CATALOG
+    }
     with pytest.raises(NotReady):
         gather(spec, here)
     finish([catalog], there)
     assert survey(units, here)[CATALOG].state is State.COMPLETE
-    assert gate.missing_units(spec, here, here) == set() and list(gather(spec, here).manifests) == [CATALOG]
+    assert input_gate.missing_units(spec, here, here) == set() and list(gather(spec, here).manifests) == [CATALOG]

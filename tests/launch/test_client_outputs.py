@@ -10,6 +10,7 @@ import pytest
 from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.jobs.requeue_policy import Ending, parse_job
 from hpcddm.launch import accounting, sbatch, slurm, slurm_cluster
 from hpcddm.launch.base import QueueFull, Refused
 from hpcddm.launch.sbatch import TRANSIENT, Sbatch
@@ -18,7 +19,6 @@ from hpcddm.launch.slurm_cluster import SlurmCluster, submit_limit
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.verdict import Ending, parse_job
 from tests.fixtures.capture import NAME, OTHER, TOKEN
 
 FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("slurm-*"))

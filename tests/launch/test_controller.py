@@ -10,9 +10,9 @@ import time
 import pytest
 
 from hpcddm.config.site import Resources
+from hpcddm.jobs.stopping import LAUNCHER_VARIABLE
 from hpcddm.launch import local
 from hpcddm.launch.snapshot import Checkout
-from hpcddm.runtime.stopping import LAUNCHER_VARIABLE
 from tests.helpers import python
 
 RANK = """

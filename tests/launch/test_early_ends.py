@@ -7,6 +7,8 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.launch import early_ends as module
 from hpcddm.launch import slurm
 from hpcddm.launch.base import ArraySpec, Refused
@@ -18,8 +20,6 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
 from tests.attempts import write_attempt
 from tests.helpers import tiny
 

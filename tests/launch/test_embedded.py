@@ -3,6 +3,8 @@
 import pytest
 
 from hpcddm.config.site import Site
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.launch import embedded, machine_gpus
 from hpcddm.launch.embedded import Embedded
 from hpcddm.launch.items import items_of
@@ -11,8 +13,6 @@ from hpcddm.launch.submission import decide
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import MONOLITH
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
 from tests.helpers import finish, tiny
 
 

@@ -1,9 +1,9 @@
 """The user's own command is told what happened, and cannot harm the run."""
 
 from hpcddm.config.site import Site
+from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch.items import call_hook
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.outcome import HookEvent
 
 
 def site(hook):

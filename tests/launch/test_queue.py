@@ -6,6 +6,7 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.files import reading
+from hpcddm.jobs.spec import read_map, read_spec
 from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
@@ -16,7 +17,6 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from hpcddm.runtime.spec import read_map, read_spec
 from tests.helpers import JOINED, tiny
 from tests.launch.queues import Queue, submit_all
 

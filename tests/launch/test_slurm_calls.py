@@ -9,13 +9,13 @@ from submitit.core.utils import DelayedSubmission
 
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.jobs.entry import run_element
 from hpcddm.launch import sbatch, slurm
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
 from hpcddm.launch.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.entry import run_element
 
 QUEUE = """\
 81|0|RUNNING|None|h[1-2]|2026-11-20T08:00:00|tiny-train-{0}

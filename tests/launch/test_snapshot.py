@@ -18,7 +18,7 @@ from tests.checkouts import break_imports, clone, commit, hpcddm
 from tests.helpers import write_experiment, write_source
 
 IMPORT = (
-    "from hpcddm.runs import provenance; import hpcddm.runtime.entry; print(provenance.own_code(), provenance.__file__)"
+    "from hpcddm.runs import provenance; import hpcddm.jobs.entry; print(provenance.own_code(), provenance.__file__)"
 )
 
 
@@ -75,7 +75,7 @@ def test_the_same_code_is_kept_once_and_other_code_shares_the_files_that_did_not
     second = again.make()
     assert second.digest != first.digest and second.modified and second.commit == first.commit
     assert again.others() == [first]
-    same, other = ("hpcddm/cli.py", "hpcddm/runtime/entry.py")
+    same, other = ("hpcddm/cli.py", "hpcddm/jobs/entry.py")
     assert os.path.samefile(run.code / first.digest / same, run.code / second.digest / same)
     assert not os.path.samefile(run.code / first.digest / other, run.code / second.digest / other)
     assert not os.path.samefile(run.code / first.digest / same, checkout / same)

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from hpcddm.config.training import Training
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.environment import Ranks
+from hpcddm.jobs.environment import Ranks
 from hpcddm.networks import denoisers
 from hpcddm.training.engine import Engine
 import torch

@@ -4,6 +4,7 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.base import Job, clean_environment
 from hpcddm.launch.submission import (
     active_units,
@@ -19,7 +20,6 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from hpcddm.runtime.spec import read_spec
 from tests.helpers import DATA_STAGES, JOINED, finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
 

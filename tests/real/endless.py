@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hpcddm.jobs.records import records
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
@@ -18,7 +19,6 @@ from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, within_run
-from hpcddm.runtime.records import records
 from tests.helpers import python, tiny, write_source
 
 NORTH = {
@@ -33,8 +33,8 @@ NORTH = {
 MAKE = """
 import sys
 from pathlib import Path
-from hpcddm.runtime import entry
-from hpcddm.runtime.stopping import StopFlag
+from hpcddm.jobs import entry
+from hpcddm.jobs.stopping import StopFlag
 sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
 """
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.config.variant_files import VARIABLE
-from hpcddm.runtime.records import AttemptRecord, records
+from hpcddm.jobs.records import AttemptRecord, records
 from tests.helpers import DATA_STAGES, REPOSITORY
 from tests.whole_runs import TINY, hpcddm
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from hpcddm.jobs.records import records
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import expert_key
-from hpcddm.runtime.records import records
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.whole_runs import hpcddm
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.runtime.records import records
+from hpcddm.jobs.records import records
 from tests.helpers import REPOSITORY
 from tests.real.storm import KEY, ON_SLURM, Disturbance, Storm, weights
 

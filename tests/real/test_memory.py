@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from hpcddm.jobs.records import records
 from hpcddm.runs.unit_keys import expert_key
-from hpcddm.runtime.records import records
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.real.storm import Storm
 

@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
+from hpcddm.jobs.records import records
 from hpcddm.launch.submission import store_experiment
 from hpcddm.runs import manifest
 from hpcddm.runs.stored_experiment import within_run
-from hpcddm.runtime.records import records
 from tests.checkouts import break_imports, clone, hpcddm
 from tests.helpers import tiny
 from tests.real.endless import prepare, wait_for

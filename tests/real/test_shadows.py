@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hpcddm.jobs.records import records
 from hpcddm.launch.submission import store_experiment
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run
-from hpcddm.runtime.records import records
 from tests.helpers import REPOSITORY, tiny, write_source
 from tests.real.endless import submit, wait_for
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.runtime.records import records
+from hpcddm.jobs.records import records
 from tests.late_names.mounts import LATE
 from tests.real.storm import (
     BY_NODES,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hpcddm.jobs.records import records
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.records import records
 from tests.controllers import partner_with
 from tests.helpers import DATA_STAGES
 from tests.whole_runs import TINY, hpcddm

@@ -19,6 +19,10 @@ from hpcddm.config.site import Resources
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.files import atomic
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks import denoisers
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
@@ -28,10 +32,6 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER, expert_keys
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Result, Unit
 from hpcddm.stages import (
     assign,
     captions,

@@ -19,12 +19,12 @@ from hpcddm.data import samples
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import UserError
 from hpcddm.files import reading
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import Stopped
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, inputs, loading, router, router_quality, router_samples
 from hpcddm.objectives.base import LINEAR
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import Stopped
 from hpcddm.spaces.base import space_of
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop

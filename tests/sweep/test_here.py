@@ -6,13 +6,13 @@ import pytest
 
 from hpcddm.commands import sweep as command
 from hpcddm.config.site import Site
+from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.local import Local
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.runtime.spec import read_spec
 from tests.attempts import write_attempt
 from tests.helpers import COUNTED, finish, hpcddm
 from tests.sweep.test_verb import EVALUATE, FACTS

@@ -2,12 +2,12 @@
 
 import json
 
+from hpcddm.jobs import input_gate
+from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.runtime import gate
-from hpcddm.runtime.spec import read_spec
 from tests.attempts import write_attempt
 from tests.helpers import hpcddm
 from tests.sweep.taking import EVALUATE, names
@@ -24,10 +24,10 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     sweep(1.0, 2.0)
     run = RunDir(home.root / "guidance=2.0")
     spec, _ = read_spec(run.spec(EVALUATE))
-    wanted = gate.missing_units(spec, run, home)
+    wanted = input_gate.missing_units(spec, run, home)
     assert {"guidance=1.0/lists/all", "guidance=1.0/train/expert-01", "guidance=1.0/catalog/all"} <= wanted
     submissions = Journal(home.journal).submissions()
-    assert gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
+    assert input_gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
     assert len(wanted) == len(spec.requires) + len(spec.optional) == 8
 
 

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 
 from hpcddm.commands import sweep as command
+from hpcddm.jobs.spec import read_map, read_spec
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Limits
 from hpcddm.launch.template import stored_parts
@@ -13,7 +14,6 @@ from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
-from hpcddm.runtime.spec import read_map, read_spec
 from hpcddm.sweep.runs import assign
 from tests.attempts import write_attempt
 from tests.helpers import COUNTED, finish, write_experiment, write_source

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 
 from hpcddm.config.site import Resources
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.training import shards
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy

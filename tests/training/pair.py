@@ -22,15 +22,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.jobs.attempt import attempts, open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag, Stopped
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_settings import in_whole_batches
 from hpcddm.runs.weights_files import Kept
-from hpcddm.runtime.attempt import attempts, open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag, Stopped
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import corrections, loop, outcomes
 from hpcddm.training.engine import Engine

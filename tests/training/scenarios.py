@@ -31,15 +31,15 @@ from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag, Stopped
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_settings import in_whole_batches
 from hpcddm.runs.weights_files import Kept, power_average, weights_name
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag, Stopped
-from hpcddm.runtime.unit import Unit
 from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine

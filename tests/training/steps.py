@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.config.training import Training
-from hpcddm.devices import DTYPES
+from hpcddm.jobs.devices import DTYPES
+from hpcddm.jobs.environment import Ranks
 from hpcddm.models.base import Network as BlockNetwork
-from hpcddm.runtime.environment import Ranks
 from hpcddm.training import blocks, masters
 from hpcddm.training.ema import update_weights
 from hpcddm.training.engine import Engine

@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 from hpcddm import tensors
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
+from hpcddm.jobs.attempt import Superseded, open_attempt
+from hpcddm.jobs.entry import LASTING
+from hpcddm.jobs.environment import Ranks
 from hpcddm.runs import training_states
-from hpcddm.runtime.attempt import Superseded, open_attempt
-from hpcddm.runtime.entry import LASTING
-from hpcddm.runtime.environment import Ranks
 from hpcddm.training.checkpoints import KEPT, Checkpoints
 from hpcddm.training.meters import Progress
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
 from hpcddm.training import log
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.log import TrainingLog

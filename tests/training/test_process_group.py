@@ -15,10 +15,10 @@ JOIN = """
 import sys
 from pathlib import Path
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Unit
 from hpcddm.training import process_group
 run, rank = RunDir(Path(sys.argv[1])), int(sys.argv[2])
 stop = StopFlag()

@@ -7,7 +7,7 @@ from hpcddm.config.variants import S, Variant
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.images import Images
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.unit import Unit
 
 
 class Reading(Variant[S]):

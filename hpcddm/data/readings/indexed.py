@@ -7,7 +7,7 @@ from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.images import Images, TarImages
 from hpcddm.data.readings.base import Reading
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.unit import Unit
 
 
 class Settings(ReadingSettings):

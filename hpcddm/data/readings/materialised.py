@@ -12,8 +12,8 @@ from hpcddm.data.columns import Column
 from hpcddm.data.copies import open_copy
 from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs.files import CATALOG_FILE
-from hpcddm.runtime.unit import Unit
 
 
 class Settings(ReadingSettings):

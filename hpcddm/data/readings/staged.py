@@ -24,8 +24,8 @@ from hpcddm.data.images import CopiedImages, Images, TarImages
 from hpcddm.data.readings.base import Reading
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, private
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs.files import CATALOG_FILE
-from hpcddm.runtime.unit import Unit
 
 LOOK_SECONDS = 2.0
 """Least seconds between two looks of a rank for the copy that another rank of its node makes."""

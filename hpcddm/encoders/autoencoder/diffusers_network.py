@@ -8,10 +8,10 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from hpcddm.config.shapes import ImageShape
-from hpcddm.devices import DTYPES, current_device
 from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.encoders.autoencoder.diffusers_settings import DiffusersSettings
 from hpcddm.encoders.packages import from_pretrained, loaded, package
+from hpcddm.jobs.devices import DTYPES, current_device
 
 D = TypeVar("D", bound=DiffusersSettings, covariant=True)
 

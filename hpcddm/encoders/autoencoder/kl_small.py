@@ -18,8 +18,8 @@ from hpcddm import tensors
 from hpcddm.config.autoencoders import TrainedAutoencoderSettings
 from hpcddm.config.schema import Positive
 from hpcddm.config.shapes import ImageShape, Shape
-from hpcddm.devices import current_device
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
+from hpcddm.jobs.devices import current_device
 from hpcddm.runs import manifest
 
 NORM_GROUPS = 8

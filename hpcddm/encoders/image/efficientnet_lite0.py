@@ -17,8 +17,8 @@ from hpcddm.config import pretrained
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.shapes import ImageShape
-from hpcddm.devices import current_device
 from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.jobs.devices import current_device
 
 STAGES = (
     (1, 3, 1, 1, 16),

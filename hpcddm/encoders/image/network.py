@@ -12,8 +12,8 @@ from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.devices import DTYPES, current_device
 from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.jobs.devices import DTYPES, current_device
 
 W = TypeVar("W", bound=SettingsWithWeights, covariant=True)
 IMAGES_AT_ONCE = 64

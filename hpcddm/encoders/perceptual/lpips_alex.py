@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from hpcddm.config import pretrained
 from hpcddm.config.image_encoders import PerceptualSettings
 from hpcddm.config.pretrained import PretrainedFile
-from hpcddm.devices import current_device
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.errors import UserError
+from hpcddm.jobs.devices import current_device
 from hpcddm.next_step import command
 
 SMALLEST = 64

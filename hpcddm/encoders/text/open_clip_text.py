@@ -8,12 +8,12 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.devices import current_device
 from hpcddm.encoders.open_clip_network import network, source
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 from hpcddm.encoders.packages import package
 from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.errors import require
+from hpcddm.jobs.devices import current_device
 
 
 class Settings(OpenClipSettings, TextEncoderSettings):

@@ -7,10 +7,10 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.devices import current_device
 from hpcddm.encoders.packages import UNREADABLE, from_pretrained, loaded, package
 from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.errors import UserError, require
+from hpcddm.jobs.devices import current_device
 
 OF_ENTRIES = 0.9
 """Least share of a network's tokens that its tokenizer knows."""

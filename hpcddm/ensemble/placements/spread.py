@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hpcddm.config.sampling import PlacementSettings
-from hpcddm.devices import visible_gpus
 from hpcddm.ensemble.placements.base import Placement
+from hpcddm.jobs.devices import visible_gpus
 
 
 class Settings(PlacementSettings):

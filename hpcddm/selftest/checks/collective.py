@@ -6,12 +6,12 @@ from typing import Any
 
 from hpcddm.checks import CheckRow
 from hpcddm.files import atomic, reading
+from hpcddm.jobs.attempt import open_attempt
+from hpcddm.jobs.environment import current_ranks, gpus_on_node, node_name
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Unit
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import open_attempt
-from hpcddm.runtime.environment import current_ranks, gpus_on_node, node_name
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Unit
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, Part
 
@@ -24,7 +24,7 @@ ADVICE = "set network_interface to the fastest network of the nodes, or NCCL_SOC
 
 def observe(folder: Path, spec: dict[str, Any]) -> None:
     """Join the other ranks inside the job, time a sum, and record device, backend and seconds, or the error."""
-    from hpcddm.devices import device_name, own_device
+    from hpcddm.jobs.devices import device_name, own_device
     from hpcddm.training import process_group
 
     ranks = current_ranks()

@@ -12,7 +12,7 @@ from typing import Any
 from hpcddm import __version__
 from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.files import atomic
-from hpcddm.runtime.environment import node_name
+from hpcddm.jobs.environment import node_name
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Element, Evidence, JobStart, Part
 
@@ -24,7 +24,7 @@ LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLU
 def observe(folder: Path, spec: dict[str, Any]) -> None:
     """Record inside the job what a rank finds: Python, packages, cores, threads and GPUs."""
     # What every job starts with.
-    importlib.import_module("hpcddm.runtime.entry")
+    importlib.import_module("hpcddm.jobs.entry")
     record = {
         "python": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
@@ -50,7 +50,7 @@ def _is_installed(package: str) -> bool:
 def _visible_gpus() -> int | str:
     """Return the number of GPUs that torch can use, or the reason why there is none."""
     try:
-        devices = importlib.import_module("hpcddm.devices")
+        devices = importlib.import_module("hpcddm.jobs.devices")
         return devices.visible_gpus() or f"none: {devices.advice()}"
     except (ImportError, RuntimeError, OSError) as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]

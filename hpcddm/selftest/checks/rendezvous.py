@@ -11,7 +11,7 @@ from typing import Any
 from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, fresh, reading
-from hpcddm.runtime.environment import Ranks, current_ranks, node_name, own_address
+from hpcddm.jobs.environment import Ranks, current_ranks, node_name, own_address
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.evidence import Evidence, Part
 

@@ -10,8 +10,8 @@ from typing import Any
 from hpcddm.checks import CheckRow
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, reading
+from hpcddm.jobs.environment import current_ranks, node_name
 from hpcddm.runs.lease import HeldElsewhere, lease
-from hpcddm.runtime.environment import current_ranks, node_name
 from hpcddm.selftest.checks.base import Check
 from hpcddm.selftest.checks.rendezvous import Circle, meet
 from hpcddm.selftest.evidence import Evidence, JobStart, Part

@@ -23,12 +23,12 @@ from hpcddm.data.reader import TarReader
 from hpcddm.data.readings import staged
 from hpcddm.data.readings.base import Reading
 from hpcddm.data.record import Record
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
+from hpcddm.jobs.unit import Unit
 from hpcddm.pipeline.materialise import copy_key
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
-from hpcddm.runtime.unit import Unit
 from tests.catalogs import catalog_of
 from tests.orders import uniform, windowed
 

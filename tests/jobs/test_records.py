@@ -1,9 +1,9 @@
 import pytest
 
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.failure_cause import write_rank_ending
+from hpcddm.jobs.records import records
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.failure_cause import write_rank_ending
-from hpcddm.runtime.records import records
 from tests.attempts import write_attempt
 
 KEY = "train/expert-00"

@@ -3,9 +3,9 @@ import threading
 import pytest
 
 from hpcddm.files import reading
-from hpcddm.runtime import attempt as attempts_module
-from hpcddm.runtime.attempt import attempts, follows, open_attempt
-from hpcddm.runtime.environment import Ranks
+from hpcddm.jobs import attempt as attempts_module
+from hpcddm.jobs.attempt import attempts, follows, open_attempt
+from hpcddm.jobs.environment import Ranks
 
 
 def ranks(rank=0, owner="job-1", world_size=2):

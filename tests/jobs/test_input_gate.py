@@ -7,11 +7,19 @@ import pytest
 
 from hpcddm.files import inside
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.input_gate import (
+    LONGEST_SILENCE,
+    main,
+    missing_units,
+    names,
+    seconds_to_next_check,
+    silence,
+    start_flag,
+)
+from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest, publish
-from hpcddm.runtime.gate import LONGEST_SILENCE, main, missing_units, names, seconds_to_next_check, silence, start_flag
-from hpcddm.runtime.spec import Spec
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
 
@@ -67,7 +75,7 @@ def test_a_plain_job_is_waited_for_by_its_bare_id(run, monkeypatch):
     train = journal.intend("slurm", "north", EXPERTS[1:], "x-train")
     own = journal.intend("slurm", "north", ["report/all"], "x-report")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-report-{own}")
-    monkeypatch.setattr("hpcddm.runtime.gate.slurm_element", lambda: "9_0")
+    monkeypatch.setattr("hpcddm.jobs.input_gate.slurm_element", lambda: "9_0")
     queue = f"7_N/A|x-train-{train}\n9_N/A|x-report-{own}"
     assert start_flag(queue, {*EXPERTS, "report/all"}, run, 300) == "--dependency=afterany:7"
 
@@ -99,7 +107,7 @@ def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, mo
     answers = [("?|north", 0), ("?|north", 0.9), (f"9_0|x-train-{token}", 0.95), ("?|north", 1.1), ("?|north", 2.2)]
     reasons = []
     for queue, days in answers:
-        monkeypatch.setattr("hpcddm.runtime.gate.time.time", lambda days=days: now + days * LONGEST_SILENCE)
+        monkeypatch.setattr("hpcddm.jobs.input_gate.time.time", lambda days=days: now + days * LONGEST_SILENCE)
         reasons.append(silence(queue, set(EXPERTS), run))
     assert reasons[:4] == [""] * 4 and "cluster north" in reasons[4] and "submit again" in reasons[4]
 

@@ -11,7 +11,7 @@ from tests.helpers import REPOSITORY, python
 
 CODE = """
 import sys, time
-from hpcddm.runtime.watchdog import Watchdog
+from hpcddm.jobs.watchdog import Watchdog
 with Watchdog(0.5, lambda reason: print("last words:", reason, flush=True)) as watchdog:
     for _ in range(6):
         time.sleep(0.2)
@@ -33,7 +33,7 @@ def test_a_process_that_makes_steps_is_left_alone():
 
 
 SUSPENDED = """
-from hpcddm.runtime.watchdog import Watchdog
+from hpcddm.jobs.watchdog import Watchdog
 with Watchdog(1.0, lambda reason: print("last words:", reason, flush=True)) as watchdog:
     print("training", flush=True)
     for step in range(16):

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.config.site import Resources
+from hpcddm.jobs.attempt import Attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag, Stopped
 from hpcddm.runs import training_states
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runtime.attempt import Attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag, Stopped
 
 
 @dataclass(frozen=True)

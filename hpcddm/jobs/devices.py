@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from hpcddm.runtime.environment import Ranks, node_name
-from hpcddm.runtime.unit import Unit
+from hpcddm.jobs.environment import Ranks, node_name
+from hpcddm.jobs.unit import Unit
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Types of a network's weights, by the `precision` of its settings."""

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from hpcddm.runtime.failure_cause import Cause
-from hpcddm.runtime.nodes import Node
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.records import AttemptRecord
-from hpcddm.runtime.stopping import SLOT_ENDS
+from hpcddm.jobs.failure_cause import Cause
+from hpcddm.jobs.nodes import Node
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.records import AttemptRecord
+from hpcddm.jobs.stopping import SLOT_ENDS
 
 EARLY_SECONDS = 60
 """Seconds by which Slurm may send the signal before the time limit too early."""

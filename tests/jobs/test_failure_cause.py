@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from hpcddm.runtime import failure_cause
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.failure_cause import TAIL_BYTES, cause_of, oom_kills, tails, write_rank_ending
+from hpcddm.jobs import failure_cause
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.failure_cause import TAIL_BYTES, cause_of, oom_kills, tails, write_rank_ending
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
 NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"

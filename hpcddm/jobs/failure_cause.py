@@ -12,9 +12,9 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, fresh, reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.srun_messages import outside_end
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.srun_messages import outside_end
 
 FILE = re.compile("rank([0-9]+).json")
 OF_A_PEER = re.compile(

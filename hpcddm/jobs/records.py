@@ -7,14 +7,14 @@ from typing import Any
 
 from hpcddm.files import fresh, reading
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
+from hpcddm.jobs.failure_cause import cause_of
+from hpcddm.jobs.outcome import Outcome, outcome_of
+from hpcddm.jobs.record_types import Begun, Decided, Ended, Owner
 from hpcddm.printing import printable
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.job import JobId
-from hpcddm.runtime.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
-from hpcddm.runtime.failure_cause import cause_of
-from hpcddm.runtime.outcome import Outcome, outcome_of
-from hpcddm.runtime.record_types import Begun, Decided, Ended, Owner
 
 FROM_QUEUE = re.compile(r"slurm-(?P<name>.+-(?P<token>[0-9a-f]{12}))-[0-9]+(_[0-9]+)?\.[0-9]+")
 """Pattern of an owner under Slurm: job name, which ends in the token of its submission, element and restart."""

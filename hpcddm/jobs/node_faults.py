@@ -4,11 +4,11 @@ import subprocess
 import time
 from contextlib import suppress
 
+from hpcddm.jobs.ending import Ending
+from hpcddm.jobs.nodes import avoided, hostnames
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.records import AttemptRecord
 from hpcddm.runs.journal import LOST_SECONDS
-from hpcddm.runtime.ending import Ending
-from hpcddm.runtime.nodes import avoided, hostnames
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.records import AttemptRecord
 
 MOST_FAULTS = 12
 """Number of attempts in a row without progress, ended by nodes or by Slurm and by no rank, that stops a unit."""

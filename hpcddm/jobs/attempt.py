@@ -13,12 +13,12 @@ from typing import Any
 
 from hpcddm.files import atomic, fresh, inside
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.failure_cause import write_rank_ending
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.record_types import Ended, Meeting, Owner
+from hpcddm.jobs.stopping import Stopped
 from hpcddm.runs import provenance
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.failure_cause import write_rank_ending
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.record_types import Ended, Meeting, Owner
-from hpcddm.runtime.stopping import Stopped
 
 MEETING_SECONDS = 300
 OWNER, BEGUN, ENDED, VERDICT = "owner.json", "begun.json", "ended.json", "verdict.json"

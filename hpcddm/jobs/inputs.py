@@ -7,12 +7,12 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.spec import Spec
 from hpcddm.next_step import step
 from hpcddm.runs import manifest as manifests
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runtime.spec import Spec
 
 PAUSES = (0.0, 1.0, 4.0)
 """Seconds between two reads of a missing input."""

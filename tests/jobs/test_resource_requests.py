@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.runtime.requests import Request, minutes, raised, request_of
+from hpcddm.jobs.resource_requests import Request, minutes, raised, request_of
 
 FACTORS = {"memory_gb": 1.5, "minutes": 2.0}
 PARTITION = {"NodeMemory": "8000", "PartitionTime": "1:00:00"}

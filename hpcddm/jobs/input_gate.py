@@ -1,6 +1,6 @@
 """Gate before the start of a job, whose inputs may still be made under job ids that its dependency does not know.
 
-`python -m hpcddm.runtime.gate MAP` prints the job names to query, a line 'cluster|name,name' for each queue, or
+`python -m hpcddm.jobs.input_gate MAP` prints the job names to query, a line 'cluster|name,name' for each queue, or
 nothing. With the queues' answers on its input ('A_T|name' lines, '?|cluster' for a silent cluster) and `start` after
 MAP it prints the flag of sbatch with which the job waits, or nothing. '!|cancelled' stands for a unit that was
 cancelled, '!' and a reason for a unit that waits no longer.
@@ -14,12 +14,12 @@ from pathlib import Path
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, inside, reading
 from hpcddm.files.reading import Unreadable
+from hpcddm.jobs.environment import CLUSTER_VARIABLE, slurm_element
+from hpcddm.jobs.inputs import gather
+from hpcddm.jobs.spec import Spec, name_in, read_map, read_spec
 from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import TABLE
-from hpcddm.runtime.environment import CLUSTER_VARIABLE, slurm_element
-from hpcddm.runtime.inputs import gather
-from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
 UNANSWERED = "?"
 """Placeholder for the elements in the queue of a cluster that gave no answer, any of which may make an input."""

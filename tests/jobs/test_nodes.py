@@ -1,6 +1,6 @@
 """Nodes that the next attempt avoids: the newest at fault, as long as there are others like them."""
 
-from hpcddm.runtime.nodes import Node, avoided, hostnames, read_nodes
+from hpcddm.jobs.nodes import Node, avoided, hostnames, read_nodes
 
 PLAIN, BIG = "(null)|(null)|4|8000", "bigmem|gpu:4|64|512000"
 

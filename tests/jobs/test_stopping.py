@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from hpcddm.runtime import stopping
+from hpcddm.jobs import stopping
 from tests.helpers import python
 
 WAIT = """
 import os, signal, sys, time
-from hpcddm.runtime.stopping import StopFlag
+from hpcddm.jobs.stopping import StopFlag
 flag = StopFlag()
 flag.install()
 print("ready", flush=True)
@@ -48,7 +48,7 @@ def test_a_launcher_that_is_gone_sets_the_flag():
 
 
 def test_a_rank_that_comes_to_no_step_boundary_ends_all_the_same_when_its_launcher_is_gone():
-    code = "import time; from hpcddm.runtime import stopping; stopping.SAVING_SECONDS = 0.2; "
+    code = "import time; from hpcddm.jobs import stopping; stopping.SAVING_SECONDS = 0.2; "
     code += "flag = stopping.StopFlag(); flag.install(); time.sleep(20)"
     launcher = subprocess.Popen(["true"])
     launcher.wait()
@@ -57,7 +57,7 @@ def test_a_rank_that_comes_to_no_step_boundary_ends_all_the_same_when_its_launch
 
 CUT = """
 import os, signal, sys, time
-from hpcddm.runtime import stopping
+from hpcddm.jobs import stopping
 stopping.WAITING_SECONDS = 0.2
 flag = stopping.StopFlag()
 with flag.exit_on_stop(lambda reason: print(reason, flush=True)):

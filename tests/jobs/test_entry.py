@@ -11,16 +11,16 @@ import pytest
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.files import reading
+from hpcddm.jobs import entry, environment
+from hpcddm.jobs.attempt import SUPERSEDED, Superseded, open_attempt
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.inputs import Inputs
+from hpcddm.jobs.stopping import POLL_SECONDS, StopFlag, Stopped
+from hpcddm.jobs.unit import Result
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime import entry, environment
-from hpcddm.runtime.attempt import SUPERSEDED, Superseded, open_attempt
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.inputs import Inputs
-from hpcddm.runtime.stopping import POLL_SECONDS, StopFlag, Stopped
-from hpcddm.runtime.unit import Result
 from tests.helpers import tiny
 
 
@@ -30,7 +30,7 @@ def ended(tmp_path, monkeypatch):
     run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
     monkeypatch.setattr(entry, "patient_gather", lambda spec, run: Inputs({}, []))
-    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
 
     def ended(result, stage="train", rank=0):
         unit = next(unit for unit in units if unit.stage == stage)
@@ -125,7 +125,7 @@ def test_an_execution_that_was_replaced_does_not_end_the_step_of_its_successor(t
     unit = next(unit for unit in plan(tiny(tmp_path)) if unit.stage == "train")
     write_specs(items_of([unit], tiny(tmp_path), run), Site(name="here", scheduler="slurm"))
     monkeypatch.setattr(entry, "patient_gather", lambda spec, run: Inputs({}, []))
-    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
     monkeypatch.setattr("importlib.import_module", lambda name: Replaced(leaving))
     # It would end this very process.
     monkeypatch.setattr(entry, "_leave_if_superseded", lambda attempt: None)
@@ -194,7 +194,7 @@ def test_a_unit_with_a_link_fails_by_name_and_nothing_is_written_behind_it(ended
 
 
 def test_what_fails_before_there_is_an_attempt_is_one_line(tmp_path):
-    command = [sys.executable, "-P", "-m", "hpcddm.runtime.entry", tmp_path / "run/specs/train/expert-00.json"]
+    command = [sys.executable, "-P", "-m", "hpcddm.jobs.entry", tmp_path / "run/specs/train/expert-00.json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and done.stdout.count("\n") == 1 and "submit the run again" in done.stdout, done.stdout
     assert "Traceback" not in done.stderr

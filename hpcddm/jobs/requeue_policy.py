@@ -1,7 +1,7 @@
 """Verdict that the batch script carries out after srun: come back, stop with a reason, or be done.
 
-`scontrol show job -o A_T | python -m hpcddm.runtime.verdict MAP EXIT_CODE` prints decision|event|unit|changes|reason;
-changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
+`scontrol show job -o A_T | python -m hpcddm.jobs.requeue_policy MAP EXIT_CODE` prints decision|event|unit|changes|reason,
+where changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
 Further lines on the input hold the nodes of the job's partition, see `nodes.NODE`.
 Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that needs the
 user; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
@@ -19,22 +19,22 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, fresh, inside
+from hpcddm.jobs.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
+from hpcddm.jobs.ending import Ending, parse_job
+from hpcddm.jobs.environment import Allocation, Ranks, current_allocation, slurm_owner
+from hpcddm.jobs.failure_cause import Cause, cause_of, oom_kills, outside_cause, tails
+from hpcddm.jobs.node_faults import MOST_FAULTS, steps_aside
+from hpcddm.jobs.nodes import Node, hostnames, read_nodes
+from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome
+from hpcddm.jobs.records import AttemptRecord, read_record, records
+from hpcddm.jobs.resource_requests import raised, request_of
+from hpcddm.jobs.spec import Spec, name_in, read_map, read_spec
 from hpcddm.next_step import step
 from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.runs import sharing, training_states
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import REPORT, TABLE
-from hpcddm.runtime.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
-from hpcddm.runtime.ending import Ending, parse_job
-from hpcddm.runtime.environment import Allocation, Ranks, current_allocation, slurm_owner
-from hpcddm.runtime.failure_cause import Cause, cause_of, oom_kills, outside_cause, tails
-from hpcddm.runtime.node_faults import MOST_FAULTS, steps_aside
-from hpcddm.runtime.nodes import Node, hostnames, read_nodes
-from hpcddm.runtime.outcome import NEEDS_USER, HookEvent, Outcome
-from hpcddm.runtime.records import AttemptRecord, read_record, records
-from hpcddm.runtime.requests import raised, request_of
-from hpcddm.runtime.spec import Spec, name_in, read_map, read_spec
 
 FRUITLESS = 3
 """Number of attempts in a row without progress that stops a unit."""

@@ -6,13 +6,13 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.jobs.inputs import gather
+from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import INSPECT
-from hpcddm.runtime.inputs import gather
-from hpcddm.runtime.spec import read_spec
 from tests.helpers import finish, tiny
 
 KEYS = FIRST, SECOND, THIRD, FOURTH = [f"train/expert-{index:02d}" for index in range(4)]

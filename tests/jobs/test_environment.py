@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.runtime.environment import Ranks, current_allocation, current_ranks, data_threads, own_address
+from hpcddm.jobs.environment import Ranks, current_allocation, current_ranks, data_threads, own_address
 
 LOCAL = {
     "SUBMITIT_EXECUTOR": "local",

@@ -16,16 +16,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hpcddm import devices
 from hpcddm.config.site import Site
-from hpcddm.devices import Device, MissingGpu
 from hpcddm.files import reading
+from hpcddm.jobs import devices, entry
+from hpcddm.jobs.devices import Device, MissingGpu
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.stopping import StopFlag
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime import entry
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.stopping import StopFlag
 from hpcddm.training import process_group
 from tests.helpers import REPOSITORY, tiny
 
@@ -169,7 +168,7 @@ import os, sys, time
 from datetime import timedelta
 import torch, torch.distributed as dist
 from hpcddm import devices
-from hpcddm.runtime.environment import Ranks
+from hpcddm.jobs.environment import Ranks
 rank = int(sys.argv[2])
 store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False)
 devices.identity = lambda device: ["a", "cpu"][rank]
@@ -209,7 +208,7 @@ def test_a_unit_whose_gpus_are_not_there_fails_and_is_tried_again(tmp_path, monk
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", allocated)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
-    monkeypatch.setattr("hpcddm.runtime.attempt.Attempt.redirect_output", lambda attempt, rank: None)
+    monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
     monkeypatch.setattr(entry, "_call_stage", lambda spec, unit: devices.own_device(unit))
     assert entry._run(run.spec(unit.key), StopFlag()) == 1
     ended = reading.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
@@ -243,7 +242,7 @@ import os, sys
 from types import SimpleNamespace
 import torch, torch.distributed as dist
 from hpcddm import devices
-from hpcddm.runtime.environment import current_ranks, gpus_on_node
+from hpcddm.jobs.environment import current_ranks, gpus_on_node
 if sys.argv[1] == "fake":
     shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: len(shown)

@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
+from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, attempts, open_attempt
+from hpcddm.jobs.ending import Ending, parse_job
+from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.failure_cause import Cause
+from hpcddm.jobs.node_faults import MOST_FAULTS, wait_seconds
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.records import AttemptRecord
+from hpcddm.jobs.requeue_policy import FRUITLESS, decide_requeue, fruitless
+from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
-from hpcddm.runtime.attempt import BEGUN, ENDED, VERDICT, attempts, open_attempt
-from hpcddm.runtime.ending import Ending, parse_job
-from hpcddm.runtime.environment import Ranks
-from hpcddm.runtime.failure_cause import Cause
-from hpcddm.runtime.node_faults import MOST_FAULTS, wait_seconds
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.records import AttemptRecord
-from hpcddm.runtime.spec import Spec
-from hpcddm.runtime.verdict import FRUITLESS, decide_requeue, fruitless
 
 KEY, TOKEN = "train/expert-00", "0123456789ab"
 RUNNING = "JobId=7 JobState=RUNNING Reason=None Restarts={restart} PreemptTime=None"
@@ -63,7 +63,7 @@ class Unit:
         slurm |= {"SLURM_JOB_NAME": f"x-{TOKEN}", "SLURM_RESTART_COUNT": str(self.restart)}
         slurm |= {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "h1,h2"}
         slurm |= {"HPCDDM_ENDS": str(time.time() + slot), "HPCDDM_STARTED": str(time.time() - 10)}
-        command = [sys.executable, "-m", "hpcddm.runtime.verdict", self.map, str(code), *words]
+        command = [sys.executable, "-m", "hpcddm.jobs.requeue_policy", self.map, str(code), *words]
         text = job.format(restart=self.restart)
         done = subprocess.run(command, env=slurm, input=text, capture_output=True, text=True, check=True)
         decision, event, unit, self.changes, reason = done.stdout.rstrip("\n").split("|")

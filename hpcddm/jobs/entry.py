@@ -19,6 +19,13 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import fresh, inside, private
+from hpcddm.jobs import environment
+from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
+from hpcddm.jobs.inputs import NotReady, patient_gather
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.spec import Spec, read_map, read_spec
+from hpcddm.jobs.stopping import EXIT_CODE, StopFlag, Stopped
+from hpcddm.jobs.unit import Result, Unit
 from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.runs import manifest as manifests
 from hpcddm.runs import provenance, sharing, training_states
@@ -27,13 +34,6 @@ from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.lease import HeldElsewhere, lease
 from hpcddm.runs.links import require_no_links
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runtime import environment
-from hpcddm.runtime.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
-from hpcddm.runtime.inputs import NotReady, patient_gather
-from hpcddm.runtime.outcome import Outcome
-from hpcddm.runtime.spec import Spec, read_map, read_spec
-from hpcddm.runtime.stopping import EXIT_CODE, StopFlag, Stopped
-from hpcddm.runtime.unit import Result, Unit
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the one before it, which may still be saving."""
