@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "models": NUMERIC | {"encoders", "spaces"},
     "encoders": NUMERIC,
     "conditions": NUMERIC | {"encoders"},
-    "clusterings": NUMERIC,
+    "clustering": NUMERIC,
     "metrics": {"config"},
     "uncertainty": set(),
     "training": NUMERIC | {"objectives", "models"},
@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "cli": BELOW,
     "report": GROUND | {"runs", "metrics", "pipeline", "networks", "concepts"},
     "stages": NUMERIC
-    | {"objectives", "models", "encoders", "clusterings", "metrics", "training", "ensemble", "networks", "report"}
+    | {"objectives", "models", "encoders", "clustering", "metrics", "training", "ensemble", "networks", "report"}
     | {"spaces", "conditions", "sweep", "concepts"},
     "planning": NUMERIC | {"models", "conditions", "encoders", "spaces", "training", "ensemble", "networks"},
 }

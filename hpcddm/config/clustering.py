@@ -12,7 +12,7 @@ Metric = Literal["cosine", "euclidean"]
 class ClusteringSettings(VariantSettings):
     """Settings of a clustering of the training images."""
 
-    room: ClassVar[str] = "clusterings"
+    room: ClassVar[str] = "clustering"
     needs_features: ClassVar[bool] = True
     """False for a clustering that looks at no features: then nothing is encoded."""
     is_fitted: ClassVar[bool] = True

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering
+from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples

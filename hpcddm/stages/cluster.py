@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hpcddm.clusterings.base import Clustering, NotFinite, Workspace
-from hpcddm.clusterings.partition import write_arrays
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering, NotFinite, Workspace
+from hpcddm.clustering.partition import write_arrays
+from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import FeaturePartition
+from hpcddm.clustering.base import Clustering
+from hpcddm.clustering.partition import FeaturePartition
 from hpcddm.concepts.choosing import Choice
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment

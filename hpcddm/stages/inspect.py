@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hpcddm.clusterings import measures, words
-from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import FeaturePartition
+from hpcddm.clustering import cluster_keywords, measures
+from hpcddm.clustering.base import Clustering
+from hpcddm.clustering.partition import FeaturePartition
 from hpcddm.config import paths, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
@@ -173,7 +173,7 @@ def _silhouettes(points: list[Float64[np.ndarray, "m d"]]) -> tuple[list[float],
 
 def _captions(
     reader: TarReader, catalog: Catalog, drawn: Sequence[Drawn], seen: Sequence[_Seen | None]
-) -> tuple[list[list[words.Word]], list[list[str]]]:
+) -> tuple[list[list[cluster_keywords.Word]], list[list[str]]]:
     """Return typical words and a few captions of every cluster; nothing for samples without captions."""
     if not catalog.has("caption"):
         return [[] for _ in drawn], [[] for _ in drawn]
@@ -183,7 +183,7 @@ def _captions(
         for numbers, entry in zip(drawn, seen, strict=True)
     ]
     told = [list(dict.fromkeys(map(_cut, reader.captions(numbers))))[:MOST_CAPTIONS] for numbers in chosen]
-    return words.typical_words([reader.captions(numbers) for numbers in drawn], MOST_WORDS), told
+    return cluster_keywords.typical_words([reader.captions(numbers) for numbers in drawn], MOST_WORDS), told
 
 
 def _cut(caption: str) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.clusterings.base import FeatureClustering
-from hpcddm.clusterings.measures import effective_number
+from hpcddm.clustering.base import FeatureClustering
+from hpcddm.clustering.measures import effective_number
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples

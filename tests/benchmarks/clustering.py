@@ -26,15 +26,15 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.clusterings.base import Workspace
-from hpcddm.clusterings.centroids import compared
-from hpcddm.clusterings.hierarchical import Hierarchical
-from hpcddm.clusterings.hierarchical import Settings as HierarchicalSettings
-from hpcddm.clusterings.kmeans import KMeans, Settings
-from hpcddm.clusterings.lloyd import iterate, tally
-from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.partition import read_arrays, write_arrays
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Workspace
+from hpcddm.clustering.centroids import Centroids
+from hpcddm.clustering.hierarchical import Hierarchical
+from hpcddm.clustering.hierarchical import Settings as HierarchicalSettings
+from hpcddm.clustering.kmeans import KMeans, Settings
+from hpcddm.clustering.lloyd import iterate, tally
+from hpcddm.clustering.nearest_centroid import compared
+from hpcddm.clustering.partition import read_arrays, write_arrays
+from hpcddm.clustering.samples import Samples
 from hpcddm.data import draws
 from hpcddm.data.catalog import Catalog, SplitEntry, blocks_of
 from hpcddm.data.column_files import Blocks, write_columns

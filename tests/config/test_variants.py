@@ -30,7 +30,7 @@ def test_every_room_of_the_schema_has_variants():
     assert set(ROOMS) >= {
         "data/sources",
         "encoders/image",
-        "clusterings",
+        "clustering",
         "models",
         "objectives",
         "ensemble/strategies",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcddm.clusterings.partition import read_arrays
+from hpcddm.clustering.partition import read_arrays
 from hpcddm.data.columns import Column
 from hpcddm.data.sources import array_files
 from hpcddm.errors import UserError

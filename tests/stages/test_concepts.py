@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.clusterings.base import Clustering, Workspace
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering, Workspace
+from hpcddm.clustering.samples import Samples
 from hpcddm.concepts import inputs
 from hpcddm.concepts.advice import Advice
 from hpcddm.concepts.choosing import Choice

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from hpcddm.clusterings.base import Clustering
-from hpcddm.clusterings.partition import read_arrays
+from hpcddm.clustering.base import Clustering
+from hpcddm.clustering.partition import read_arrays
 from hpcddm.config import variants
 from hpcddm.data import samples
 from hpcddm.files import reading

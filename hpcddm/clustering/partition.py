@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.samples import Samples
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, hdf5

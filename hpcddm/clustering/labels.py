@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.clusterings.base import Clustering, Workspace
-from hpcddm.clusterings.partition import Partition, require_clusters
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering, Workspace
+from hpcddm.clustering.partition import Partition, require_clusters
+from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.clusterings.partition import REDO, Partition, read_arrays
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.partition import REDO, Partition, read_arrays
+from hpcddm.clustering.samples import Samples
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Numbers

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.clusterings import blocks
-from hpcddm.clusterings.base import NotFinite, Workspace
-from hpcddm.clusterings.blocks import in_blocks
-from hpcddm.clusterings.kmeans import KMeans, Settings
-from hpcddm.clusterings.lloyd import iterate, lloyd, tally
-from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering import blocks
+from hpcddm.clustering.base import NotFinite, Workspace
+from hpcddm.clustering.blocks import in_blocks
+from hpcddm.clustering.centroids import Centroids
+from hpcddm.clustering.kmeans import KMeans, Settings
+from hpcddm.clustering.lloyd import iterate, lloyd, tally
+from hpcddm.clustering.samples import Samples
 from tests.helpers import python
 
 
@@ -93,8 +93,8 @@ def test_neither_threads_nor_other_callers_blocks_change_a_bit():
 
 ON_A_PROCESSOR = """
 import hashlib, sys, numpy as np
-from hpcddm.clusterings.lloyd import lloyd
-from hpcddm.clusterings.nearest import Centroids
+from hpcddm.clustering.lloyd import lloyd
+from hpcddm.clustering.centroids import Centroids
 rng = np.random.default_rng(0)
 points = rng.standard_normal((6000, 48)).astype(np.float32)
 # Differences of float32's last digits, which every kernel rounds in its own way.

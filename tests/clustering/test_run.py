@@ -277,7 +277,7 @@ def test_arrays_of_another_clustering_are_one_line(copy, tmp_path):
     """A partition that its own manifest vouches for, and the experiment beside it does not describe."""
     bench = made(tmp_path, "run", ("shard", "catalog", "encode"), **of(copy.root))
     clustering = bench.settings.cluster.clustering
-    labels = settings_class("clusterings", "labels")(name="labels", groups=[[0, 1], [2], [3]])
+    labels = settings_class("clustering", "labels")(name="labels", groups=[[0, 1], [2], [3]])
     other = clustering.model_copy(update={"fitted_by": labels})
     cluster = bench.settings.cluster.model_copy(update={"clustering": other})
     bench.settings = bench.settings.model_copy(update={"cluster": cluster})

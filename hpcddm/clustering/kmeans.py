@@ -5,9 +5,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from hpcddm.clusterings.lloyd import lloyd
-from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.two_stage import TwoStage
+from hpcddm.clustering.centroids import Centroids
+from hpcddm.clustering.lloyd import lloyd
+from hpcddm.clustering.two_stage import TwoStage
 from hpcddm.config.clustering import TwoStageSettings
 
 

@@ -9,7 +9,7 @@ point is assigned by them alone, whatever the others are.
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hpcddm.clusterings.blocks import in_blocks
+from hpcddm.clustering.blocks import in_blocks
 
 MOST_BIDS = 2000
 """Largest number of times that a price rises."""

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hpcddm.clusterings.hierarchical import Hierarchical, Settings, merged
-from hpcddm.clusterings.kmeans import KMeans
-from hpcddm.clusterings.kmeans import Settings as KMeansSettings
+from hpcddm.clustering.hierarchical import Hierarchical, Settings, merged
+from hpcddm.clustering.kmeans import KMeans
+from hpcddm.clustering.kmeans import Settings as KMeansSettings
 
 
 def settings(**changed):

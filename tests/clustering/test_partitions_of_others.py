@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcddm.clusterings.base import Clustering
+from hpcddm.clustering.base import Clustering
 from hpcddm.config import variants
 from hpcddm.errors import UserError
 from tests.helpers import tiny

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.clusterings.centroids import NearestCentroid
-from hpcddm.clusterings.kmeans import KMeans, Settings
-from hpcddm.clusterings.prices import prices_below
+from hpcddm.clustering.kmeans import KMeans, Settings
+from hpcddm.clustering.nearest_centroid import NearestCentroid
+from hpcddm.clustering.size_penalties import prices_below
 from tests.helpers import REPOSITORY
 
 assignments = pytest.mark.parametrize("assignment", ["fine_lookup", "nearest_coarse"])

@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.clusterings.base import Clustering, Workspace
-from hpcddm.clusterings.partition import Partition
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering, Workspace
+from hpcddm.clustering.partition import Partition
+from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.data.bijection import Bijection
 from hpcddm.data.columns import Numbers

@@ -9,13 +9,13 @@ from typing import IO, TypeVar
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from hpcddm.clusterings.base import FeatureClustering, NotFinite, Workspace
-from hpcddm.clusterings.blocks import in_blocks
-from hpcddm.clusterings.centroids import NearestCentroid, compared
-from hpcddm.clusterings.lloyd import Tally, lloyd, tally
-from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.prices import prices_below
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import FeatureClustering, NotFinite, Workspace
+from hpcddm.clustering.blocks import in_blocks
+from hpcddm.clustering.centroids import Centroids
+from hpcddm.clustering.lloyd import Tally, lloyd, tally
+from hpcddm.clustering.nearest_centroid import NearestCentroid, compared
+from hpcddm.clustering.samples import Samples
+from hpcddm.clustering.size_penalties import prices_below
 from hpcddm.config.clustering import Metric, TwoStageSettings
 from hpcddm.data.columns import Numbers
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from hpcddm.clusterings.labels import ClusterOfClass
-from hpcddm.clusterings.random import RandomPartition
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.labels import ClusterOfClass
+from hpcddm.clustering.random import RandomPartition
+from hpcddm.clustering.samples import Samples
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.errors import ConfigError, UserError

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int64, UInt16, UInt64
 
-from hpcddm.clusterings.base import Clustering, Workspace
-from hpcddm.clusterings.partition import Partition, require_clusters
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering, Workspace
+from hpcddm.clustering.partition import Partition, require_clusters
+from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.data import TableSettings
 from hpcddm.data import tables

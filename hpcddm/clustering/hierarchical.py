@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from hpcddm.clusterings.two_stage import TwoStage
+from hpcddm.clustering.two_stage import TwoStage
 from hpcddm.config.clustering import TwoStageSettings
 
 Linkage = Literal["ward", "average"]

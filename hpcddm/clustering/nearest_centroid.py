@@ -3,9 +3,9 @@
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
 
-from hpcddm.clusterings.blocks import blocks, in_blocks
-from hpcddm.clusterings.nearest import Centroids
-from hpcddm.clusterings.partition import FeaturePartition, require_clusters
+from hpcddm.clustering.blocks import blocks, in_blocks
+from hpcddm.clustering.centroids import Centroids
+from hpcddm.clustering.partition import FeaturePartition, require_clusters
 from hpcddm.config.clustering import Metric
 
 

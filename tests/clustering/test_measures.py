@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from hpcddm.clusterings import measures
-from hpcddm.clusterings.words import Word, typical_words
+from hpcddm.clustering import measures
+from hpcddm.clustering.cluster_keywords import Word, typical_words
 
 
 def planted(sizes, dimensions=3, apart=4.0):

@@ -8,9 +8,9 @@ from typing import BinaryIO, ClassVar
 
 import numpy as np
 
-from hpcddm.clusterings.base import Clustering, Workspace, usable
-from hpcddm.clusterings.partition import Partition, read_arrays
-from hpcddm.clusterings.samples import Samples
+from hpcddm.clustering.base import Clustering, Workspace, usable
+from hpcddm.clustering.partition import Partition, read_arrays
+from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.schema import PathSetting

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float32, Float64, Int32, Int64
 
-from hpcddm.clusterings.blocks import in_blocks
-from hpcddm.clusterings.nearest import Centroids
+from hpcddm.clustering.blocks import in_blocks
+from hpcddm.clustering.centroids import Centroids
 from hpcddm.data import draws
 
 
