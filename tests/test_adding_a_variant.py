@@ -25,7 +25,7 @@ KINDS = {
     "source": ["data/sources/npz.py"],
     "space": ["spaces/standardised.py"],
     "condition": ["conditions/coarse_class.py"],
-    "clustering": ["clusterings/quantiles.py"],
+    "clustering": ["clustering/quantiles.py"],
     "objective": ["objectives/middle_flow.py"],
     "metric": ["metrics/mean_shift.py"],
     "routing strategy": ["ensemble/strategies/runner_up.py"],

@@ -1,7 +1,8 @@
 """Verdict that the batch script carries out after srun: come back, stop with a reason, or be done.
 
-`scontrol show job -o A_T | python -m hpcddm.jobs.requeue_policy MAP EXIT_CODE` prints decision|event|unit|changes|reason,
-where changes is the request of the next attempt: words of `scontrol update`, or of sbatch where the decision is to resubmit.
+`scontrol show job -o A_T | python -m hpcddm.jobs.requeue_policy MAP EXIT_CODE` prints a line of
+decision|event|unit|changes|reason. Changes is the request of the next attempt: words of `scontrol update`, or of sbatch
+where the decision is to resubmit.
 Further lines on the input hold the nodes of the job's partition, see `nodes.NODE`.
 Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that needs the
 user; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.

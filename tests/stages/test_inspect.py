@@ -16,7 +16,7 @@ from hpcddm.report.cluster_facts import Facts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, INSPECT, LISTS
 from hpcddm.stages import inspect
-from tests.clusterings.test_measures import by_definition
+from tests.clustering.test_measures import by_definition
 from tests.report.test_page import Page
 from tests.stages.routes import Bench, write_images
 
