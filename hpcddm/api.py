@@ -17,7 +17,6 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from hpcddm.arms import missing_experts, units_of
-from hpcddm.conditions import base as conditions
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.cross_checks import not_kept
 from hpcddm.config.experiment import Experiment
@@ -27,6 +26,8 @@ from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.named import NamedReader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.spaces.base import Space, space_of
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError
@@ -42,7 +43,6 @@ from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import CATALOG, LISTS, REPORT
 from hpcddm.runs.weights_files import chosen
-from hpcddm.spaces.base import Space, space_of
 from hpcddm.unit_states import State, UnitStatus, require_current, survey
 
 

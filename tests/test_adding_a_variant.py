@@ -23,10 +23,10 @@ PAGE = (REPOSITORY / "docs" / "adding-a-variant.md").read_text()
 KINDS = {
     "encoder": ["encoders/image/row_means.py"],
     "source": ["data/sources/npz.py"],
-    "space": ["spaces/standardised.py"],
-    "condition": ["conditions/coarse_class.py"],
+    "space": ["diffusion/spaces/standardised.py"],
+    "condition": ["diffusion/conditions/coarse_class.py"],
     "clustering": ["clustering/quantiles.py"],
-    "objective": ["objectives/middle_flow.py"],
+    "objective": ["diffusion/objectives/middle_flow.py"],
     "metric": ["metrics/mean_shift.py"],
     "routing strategy": ["ensemble/strategies/runner_up.py"],
     "solver": ["ensemble/solvers/ralston.py"],

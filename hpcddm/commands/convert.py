@@ -137,7 +137,7 @@ def _moves(source: Any, target: Any) -> str:
         return ""
     import torch
 
-    from hpcddm.objectives.schedules.base import log_snr_moves
+    from hpcddm.diffusion.objectives.schedules.base import log_snr_moves
 
     moves = log_snr_moves(source, target, torch.tensor(MOVE_TIMES, dtype=torch.float64)).tolist()
     listed = ", ".join(f"{move:+.2f} at t = {t}" for t, move in zip(MOVE_TIMES, moves, strict=True))

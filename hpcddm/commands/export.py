@@ -125,7 +125,7 @@ def scheduler_config(settings: ObjectiveSettings) -> dict[str, Any] | None:
     """
     import torch
 
-    from hpcddm.objectives.base import Objective
+    from hpcddm.diffusion.objectives.base import Objective
 
     objective = variants.create(Objective, settings)
     level = objective.level(torch.arange(STEPS, dtype=torch.float64) / STEPS)

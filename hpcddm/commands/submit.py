@@ -245,7 +245,7 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
     encoder = experiment.data.condition.text_encoder
     encodes = encoder is not None and not isinstance(encoder, SettingsWithWeights)
     if encodes and {unit.stage for unit in decision.to_run} & {"texts", "train", "distill", "route", "evaluate"}:
-        from hpcddm.conditions import base as conditions
+        from hpcddm.diffusion.conditions import base as conditions
 
         conditions.build(experiment.data).check()
 

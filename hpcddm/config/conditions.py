@@ -21,7 +21,7 @@ class Form(StrEnum):
 class ConditionSettings(VariantSettings):
     """Settings of the condition of experts, router and student, which every image has."""
 
-    room: ClassVar[str] = "conditions"
+    room: ClassVar[str] = "diffusion/conditions"
     form: ClassVar[Form]
 
     @property

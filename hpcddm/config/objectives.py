@@ -10,7 +10,7 @@ from hpcddm.config.schema import VariantSettings, default_variant
 class ScheduleSettings(VariantSettings):
     """Settings of the path from data to noise."""
 
-    room: ClassVar[str] = "objectives/schedules"
+    room: ClassVar[str] = "diffusion/objectives/schedules"
 
     @property
     def described(self) -> str:
@@ -22,13 +22,13 @@ class ScheduleSettings(VariantSettings):
 class WeightingSettings(VariantSettings):
     """Settings of a weighting of the loss."""
 
-    room: ClassVar[str] = "objectives/weightings"
+    room: ClassVar[str] = "diffusion/objectives/weightings"
 
 
 class TimesSettings(VariantSettings):
     """Settings of a distribution of training times."""
 
-    room: ClassVar[str] = "objectives/times"
+    room: ClassVar[str] = "diffusion/objectives/times"
 
 
 class ObjectiveSettings(VariantSettings):
@@ -37,7 +37,7 @@ class ObjectiveSettings(VariantSettings):
     `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
     """
 
-    room: ClassVar[str] = "objectives"
+    room: ClassVar[str] = "diffusion/objectives"
 
     schedule: ScheduleSettings = default_variant("linear")
     times: TimesSettings = default_variant("uniform")

@@ -22,7 +22,7 @@ WHAT_X_IS = "space"
 class SpaceSettings(VariantSettings):
     """Settings of the space in which denoisers, routers and samplers see images."""
 
-    room: ClassVar[str] = "spaces"
+    room: ClassVar[str] = "diffusion/spaces"
     bound: ClassVar[float | None] = None
     """Largest absolute value that x of an image can have; None where there is none."""
     reads_latents: ClassVar[bool] = False

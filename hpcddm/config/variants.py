@@ -1,4 +1,4 @@
-"""Variants: a file of a room is a variant, named by the file's name, such as objectives/flow_matching.py.
+"""Variants: a file of a room is a variant, named by the file's name, such as diffusion/objectives/flow_matching.py.
 
 Every variant file holds a class `Settings`, derived from its room's base of settings, and one class with its code,
 derived from the room's `Variant`. The login node validates settings without importing the code, which may need torch:

@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.ensemble.denoiser import Condition, Denoiser
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity
-from hpcddm.objectives.conversions import Images
 
 
 @dataclass

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from hpcddm.diffusion.objectives.base import Objective
+from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import Images
 
 Condition = Shaped[Tensor, "n ..."]
 """Class ids (n,), or states (n, ...) such as those of a prompt's tokens."""

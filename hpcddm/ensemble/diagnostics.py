@@ -9,13 +9,13 @@ from torch import Tensor
 
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.spaces import SpaceSettings
+from hpcddm.diffusion.objectives.conversions import Images
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.ensemble.step_context import StepContext
 from hpcddm.ensemble.strategies.base import Weights
 from hpcddm.ensemble.velocity import EnsembleVelocity
-from hpcddm.objectives.conversions import Images
-from hpcddm.spaces.base import Space
 
 
 def diagnose(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from hpcddm.objectives.conversions import Images
+from hpcddm.diffusion.objectives.conversions import Images
 
 
 def weighted_velocity(

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from hpcddm.config import variants
 from hpcddm.config.sampling import SolverSettings
+from hpcddm.diffusion.objectives.base import LINEAR
+from hpcddm.diffusion.objectives.conversions import Images, Level
 from hpcddm.ensemble.denoiser import Condition, Denoiser, guided_prediction
 from hpcddm.ensemble.solvers.base import NativeSolver
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import EnsembleVelocity, VelocityField
 from hpcddm.errors import ConfigError
-from hpcddm.objectives.base import LINEAR
-from hpcddm.objectives.conversions import Images, Level
 
 HIGHEST = 1 - 1e-3
 """Last time at which a model is evaluated: at t = 1 a prediction of the noise says nothing about the image."""

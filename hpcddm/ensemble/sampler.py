@@ -10,13 +10,13 @@ from hpcddm.config import variants
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import draws
+from hpcddm.diffusion.objectives.conversions import Images
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.solvers.base import Solver
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.velocity import VelocityField
-from hpcddm.objectives.conversions import Images
-from hpcddm.spaces.base import Space
 
 
 @torch.no_grad()

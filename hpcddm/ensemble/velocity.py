@@ -11,11 +11,11 @@ from torch import Tensor
 from hpcddm.config import variants
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.strategies import StrategySettings
+from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.ensemble.denoiser import Condition, Denoiser, Network
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.ensemble.strategies.base import Strategy, Weights
-from hpcddm.objectives.conversions import Images
 
 Mask = Callable[[Tensor], Tensor]
 """Function from times t (n,) to bool (n, k): the experts that may have a weight."""

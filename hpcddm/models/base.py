@@ -14,7 +14,7 @@ Images = Float[Tensor, "n c h w"]
 Times = Float[Tensor, " n"]
 """Times in [0, 1], from data to noise."""
 Condition = Int[Tensor, " n"] | Float[Tensor, "n l width"]
-"""Condition as `hpcddm.conditions` makes it: classes, or states of tokens with rows of zeros as padding."""
+"""Condition as `hpcddm.diffusion.conditions` makes it: classes, or states of tokens with rows of zeros as padding."""
 Logits = Float[Tensor, "n k"]
 
 

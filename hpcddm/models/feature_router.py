@@ -15,10 +15,10 @@ from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.models import PriorRouterSettings
 from hpcddm.config.shapes import NetworkData
 from hpcddm.data.reader import Reader
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
-from hpcddm.spaces.base import space_of
 
 
 class Settings(PriorRouterSettings):

@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from hpcddm.conditions import base as conditions
 from hpcddm.config.experiment import Experiment
 from hpcddm.data.batch import Inputs, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
 from hpcddm.data.reader import Reader
 from hpcddm.data.samples import order_of
+from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.jobs.unit import Unit
 
 

@@ -15,12 +15,12 @@ from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.config.spaces import WHAT_X_IS
 from hpcddm.config.training import Expert
+from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import require
 from hpcddm.files import atomic, reading
 from hpcddm.files.tensor_file import TensorFile, require_floats
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import Denoiser
-from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request
 from hpcddm.printing import printable
 from hpcddm.runs import initial_weights

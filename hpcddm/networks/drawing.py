@@ -8,12 +8,13 @@ import torch
 from jaxtyping import Float64, Int, Integer, UInt8
 from torch import Tensor
 
-from hpcddm.conditions import base as conditions
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples as sample_lists
 from hpcddm.data.catalog import Catalog, open_catalog
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.ensemble.denoiser import Condition
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
@@ -25,7 +26,6 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.weights_files import chosen as chosen_weights
-from hpcddm.spaces.base import space_of
 
 
 class UnitDrawing:

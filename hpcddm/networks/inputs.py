@@ -14,9 +14,9 @@ from hpcddm.data.columns import Numbers
 from hpcddm.data.draws import Draws
 from hpcddm.data.latents import LatentInputs
 from hpcddm.data.reader import Reader
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs.unit_settings import has_mirrored
-from hpcddm.spaces.base import Space
 
 
 def training_inputs(settings: Experiment, unit: Unit, split: str, reader: Reader) -> Inputs:

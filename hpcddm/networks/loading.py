@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from hpcddm import tensors
-from hpcddm.conditions import base as conditions
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import ClassifierModelSettings
+from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble

@@ -6,10 +6,10 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.config.spaces import SpaceSettings
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.runs.unit_settings import network_settings, outputs
-from hpcddm.spaces.base import Space
 
 PIXELS = SpaceSettings.model_validate({"name": "pixels"})
 

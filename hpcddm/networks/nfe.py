@@ -11,13 +11,13 @@ from hpcddm.config import variants
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.spaces import SpaceSettings
+from hpcddm.diffusion.objectives.base import Objective
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.diagnostics import diagnose
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
-from hpcddm.objectives.base import Objective
-from hpcddm.spaces.base import Space
 
 ONE_PIXEL = variants.create(
     Space, SpaceSettings.model_validate({"name": "pixels"}), SimpleNamespace(channels=1, image_size=1)

@@ -8,12 +8,13 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from hpcddm.conditions import base as conditions
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert, Training
 from hpcddm.data import draws, samples
 from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
@@ -23,7 +24,6 @@ from hpcddm.networks import denoisers
 from hpcddm.networks.inputs import x0_of
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import MONOLITH_ARM
-from hpcddm.spaces.base import space_of
 from hpcddm.training.looks import Look, Looks
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)

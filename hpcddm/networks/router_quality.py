@@ -9,15 +9,15 @@ import torch
 from jaxtyping import Int64
 from torch import nn
 
-from hpcddm.conditions import base as conditions
-from hpcddm.conditions.base import Condition
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.conditions.base import Condition
+from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
-from hpcddm.objectives.base import LINEAR
 from hpcddm.runs.layout import Locate
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from jaxtyping import UInt8
 
-from hpcddm.conditions import base as conditions
-from hpcddm.conditions.base import Condition
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment, ExpertSamples
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.schema import hashed
 from hpcddm.data.reader import ArrayReader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.conditions.base import Condition
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError, require
@@ -35,7 +36,6 @@ from hpcddm.networks import loading
 from hpcddm.runs.files import DRAWN, ROUTER_SAMPLES
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import expert_keys
-from hpcddm.spaces.base import space_of
 
 FIRST_NUMBER = 1 << 40
 """Number of the first image, from which its noise comes; larger than that of any evaluation's image."""

@@ -8,11 +8,12 @@ from jaxtyping import UInt8
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm.conditions.sentences import Sentences
 from hpcddm.config import variant_files, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.data.reader import ArrayReader
+from hpcddm.diffusion.conditions.sentences import Sentences
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
@@ -31,7 +32,6 @@ from hpcddm.networks.workload import (
 )
 from hpcddm.runs.unit_keys import expert_of, stage_of
 from hpcddm.runs.unit_settings import network_settings, required_space, trained_autoencoder
-from hpcddm.spaces.pixels import to_unit
 
 
 class Costs:

@@ -279,7 +279,7 @@ def _data_of(settings: dict[str, Any]) -> dict[str, Any]:
     )
     # A network that sees no condition is trained by settings that name none.
     name = settings.get("data.condition.name")
-    form = Form.NONE if name is None else variants.settings_class("conditions", name).form
+    form = Form.NONE if name is None else variants.settings_class("diffusion/conditions", name).form
     described = {"channels": channels, "image_size": height, "space": space}
     described |= {"condition": form.value, "encoder": settings.get("data.condition.encoder.name")}
     return described | {"num_classes": settings.get("data.num_classes")}

@@ -11,6 +11,7 @@ from hpcddm.data.augmentations import base as augmentations
 from hpcddm.data.batch import LatentBatch, LatentBatches, PixelInputs
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
+from hpcddm.diffusion.spaces.pixels import from_unit, to_unit
 from hpcddm.jobs.devices import current_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks import autoencoders
@@ -18,7 +19,6 @@ from hpcddm.networks.workload import AUTOENCODER, ENCODE_LATENTS, Work, Workload
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_settings import trained_autoencoder
-from hpcddm.spaces.pixels import from_unit, to_unit
 from hpcddm.training.loop import Task, train
 
 SEED = 0

@@ -10,6 +10,8 @@ from torch import nn
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.diffusion.objectives import conversions
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.jobs.unit import Result, Unit
@@ -18,12 +20,10 @@ from hpcddm.networks.batches import noisy_batches
 from hpcddm.networks.inputs import training_inputs
 from hpcddm.networks.nfe import NetworkEvaluations
 from hpcddm.networks.workload import Work, Workload
-from hpcddm.objectives import conversions
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.weights_files import Kept
-from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
 
 

@@ -9,6 +9,7 @@ import torch
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
+from hpcddm.diffusion.spaces.base import Space
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.metrics import needed
@@ -23,7 +24,6 @@ from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.unit_keys import name_of
-from hpcddm.spaces.base import Space
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

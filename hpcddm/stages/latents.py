@@ -12,6 +12,7 @@ from hpcddm.config.schema import hashed
 from hpcddm.data import samples
 from hpcddm.data.column_files import write_together
 from hpcddm.data.latents import MIRRORED, MOMENTS, Statistics
+from hpcddm.diffusion.spaces.base import LatentSpace
 from hpcddm.errors import require
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.devices import own_device
@@ -24,7 +25,6 @@ from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
-from hpcddm.spaces.base import LatentSpace
 
 IMAGES_AT_ONCE = 64
 

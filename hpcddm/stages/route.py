@@ -17,6 +17,8 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import Reader
+from hpcddm.diffusion.objectives.base import LINEAR
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import DTYPES, own_device
@@ -31,12 +33,10 @@ from hpcddm.networks.router import build, computed, initial, precision
 from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, quality, router_nfe
 from hpcddm.networks.router_samples import draw
 from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
-from hpcddm.objectives.base import LINEAR
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.files import CALIBRATION, DRAWN, ROUTER_SAMPLES, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.weights_files import Kept
-from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, load_weights, train
 
 SAMPLED_TOGETHER = 100

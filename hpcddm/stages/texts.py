@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from hpcddm.conditions.sentences import Sentences, require_finite
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.data.captions import CAPTION, STATES
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
+from hpcddm.diffusion.conditions.sentences import Sentences, require_finite
 from hpcddm.files import reading
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit

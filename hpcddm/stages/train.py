@@ -9,6 +9,7 @@ from torch import nn
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.networks import budgets, denoisers, probing
 from hpcddm.networks.batches import noisy_batches
@@ -19,7 +20,6 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import expert_of
 from hpcddm.runs.weights_files import Kept
-from hpcddm.spaces.base import space_of
 from hpcddm.training.loop import Task, train
 
 

@@ -16,8 +16,8 @@ from torch import nn
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.models.flops import forward_flops, training_flops
+from tests.diffusion.spaces.examples import network_data
 from tests.models.examples import network as built
-from tests.spaces.examples import network_data
 
 TEXT = {"name": "text", "encoder": {"name": "words", "width": 768}, "tokens": 77, "prompts": [""]}
 CONDITIONS = {"class": {"name": "class_label"}, "none": {"name": "none"}, "text": TEXT}

@@ -20,8 +20,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.conditions import base as conditions
-from hpcddm.conditions.sentences import Sentences
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.shapes import texts_settings
 from hpcddm.data import captions
@@ -30,6 +28,8 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.reader import ArrayReader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.conditions.sentences import Sentences
 from hpcddm.files import atomic
 from hpcddm.files.reading import read_json
 from hpcddm.runs import manifest

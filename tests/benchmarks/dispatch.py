@@ -18,13 +18,13 @@ from hpcddm.config import variants
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.shapes import NetworkData
+from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.ensemble.conversions.base import Conversion
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.models.base import Network
-from hpcddm.objectives.base import Objective
-from tests.spaces.examples import network_data
+from tests.diffusion.spaces.examples import network_data
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
 ARMS = ("expert-0", "top-1", "sample-1", "top-2", "full")

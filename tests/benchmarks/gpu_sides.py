@@ -27,10 +27,10 @@ from hpcddm.training import blocks
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.engine import Engine
 from tests.benchmarks.states import join_alone, states_in
+from tests.diffusion.spaces.examples import network_data, pixels
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.models import examples
-from tests.spaces.examples import network_data, pixels
 from tests.training.half import allow_fp16
 
 CLASSES, CHANNELS, LARGEST_BATCH = 1000, 4, 256

@@ -26,8 +26,8 @@ from hpcddm.training import blocks
 from hpcddm.training import engine as engines
 from hpcddm.training.engine import BUCKET, Engine
 from hpcddm.training.meters import peak_memory_gib
+from tests.diffusion.spaces.examples import network_data
 from tests.models import examples
-from tests.spaces.examples import network_data
 from tests.training.pair import on_ranks
 from tests.training.scenarios import training
 

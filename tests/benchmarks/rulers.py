@@ -19,6 +19,7 @@ from hpcddm.config.site import Site
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.data.samples import evaluation_numbers
+from hpcddm.diffusion.spaces.pixels import from_unit, to_unit
 from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment
 from hpcddm.metrics.fd import frechet_distance
@@ -29,7 +30,6 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
-from hpcddm.spaces.pixels import from_unit, to_unit
 
 SEEDS = range(5)
 DATA = ("shard", "catalog")

@@ -29,6 +29,7 @@ from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
@@ -37,7 +38,6 @@ from hpcddm.loading import load_experiment
 from hpcddm.networks import denoisers
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
-from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from tests.orders import uniform
 from tests.training.pair import on_ranks

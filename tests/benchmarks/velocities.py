@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.objectives.base import LINEAR
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.ensemble.dispatch import weighted_velocity
 from hpcddm.networks import loading
-from hpcddm.objectives.base import LINEAR
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, STUDENT, expert_keys
-from hpcddm.spaces.pixels import to_unit
 
 IMAGES = 600
 LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)

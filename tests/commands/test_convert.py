@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.commands.export import scheduler_config
 from hpcddm.config import variants
+from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models.base import Denoiser
-from hpcddm.objectives.base import Objective
 from hpcddm.pipeline.plan import init_request, plan
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.layout import RunDir
@@ -347,7 +347,7 @@ def test_the_stock_pipeline_draws_with_an_export(tmp_path, objective):
 def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, schedule):
     import diffusers
 
-    settings = variants.settings_class("objectives", name)(name=name, schedule={"name": schedule})
+    settings = variants.settings_class("diffusion/objectives", name)(name=name, schedule={"name": schedule})
     config = scheduler_config(settings)
     if (name == "flow_matching") != (schedule == "linear"):
         assert config is None

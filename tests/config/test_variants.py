@@ -11,8 +11,8 @@ from hpcddm.config.models import ClassifierModelSettings, DenoiserModelSettings,
 from hpcddm.config.objectives import ScheduleSettings
 from hpcddm.config.schema import VariantSettings, validate
 from hpcddm.config.strategies import parse as parse_strategy
+from hpcddm.diffusion.objectives.schedules.base import Schedule
 from hpcddm.errors import ConfigError
-from hpcddm.objectives.schedules.base import Schedule
 from tests.helpers import REPOSITORY, python
 
 PACKAGE = REPOSITORY / "hpcddm"
@@ -32,7 +32,7 @@ def test_every_room_of_the_schema_has_variants():
         "encoders/image",
         "clustering",
         "models",
-        "objectives",
+        "diffusion/objectives",
         "ensemble/strategies",
     }
 
@@ -76,9 +76,9 @@ def test_an_unknown_word_lists_the_valid_ones(word):
 
 def test_a_room_base_picks_the_variant_and_writes_its_fields():
     settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
-    assert type(settings) is variants.settings_class("objectives/schedules", "linear_beta")
+    assert type(settings) is variants.settings_class("diffusion/objectives/schedules", "linear_beta")
     assert settings.model_dump() == {"name": "linear_beta", "beta_min": 0.1, "beta_max": 10.0}
-    objective = variants.settings_class("objectives", "epsilon")(name="epsilon", schedule=settings)
+    objective = variants.settings_class("diffusion/objectives", "epsilon")(name="epsilon", schedule=settings)
     assert objective.model_dump(mode="json")["schedule"] == settings.model_dump()
 
 
@@ -95,7 +95,11 @@ def test_a_variant_is_created_with_the_settings_class_of_its_file():
     settings = ScheduleSettings.model_validate({"name": "linear_beta", "beta_max": 10})
     schedule = variants.create(Schedule, settings)
     assert schedule.settings.model_dump() == settings.model_dump()
-    assert type(schedule).__module__ == type(schedule.settings).__module__ == "hpcddm.objectives.schedules.linear_beta"
+    assert (
+        type(schedule).__module__
+        == type(schedule.settings).__module__
+        == "hpcddm.diffusion.objectives.schedules.linear_beta"
+    )
 
 
 def test_a_file_without_the_class_is_named():
@@ -108,10 +112,10 @@ def test_a_file_without_the_class_is_named():
 
 def test_a_class_without_a_method_of_the_contract_is_named():
     module = ModuleType("mine")
-    module.__file__ = "objectives/schedules/mine.py"
+    module.__file__ = "diffusion/objectives/schedules/mine.py"
     exec("class Mine(Schedule):\n    def level(self, t): ...", vars(module) | {"Schedule": Schedule}, vars(module))
     module.Mine.__module__ = "mine"
-    with pytest.raises(ConfigError, match="^objectives/schedules/mine.py: Mine lacks log_snr, time_at$"):
+    with pytest.raises(ConfigError, match="^diffusion/objectives/schedules/mine.py: Mine lacks log_snr, time_at$"):
         variants._implementation(Schedule, module)
 
 

@@ -5,7 +5,7 @@ import torch
 from hpcddm.data.batch import LabelledBatches, NoisyBatches, TurnedBatches, turned
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import ArrayReader
-from hpcddm.spaces.pixels import to_unit
+from hpcddm.diffusion.spaces.pixels import to_unit
 from tests.orders import uniform
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)

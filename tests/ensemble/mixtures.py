@@ -13,7 +13,7 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.objectives import ObjectiveSettings
-from hpcddm.objectives.base import Objective
+from hpcddm.diffusion.objectives.base import Objective
 
 DOUBLE = {"dtype": torch.float64}
 

@@ -6,13 +6,15 @@ import pytest
 import torch
 
 from hpcddm.config import variants
+from tests.diffusion.spaces.examples import network_data
 from tests.ensemble.fields import conversion
 from tests.ensemble.mixtures import Mixture, objective
-from tests.spaces.examples import network_data
 
 ROOM = "ensemble/conversions"
 NAMES = variants.names(ROOM)
-EVERY = list(itertools.product(variants.names("objectives"), variants.names("objectives/schedules")))
+EVERY = list(
+    itertools.product(variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules"))
+)
 MIXTURE = Mixture(dimension=4, clusters=2)
 
 
@@ -117,7 +119,7 @@ def test_below_the_lowest_level_the_nearest_one_s_score_stands():
     torch.testing.assert_close(how.velocity(one, image, x, t), (eps - x) / (1 - t).view(-1, 1, 1, 1))
 
 
-@pytest.mark.parametrize("name", variants.names("objectives"))
+@pytest.mark.parametrize("name", variants.names("diffusion/objectives"))
 def test_only_epsilon_networks_in_low_precision_are_believed_less(name):
     one = objective(name)
     fp32, bf16 = (conversion(precision=precision) for precision in ("fp32", "bf16"))
@@ -141,7 +143,7 @@ def test_a_clamp_bounds_the_estimated_image_and_nothing_else(name, schedule):
 
 def test_skip_above_silences_epsilon_networks_only():
     how, t = conversion("snr_matched", skip_above=0.85), torch.tensor([0.1, 0.85, 0.9])
-    for name in variants.names("objectives"):
+    for name in variants.names("diffusion/objectives"):
         expected = [True, True, name != "epsilon"]
         assert how.is_active(objective(name), t).tolist() == expected
 

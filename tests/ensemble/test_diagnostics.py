@@ -6,9 +6,9 @@ import torch
 
 from hpcddm.ensemble.diagnostics import diagnose, disagreement, entropy, refinement_gap
 from hpcddm.ensemble.ensemble import Ensemble
+from tests.diffusion.spaces.examples import pixels
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
-from tests.spaces.examples import pixels
 
 MIXTURE = Mixture(dimension=2, clusters=4, spread=0.5)
 WHOLE = Ensemble(experts_of(MIXTURE), MIXTURE.router, flowing(lambda x, t, c: MIXTURE.velocity(x, t)), None, 0)

@@ -21,7 +21,9 @@ LOGIT = torch.linspace(math.log(1e-3 / 0.999), math.log(0.999 / 1e-3), 41, dtype
 GRID = torch.sigmoid(LOGIT).clamp(1e-3, 1 - 1e-3)
 """Times from 1e-3 to 1 - 1e-3, equally spaced in log-SNR."""
 
-EVERY = list(itertools.product(variants.names("objectives"), variants.names("objectives/schedules")))
+EVERY = list(
+    itertools.product(variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules"))
+)
 FM, DDPM = ("flow_matching", "linear"), ("epsilon", "cosine")
 MIXES = {
     "2DDPM:6FM": [DDPM, FM, FM, DDPM, FM, FM, FM, FM],

@@ -5,6 +5,7 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.sampling import SolverSettings
+from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.ensemble import native
 from hpcddm.ensemble.denoiser import Denoiser
 from hpcddm.ensemble.ensemble import Ensemble
@@ -12,7 +13,6 @@ from hpcddm.ensemble.sampler import integrate
 from hpcddm.ensemble.solvers.base import NativeSolver
 from hpcddm.ensemble.step_context import SampleStream
 from hpcddm.errors import ConfigError
-from hpcddm.objectives.base import LINEAR
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import Mixture, objective
 from tests.helpers import tiny

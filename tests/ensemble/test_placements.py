@@ -16,10 +16,10 @@ from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import ConfigError
 from hpcddm.networks import denoisers
 from hpcddm.stages import route
+from tests.diffusion.spaces.examples import pixels
 from tests.ensemble.fields import conversion, evaluation
 from tests.ensemble.mixtures import objective
 from tests.helpers import CLASSES, SIDE, tiny
-from tests.spaces.examples import pixels
 
 ROOM, EXPERTS, CPU = "ensemble/placements", 4, torch.device("cpu")
 WORDS = {"resident": {}, "spread": {}, "lru": {"gib": 1.0}}

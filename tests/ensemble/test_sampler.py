@@ -9,9 +9,9 @@ from hpcddm.data import draws
 from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.ensemble.solvers.base import Solver
+from tests.diffusion.spaces.examples import pixels
 from tests.ensemble.fields import evaluation, experts_of, flowing
 from tests.ensemble.mixtures import Mixture
-from tests.spaces.examples import pixels
 
 SHAPE = (1, 4, 4)
 SPACE = pixels(*SHAPE)

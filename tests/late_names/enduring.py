@@ -21,6 +21,7 @@ from torch import nn
 
 from hpcddm.config.site import Resources
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.files import atomic, reading
 from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
@@ -28,7 +29,6 @@ from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
-from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from slurm.testbed import late_names
 from tests.late_names.mounts import LATE, two_nodes

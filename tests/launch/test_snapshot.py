@@ -146,10 +146,10 @@ def test_a_folder_of_code_that_is_a_link_is_named(checkout, run, tmp_path):
 
 
 def test_a_file_that_git_does_not_know_is_a_modification(checkout, run):
-    (checkout / "hpcddm/objectives/mine.py").write_text("")
+    (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("")
     assert Snapshot(run).make().modified is True
     commit(checkout)
-    (checkout / "hpcddm/objectives/mine.py").write_text("# more\n")
+    (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("# more\n")
     commit(checkout)
     assert Snapshot(run).make().modified is False
 

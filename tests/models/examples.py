@@ -10,7 +10,7 @@ from torch import nn
 from hpcddm.config import variants
 from hpcddm.config.models import DenoiserModelSettings, NetworkSettings
 from hpcddm.models.base import Network
-from tests.spaces.examples import network_data, told
+from tests.diffusion.spaces.examples import network_data, told
 
 DATA = network_data(2, 8, 3)
 EXPERIMENT = SimpleNamespace(data=DATA, cluster=SimpleNamespace(experts=4))

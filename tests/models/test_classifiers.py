@@ -6,7 +6,7 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.models.base import Classifier
-from tests.spaces.examples import network_data
+from tests.diffusion.spaces.examples import network_data
 
 each_classifier = pytest.mark.parametrize("name", variants.names("models", ClassifierModelSettings))
 

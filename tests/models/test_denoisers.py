@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from hpcddm.config import variants
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.models import layers, mmdit
+from tests.diffusion.spaces.examples import told
 from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, trained
-from tests.spaces.examples import told
 
 DENOISERS = combinations(DenoiserModelSettings)
 TEXT = [(name, options) for name, options in DENOISERS if options["condition"] == "text"]

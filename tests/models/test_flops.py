@@ -4,7 +4,7 @@ from torch import nn
 
 from hpcddm.models.dit import DiT, Settings
 from hpcddm.models.flops import forward_flops, training_flops
-from tests.spaces.examples import network_data
+from tests.diffusion.spaces.examples import network_data
 
 DATA = network_data(1, 28)
 WIDTH, DEPTH, TOKENS, PATCH, FREQUENCIES = 64, 3, 49, 16, 256

@@ -8,8 +8,8 @@ from hpcddm.config.models import (
     PriorRouterSettings,
     RouterModelSettings,
 )
+from tests.diffusion.spaces.examples import network_data
 from tests.models.examples import combinations, label, network, settings
-from tests.spaces.examples import network_data
 
 UNTRAINED = variants.names("models", PriorRouterSettings)
 

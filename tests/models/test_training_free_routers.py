@@ -10,11 +10,11 @@ from hpcddm.config import variants
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.models import PriorRouterSettings, RouterModelSettings
 from hpcddm.data.reader import ArrayReader
+from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
-from hpcddm.spaces.base import space_of
-from tests.spaces.examples import network_data
+from tests.diffusion.spaces.examples import network_data
 
 DATA, LATENT_DATA = network_data(1, 8, 3), network_data(1, 8, 3, name="latents")
 CLUSTERS = 4

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from hpcddm.conditions import base as conditions
+from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.launch.content_hashes import with_content

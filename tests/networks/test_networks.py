@@ -13,8 +13,8 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys
 from hpcddm.stages import route
+from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, SIDE, tiny
-from tests.spaces.examples import pixels
 
 CPU = torch.device("cpu")
 MIXED = [

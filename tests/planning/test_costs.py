@@ -26,8 +26,8 @@ from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.planning.costs import Costs
 from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.stages.report import GALLERY_PICTURES
+from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, JOINED, LATENT_SPACE, SIDE, tiny
-from tests.spaces.examples import pixels
 
 COUNTS = {"train": 96, "heldout": 40}
 STRATEGIES = ["top-1", "top-2", "full", "oracle", "per-trajectory", "sample-2", "full-until-0.5-then-top-1"]

@@ -9,10 +9,10 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file
 
-from hpcddm.conditions import base as conditions
 from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
 from hpcddm.networks import drawing, loading, measuring

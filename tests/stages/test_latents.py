@@ -16,6 +16,8 @@ from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.draws import Draws
 from hpcddm.data.latents import MOMENTS, LatentInputs
+from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files.atomic import sha256
@@ -26,8 +28,6 @@ from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
-from hpcddm.spaces.base import space_of
-from hpcddm.spaces.pixels import to_unit
 from hpcddm.stages import autoencoder, latent_scale, latents
 from tests.helpers import LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.stages import routes

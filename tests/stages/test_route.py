@@ -17,16 +17,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.data import samples
 from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.objectives.base import LINEAR
+from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.errors import UserError
 from hpcddm.files import reading
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import Stopped
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.networks import budgets, inputs, loading, router, router_quality, router_samples
-from hpcddm.objectives.base import LINEAR
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.spaces.base import space_of
-from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from tests.helpers import REPOSITORY
 from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained

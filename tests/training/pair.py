@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.jobs.attempt import attempts, open_attempt
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag, Stopped
@@ -31,7 +32,6 @@ from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_settings import in_whole_batches
 from hpcddm.runs.weights_files import Kept
-from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import corrections, loop, outcomes
 from hpcddm.training.engine import Engine
 from hpcddm.training.looks import Look, Looks

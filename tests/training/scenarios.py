@@ -30,6 +30,7 @@ from hpcddm.data.columns import Column
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
+from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.errors import UserError
 from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
@@ -40,7 +41,6 @@ from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_settings import in_whole_batches
 from hpcddm.runs.weights_files import Kept, power_average, weights_name
-from hpcddm.spaces.pixels import to_unit
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import Progress

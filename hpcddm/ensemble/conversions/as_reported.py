@@ -13,9 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config.sampling import ConversionSettings
+from hpcddm.diffusion.objectives.base import Objective
+from hpcddm.diffusion.objectives.conversions import Images, convert, floored, scale_per_sample
 from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import Images, convert, floored, scale_per_sample
 
 
 class Settings(ConversionSettings):

@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hpcddm.config.variants import S, Variant
-from hpcddm.objectives import conversions
-from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import Images
+from hpcddm.diffusion.objectives import conversions
+from hpcddm.diffusion.objectives.base import Objective
+from hpcddm.diffusion.objectives.conversions import Images
 
 
 class Conversion(Variant[S]):

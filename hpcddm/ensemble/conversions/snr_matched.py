@@ -13,9 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config.sampling import ConversionSettings
+from hpcddm.diffusion.objectives.base import Objective
+from hpcddm.diffusion.objectives.conversions import Images, Level, convert, floored, scale_per_sample
 from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.objectives.base import Objective
-from hpcddm.objectives.conversions import Images, Level, convert, floored, scale_per_sample
 
 HIGHEST = {"fp32": 1 - 1e-3, "fp16": 0.99, "bf16": 0.97}
 """Largest linear time at which an epsilon network's estimates are used, by the precision of its predictions.

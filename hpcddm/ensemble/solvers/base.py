@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from hpcddm.config.variants import S, Variant
-from hpcddm.objectives.conversions import Images, Level
+from hpcddm.diffusion.objectives.conversions import Images, Level
 
 
 class Solver(Variant[S]):

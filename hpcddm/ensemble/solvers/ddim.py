@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config.sampling import SolverSettings
+from hpcddm.diffusion.objectives.conversions import Images, Level, scale_per_sample
 from hpcddm.ensemble.solvers.base import NativeSolver
-from hpcddm.objectives.conversions import Images, Level, scale_per_sample
 
 
 class Settings(SolverSettings):

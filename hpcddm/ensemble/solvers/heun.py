@@ -6,8 +6,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from hpcddm.config.sampling import SolverSettings
+from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.ensemble.solvers.base import Solver
-from hpcddm.objectives.conversions import Images
 
 
 class Settings(SolverSettings):

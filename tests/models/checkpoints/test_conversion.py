@@ -16,12 +16,12 @@ from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
 from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
 from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import sinusoids, unpatchify
+from tests.diffusion.spaces.examples import network_data, told
 from tests.models.checkpoints import public
-from tests.spaces.examples import network_data, told
 
 DATA = network_data(4, 8, 10)
 EPSILON = original_dit.original_objective()
-FLOW = variants.settings_class("objectives", "flow_matching")(name="flow_matching")
+FLOW = variants.settings_class("diffusion/objectives", "flow_matching")(name="flow_matching")
 
 
 def source(outputs=2, dtype=torch.float64):

@@ -15,8 +15,8 @@ from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading
 from hpcddm.models.checkpoints.base import Stored
 from hpcddm.models.checkpoints.reading import layout
 from hpcddm.models.layers import unpatchify
+from tests.diffusion.spaces.examples import network_data
 from tests.models.checkpoints import public
-from tests.spaces.examples import network_data
 
 FILE = Path("weights.pt")
 

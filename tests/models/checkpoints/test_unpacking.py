@@ -11,8 +11,8 @@ from torch.optim.swa_utils import AveragedModel
 from hpcddm.errors import UserError
 from hpcddm.models import dit
 from hpcddm.models.checkpoints import reading
+from tests.diffusion.spaces.examples import network_data
 from tests.models.checkpoints import public
-from tests.spaces.examples import network_data
 
 AVERAGE, RAW = public.random_original(seed=0), public.random_original(seed=1)
 COUNT = len(RAW)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.config.objectives import ObjectiveSettings
-from hpcddm.objectives.flow_matching import FlowMatching
+from hpcddm.diffusion.objectives.flow_matching import FlowMatching
 
 STEP_SECONDS = 0.4
 """Seconds by which every step takes longer: 500 steps of 16 images outlast a storm on the fastest machine."""
