@@ -28,13 +28,9 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.named import NamedReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import Space, space_of
-from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import ConfigError
 from hpcddm.files import reading
 from hpcddm.jobs.devices import current_device
-from hpcddm.networks import loading
-from hpcddm.networks.drawing import ImageRequest, draw
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.files import METRICS
 from hpcddm.runs.layout import Locate, RunDir
@@ -43,6 +39,10 @@ from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import CATALOG, LISTS, REPORT
 from hpcddm.runs.weights_files import chosen
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.draw_images import ImageRequest, draw
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.step_context import SampleStream, StepContext
 from hpcddm.unit_states import State, UnitStatus, require_current, survey
 
 
@@ -172,7 +172,9 @@ class Run:
             missing = missing_experts(self.settings, self._run, list(units))
             needed = [key for key in units if key not in missing]
             folder_of, choice = self._run.unit, chosen(self.settings)
-            self._ensembles[units] = loading.load_ensemble(self.settings, folder_of, needed, current_device(), choice)
+            self._ensembles[units] = load_ensemble.load_ensemble(
+                self.settings, folder_of, needed, current_device(), choice
+            )
         return self._ensembles[units]
 
 

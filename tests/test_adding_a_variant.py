@@ -28,8 +28,8 @@ KINDS = {
     "clustering": ["clustering/quantiles.py"],
     "objective": ["diffusion/objectives/middle_flow.py"],
     "metric": ["metrics/mean_shift.py"],
-    "routing strategy": ["ensemble/strategies/runner_up.py"],
-    "solver": ["ensemble/solvers/ralston.py"],
+    "routing strategy": ["sampling/strategies/runner_up.py"],
+    "solver": ["sampling/solvers/ralston.py"],
     "stage": ["pipeline/brightness.py", "stages/brightness.py"],
 }
 

@@ -94,9 +94,9 @@ def export(root: Path, unit: str, output: Path) -> None:
     require_current(survey(plan(experiment), run), run, unit)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
+    from hpcddm.models.build_denoiser import require_network
     from hpcddm.models.checkpoints import reading
     from hpcddm.models.checkpoints.diffusers_dit import dump
-    from hpcddm.networks.denoisers import require_network
 
     expert = None if unit in student_keys(experiment) else expert_of(unit)
     require_network(experiment, expert, run.unit(unit) / WEIGHTS)

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from hpcddm import tensors
 from hpcddm.concepts.content import Thresholds
 from hpcddm.concepts.counting import Counts
 from hpcddm.concepts.presence import MENTIONED, TAG_SCORE, TAGGED, Presence
@@ -21,7 +20,7 @@ from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.columns import RaggedColumn
 from hpcddm.data.sample_keys import hash_of
 from hpcddm.errors import require
-from hpcddm.files import reading
+from hpcddm.files import reading, tensors
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs import manifest
 from hpcddm.runs.files import COUNTS_FILE, MENTIONS_FILE, TAGGER_FILE, TAGS_FILE, THRESHOLDS_FILE, VOCABULARY_FILE

@@ -10,13 +10,13 @@ from hpcddm.config.schema import Positive, StrictModel, VariantSettings, default
 class ConversionSettings(VariantSettings):
     """Settings of a conversion of predictions to velocities of the linear path."""
 
-    room: ClassVar[str] = "ensemble/conversions"
+    room: ClassVar[str] = "sampling/conversions"
 
 
 class PlacementSettings(VariantSettings):
     """Settings of a placement of the experts' weights while sampling."""
 
-    room: ClassVar[str] = "ensemble/placements"
+    room: ClassVar[str] = "sampling/placements"
 
     uses_all_gpus: ClassVar[bool] = False
     """True for a placement that has a use for every GPU of its node."""
@@ -25,7 +25,7 @@ class PlacementSettings(VariantSettings):
 class SolverSettings(VariantSettings):
     """Settings of a solver of the sampling ODE."""
 
-    room: ClassVar[str] = "ensemble/solvers"
+    room: ClassVar[str] = "sampling/solvers"
 
     native: ClassVar[bool] = False
     """True for a solver that steps in one model's own coordinates, a `NativeSolver`."""

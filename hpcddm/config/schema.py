@@ -66,7 +66,7 @@ class VariantSettings(StrictModel):
     """
 
     room: ClassVar[str]
-    """Folder of the variants' files below the package or the user's folder, such as 'ensemble/solvers'."""
+    """Folder of the variants' files below the package or the user's folder, such as 'sampling/solvers'."""
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     collections: ClassVar[tuple[str, ...]] = ()

@@ -18,7 +18,7 @@ C = TypeVar("C")
 
 
 def files(room: str) -> list[Path]:
-    """List the Python files of a room, such as 'ensemble/solvers', by name: the package's and the user's own."""
+    """List the Python files of a room, such as 'sampling/solvers', by name: the package's and the user's own."""
     listed = sorted((PACKAGE / room).glob("*.py"))
     return listed + [own_files()[place] for place in own_files() if Path(place).parent == Path(room)]
 
@@ -55,7 +55,7 @@ def own_folder() -> Path | None:
 
 
 def own_files() -> dict[str, Path]:
-    """Return the user's own files by their place in the package, such as 'ensemble/solvers/mine.py'.
+    """Return the user's own files by their place in the package, such as 'sampling/solvers/mine.py'.
 
     Raises `ConfigError` naming the file when it is in no room, or has the name of one of the package's.
     """

@@ -102,7 +102,7 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
 
 def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:
     """Count FLOPs for the monolith's snapshots, for which torch builds the networks."""
-    from hpcddm.networks import budgets
+    from hpcddm.training import budgets
 
     return numbered(experiment.experts.training, budgets.monolith_training(experiment))
 

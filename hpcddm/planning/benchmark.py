@@ -14,7 +14,7 @@ from typing import IO
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device, device_name
-from hpcddm.networks.workload import Work
+from hpcddm.stages.workload import Work
 
 SECONDS = 1.0
 """Seconds for which each kind of step is repeated."""

@@ -24,7 +24,9 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import DTYPES, current_device
 from hpcddm.jobs.environment import Ranks, data_threads
-from hpcddm.networks.workload import (
+from hpcddm.planning import reading
+from hpcddm.planning.costs import Costs
+from hpcddm.stages.workload import (
     DECODE_LATENTS,
     DENOISER,
     ENCODE_LATENTS,
@@ -36,8 +38,6 @@ from hpcddm.networks.workload import (
     TAR,
     TEXT_ENCODER,
 )
-from hpcddm.planning import reading
-from hpcddm.planning.costs import Costs
 from hpcddm.training.engine import Engine
 
 FEWEST = 3

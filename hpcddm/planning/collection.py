@@ -9,10 +9,10 @@ from hpcddm.config.site import Site
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import TarSource
 from hpcddm.errors import UserError
-from hpcddm.networks.workload import READING, Work
 from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.runs.ranges import SPLITS, TRAIN
 from hpcddm.runs.unit_keys import expert_key
+from hpcddm.stages.workload import READING, Work
 
 SAMPLES = 256
 """Samples by which the speed of reading is measured, for each rank."""

@@ -16,9 +16,11 @@ from hpcddm.diffusion.conditions.sentences import Sentences
 from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.encoders.image.base import SampleEncoder
+from hpcddm.models import build_autoencoder, build_classifier, build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
-from hpcddm.networks import autoencoders, denoisers, measuring, router
-from hpcddm.networks.workload import (
+from hpcddm.runs.unit_keys import expert_of, stage_of
+from hpcddm.runs.unit_settings import network_settings, required_space, trained_autoencoder
+from hpcddm.stages.workload import (
     AUTOENCODER,
     DECODE_LATENTS,
     DENOISER,
@@ -30,8 +32,6 @@ from hpcddm.networks.workload import (
     Work,
     Workload,
 )
-from hpcddm.runs.unit_keys import expert_of, stage_of
-from hpcddm.runs.unit_settings import network_settings, required_space, trained_autoencoder
 
 
 class Costs:
@@ -56,12 +56,12 @@ class Costs:
     def network(self, name: str) -> nn.Module:
         """Build a network, freshly initialised."""
         if name.startswith(DENOISER):
-            return denoisers.build(self.settings, self.settings.expert_config(expert_of(name)))
+            return build_denoiser.build(self.settings, self.settings.expert_config(expert_of(name)))
         if name == ROUTER:
-            return router.trainable(self.settings)
+            return build_router.trainable(self.settings)
         if name == AUTOENCODER:
-            return autoencoders.network(self.settings)
-        return measuring.build(self.settings, f"measuring/{name}")
+            return build_autoencoder.network(self.settings)
+        return build_classifier.build(self.settings, f"measuring/{name}")
 
     def training(self, name: str) -> Training:
         """Return a network's training, for a denoiser that of all experts together; fp32 for an untrained router."""
@@ -77,10 +77,10 @@ class Costs:
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Make the arguments of a network's forward pass for so many images."""
         if name == AUTOENCODER:
-            return autoencoders.inputs(self.settings, count)
+            return build_autoencoder.inputs(self.settings, count)
         if name != ROUTER and not name.startswith(DENOISER):
-            return (torch.zeros(count, *measuring.pixels(self.settings).shape),)
-        return tuple(part.expand(count, *part.shape[1:]).clone() for part in denoisers.one_image(self.settings))
+            return (torch.zeros(count, *build_classifier.pixels(self.settings).shape),)
+        return tuple(part.expand(count, *part.shape[1:]).clone() for part in build_denoiser.one_image(self.settings))
 
     def encoding(self, count: int) -> Callable[[], object]:
         """Return the encoder's run on so many images."""

@@ -7,12 +7,12 @@ from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.jobs.records import AttemptRecord, as_number, records
-from hpcddm.networks.workload import SAMPLE_WORK
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.planning.costs import Costs
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.layout import RunDir
+from hpcddm.stages.workload import SAMPLE_WORK
 
 ENOUGH = 0.05
 """Part of its work after which the speed of an attempt counts."""

@@ -6,12 +6,12 @@ from functools import cache
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.models.flops import unallocated
-from hpcddm.networks.workload import Work
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.planning import memory
 from hpcddm.planning.costs import Costs
 from hpcddm.planning.memory import Memory, Sharing
 from hpcddm.runs.unit_keys import MONOLITH, stage_of
+from hpcddm.stages.workload import Work
 from hpcddm.training.loop import count_micro_batches
 
 PROCESS_BYTES = 700_000_000

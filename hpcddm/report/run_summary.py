@@ -6,8 +6,9 @@ import torch
 
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.schema import VariantSettings
-from hpcddm.networks import denoisers, spending
-from hpcddm.networks.spending import Spent
+from hpcddm.evaluation import training_costs
+from hpcddm.evaluation.training_costs import Spent
+from hpcddm.models import build_denoiser
 from hpcddm.report.content import Denoiser
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.passed_over import described
@@ -47,7 +48,7 @@ def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list
     """List monolith and student, where they are there, then the experts that are there."""
     dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
     configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
-    own = spending.spent(settings, inputs)
+    own = training_costs.spent(settings, inputs)
     return [_denoiser(settings, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs]
 
 
@@ -67,7 +68,7 @@ def brief(settings: VariantSettings) -> str:
 def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest, spent: Spent) -> Denoiser:
     own = 0 if spent.samples is None else spent.samples + spent.foreign
     with torch.device("meta"):
-        model = denoisers.build(settings, config)
+        model = build_denoiser.build(settings, config)
     return Denoiser(
         unit=key,
         model=brief(config.model),
@@ -94,7 +95,7 @@ def _of_left_out(catalog: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _of_starts(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     lines = []
-    for digest, start in spending.starts(settings, inputs, spending.spent(settings, inputs)).items():
+    for digest, start in training_costs.starts(settings, inputs, training_costs.spent(settings, inputs)).items():
         cost = "images unknown" if start.get("images") is None else f"{start['images']:,} images seen"
         billed = (
             "which no bill holds" if start.get("train_flops") is None else "on the bill of every arm that began there"
@@ -141,7 +142,7 @@ def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> st
         return "not trained"
     source = "samples of the experts" if router.samples else "all clusters"
     refit = ", only its last layer" if router.refit else ""
-    trained_on = spending.spent(settings, inputs)[ROUTER].images
+    trained_on = training_costs.spent(settings, inputs)[ROUTER].images
     images = f"{trained_on:,} images of {source}{refit}, {router.frequency} frequency"
     return images if router.temperature == "none" else f"{images}, temperature {router.temperature}"
 

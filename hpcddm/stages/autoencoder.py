@@ -14,11 +14,11 @@ from hpcddm.data.draws import Draws
 from hpcddm.diffusion.spaces.pixels import from_unit, to_unit
 from hpcddm.jobs.devices import current_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks import autoencoders
-from hpcddm.networks.workload import AUTOENCODER, ENCODE_LATENTS, Work, Workload
+from hpcddm.models import build_autoencoder
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_settings import trained_autoencoder
+from hpcddm.stages.workload import AUTOENCODER, ENCODE_LATENTS, Work, Workload
 from hpcddm.training.loop import Task, train
 
 SEED = 0
@@ -31,7 +31,7 @@ MEASURED_IMAGES = 512
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the autoencoder on all training images, and measure what it loses of held-out ones."""
     data, (_, training) = settings.data, trained_autoencoder(settings)
-    build, flops = partial(autoencoders.network, settings), partial(autoencoders.train_flops, settings)
+    build, flops = partial(build_autoencoder.network, settings), partial(build_autoencoder.train_flops, settings)
     with samples.training_reader(settings, unit, augmented=data.augmentations) as reader:
         order, draws = samples.order_of(settings, SEED, unit.key, len(reader)), Draws(SEED, unit.key)
         inputs = PixelInputs(reader, augmentations.created(data.augmentations, data.image_size))
@@ -60,7 +60,7 @@ def _loss(model: nn.Module, batch: LatentBatch) -> torch.Tensor:
 @torch.no_grad()
 def _psnr(settings: Experiment, unit: Unit) -> float:
     """Compute the peak signal-to-noise ratio of held-out images in dB, over their whole pixel values."""
-    autoencoder = autoencoders.load(settings, unit.folder / WEIGHTS)
+    autoencoder = build_autoencoder.load(settings, unit.folder / WEIGHTS)
     reader, squares, values = samples.reader(unit, HELDOUT), 0.0, 0
     for block in blocks_of(range(min(len(reader), MEASURED_IMAGES)), IMAGES_AT_ONCE):
         unit.stop_if_requested()

@@ -14,19 +14,19 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
-from hpcddm.ensemble import alignment
-from hpcddm.ensemble.alignment import LevelErrors, Recorded
-from hpcddm.ensemble.sampler import sample, time_grid
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks.drawing import UnitDrawing
-from hpcddm.networks.inputs import x0_of
-from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.networks.workload import Work, Workload
 from hpcddm.pipeline.evaluate import strategy_labels
 from hpcddm.runs.files import ALIGNMENT_FILE, CHOSEN_FILE, PARTITION
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_COUNTS
+from hpcddm.sampling import alignment
+from hpcddm.sampling.alignment import LevelErrors, Recorded
+from hpcddm.sampling.draw_images import UnitDrawing
+from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.sampler import sample, time_grid
+from hpcddm.stages.workload import Work, Workload
+from hpcddm.training.inputs import x0_of
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Times of the linear path at which every expert is asked about noisy held-out images."""

@@ -21,14 +21,15 @@ from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks import loading, measuring
-from hpcddm.networks.drawing import UnitDrawing
-from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
+from hpcddm.models import build_classifier
 from hpcddm.pipeline.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import CHOSEN_FILE, PICTURES_FILE, SCORES_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CONCEPT_COUNTS, EXTRACTOR, HOME_ARM
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.draw_images import UnitDrawing
+from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 MOST_COMPARED = 1 << 16
 """Training images, at most, among which the nearest of a sample is looked for."""
@@ -105,8 +106,8 @@ class Scoring:
         self._settings, self._choice, self.chance = settings, choice, ChanceScores()
         self._homes = inputs.homes(settings, unit)
         extractor, pixels = (
-            loading.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
-            measuring.pixels(settings),
+            load_ensemble.load_measuring_network(settings, EXTRACTOR, unit.run.unit, device),
+            build_classifier.pixels(settings),
         )
 
         @torch.no_grad()

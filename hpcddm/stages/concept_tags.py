@@ -12,10 +12,10 @@ from hpcddm.data.column_files import Spool
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks.workload import ENCODER, READING, Work, Workload
 from hpcddm.pipeline.concept_tags import TAGS_OF_IMAGE
 from hpcddm.runs.files import TAGS_FILE, THRESHOLDS_FILE
 from hpcddm.runs.ranges import split_of
+from hpcddm.stages.workload import ENCODER, READING, Work, Workload
 
 IMAGES_AT_ONCE = 256
 

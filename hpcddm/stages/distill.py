@@ -12,29 +12,31 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.diffusion.objectives import conversions
 from hpcddm.diffusion.spaces.base import space_of
-from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.ensemble.ensemble import Ensemble
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks import budgets, denoisers, loading
-from hpcddm.networks.batches import noisy_batches
-from hpcddm.networks.inputs import training_inputs
-from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.networks.workload import Work, Workload
+from hpcddm.models import build_denoiser
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.weights_files import Kept
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.dispatch import weighted_velocity
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.stages.workload import Work, Workload
+from hpcddm.training import budgets
+from hpcddm.training.inputs import training_inputs
 from hpcddm.training.loop import Task, train
+from hpcddm.training.noisy_batches import noisy_batches
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
     """Train the student on all training images, an expert's estimates in the place of image and noise."""
     config, training = settings.expert_config(), unit_settings.student_training(settings)
     # The ranks know their devices only once they have met, which is inside the training.
-    ensemble_on = cache(lambda device: loading.load_ensemble(settings, unit.run.unit, unit.inputs, device))
-    start = denoisers.start(settings, unit)
+    ensemble_on = cache(lambda device: load_ensemble.load_ensemble(settings, unit.run.unit, unit.inputs, device))
+    start = build_denoiser.start(settings, unit)
     flops = cache(lambda: budgets.train_flops(settings, config) + round(budgets.teacher_flops(settings, unit.inputs)))
-    build = partial(denoisers.build, settings, config)
+    build = partial(build_denoiser.build, settings, config)
     to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, augmented=settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader))
@@ -44,7 +46,7 @@ def run(settings: Experiment, unit: Unit) -> Result:
         trained = train(task, training, unit, kept)
     results = {"teacher": settings.student.teacher, "images": training.images, "train_flops": training.images * flops()}
     results |= weights_files.results(kept.snapshots, flops())
-    return Result(trained.outputs, results | trained.results | denoisers.started(settings, unit))
+    return Result(trained.outputs, results | trained.results | build_denoiser.started(settings, unit))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -63,7 +65,7 @@ def _loss(
 
     With flow matching that is || v_student - v_teacher ||^2.
     """
-    objective = denoisers.objective_of(settings.expert_config())
+    objective = build_denoiser.objective_of(settings.expert_config())
 
     def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
         t = objective.training_times(batch.time)

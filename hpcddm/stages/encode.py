@@ -16,9 +16,9 @@ from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.image.column import FEATURE_TYPE, as_column
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks.workload import ENCODER, READING, Work, Workload
 from hpcddm.runs.files import FEATURES
 from hpcddm.runs.ranges import split_of
+from hpcddm.stages.workload import ENCODER, READING, Work, Workload
 
 IMAGES_AT_ONCE = 256
 

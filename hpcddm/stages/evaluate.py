@@ -15,15 +15,16 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.metrics import needed
 from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
 from hpcddm.metrics.statistics import Statistics
+from hpcddm.models import build_classifier
 from hpcddm.models.base import Classifier
-from hpcddm.networks import loading, measuring
-from hpcddm.networks.drawing import UnitDrawing
-from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.unit_keys import name_of
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.draw_images import UnitDrawing
+from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -32,9 +33,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     Image i has the condition of the i-th image of the evaluation set and, for the oracle, its cluster.
     """
     start, stop = evaluate_range(unit.key)
-    drawing, pixels = UnitDrawing(settings, unit), measuring.pixels(settings)
+    drawing, pixels = UnitDrawing(settings, unit), build_classifier.pixels(settings)
     measuring_networks = [
-        loading.load_measuring_network(settings, key, unit.run.unit, drawing.device) for key in measuring_keys(settings)
+        load_ensemble.load_measuring_network(settings, key, unit.run.unit, drawing.device)
+        for key in measuring_keys(settings)
     ]
     real = {REFERENCE: drawing.reader, REAL: samples.reader(unit, REAL)}
     numbers = {split: samples.evaluated(unit, settings, split) for split in real}

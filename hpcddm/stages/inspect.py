@@ -19,7 +19,6 @@ from hpcddm.data.columns import Column
 from hpcddm.data.reader import TarReader
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks.workload import SINGLE_READING, Work, Workload
 from hpcddm.pipeline.inspect import CHOSEN_PICTURES, RANDOM_PICTURES, pictures_per_cluster
 from hpcddm.report import clusters_page
 from hpcddm.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, ClusterFacts, Facts
@@ -28,6 +27,7 @@ from hpcddm.runs.files import CLUSTERS_FILE, CLUSTERS_PAGE, PARTITION
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import class_names, list_results
 from hpcddm.runs.unit_keys import CLUSTER
+from hpcddm.stages.workload import SINGLE_READING, Work, Workload
 
 MOST_SAMPLED, MOST_IN_SILHOUETTES = 4096, 4096
 """Largest number of samples that are looked at: of each cluster; and, of all together, in the silhouettes."""

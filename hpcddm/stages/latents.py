@@ -17,7 +17,6 @@ from hpcddm.errors import require
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks.workload import ENCODE_LATENTS, READING, Work, Workload
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.runs.files import LATENTS
@@ -25,6 +24,7 @@ from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
+from hpcddm.stages.workload import ENCODE_LATENTS, READING, Work, Workload
 
 IMAGES_AT_ONCE = 64
 

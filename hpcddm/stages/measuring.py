@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm import tensors
 from hpcddm.config.experiment import ClassifierSettings, Experiment
 from hpcddm.data import samples
 from hpcddm.data.augmentations import flip, shift
@@ -19,16 +18,16 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.draws import Draws
 from hpcddm.data.reader import TarReader
 from hpcddm.errors import require
-from hpcddm.files import atomic
+from hpcddm.files import atomic, tensors
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks import measuring
-from hpcddm.networks.workload import Work, Workload
+from hpcddm.models import build_classifier
 from hpcddm.runs import unit_settings
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import opened
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR, name_of
 from hpcddm.runs.unit_settings import TURNS, network_settings
+from hpcddm.stages.workload import Work, Workload
 from hpcddm.training.loop import Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
@@ -45,8 +44,8 @@ def run(settings: Experiment, unit: Unit) -> Result:
     network = network_settings(settings, unit.key)
     trained = _trained(settings, network, unit) if network.pretrained is None else _given(settings, network, unit)
     if unit.ranks.rank == 0:
-        model = load_weights(measuring.build(settings, unit.key), unit.folder)
-        heldout, to_model = samples.reader(unit, HELDOUT), measuring.pixels(settings).to_model
+        model = load_weights(build_classifier.build(settings, unit.key), unit.folder)
+        heldout, to_model = samples.reader(unit, HELDOUT), build_classifier.pixels(settings).to_model
         accuracy = _accuracy(model, to_model, heldout, settings.data.num_classes is not None)
         trained.results["heldout_accuracy"] = accuracy
     return trained
@@ -55,9 +54,12 @@ def run(settings: Experiment, unit: Unit) -> Result:
 def _trained(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Result:
     """Train the network."""
     training, stream = unit_settings.in_whole_batches(network.training), STREAMS[unit.key]
-    build, flops = partial(measuring.build, settings, unit.key), partial(measuring.train_flops, settings, unit.key)
+    build, flops = (
+        partial(build_classifier.build, settings, unit.key),
+        partial(build_classifier.train_flops, settings, unit.key),
+    )
     kind = TurnedBatches if settings.data.num_classes is None else LabelledBatches
-    to_model = measuring.pixels(settings).to_model
+    to_model = build_classifier.pixels(settings).to_model
     with samples.training_reader(settings, unit) as reader:
         order, drawn = samples.order_of(settings, network.seed, stream, len(reader)), Draws(network.seed, stream)
         batches = kind(reader, order, drawn, PixelInputs(reader, _augmentations(network, settings.data.image_size)))
@@ -71,7 +73,7 @@ def _given(settings: Experiment, network: ClassifierSettings, unit: Unit) -> Res
     if given is None:
         raise ValueError(f"{unit.key}: no weights are given")
     if unit.ranks.rank == 0:
-        path, own = (unit.run.root / given.weights).resolve(), measuring.build(settings, unit.key).state_dict()
+        path, own = (unit.run.root / given.weights).resolve(), build_classifier.build(settings, unit.key).state_dict()
         place = f"measuring.{name_of(unit.key)}"
         with opened(path) as file:
             require(

@@ -10,17 +10,13 @@ import numpy as np
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.data import samples as sample_lists
-from hpcddm.ensemble.diagnostics import diagnose
-from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import require
+from hpcddm.evaluation import training_costs
 from hpcddm.files import atomic, hdf5, reading
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.metrics import all_metrics, left_out
 from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
 from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
-from hpcddm.networks import nfe, spending
-from hpcddm.networks.drawing import UnitDrawing
-from hpcddm.networks.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.inspect import RANDOM_PICTURES
 from hpcddm.pipeline.report import GALLERY_PICTURES
@@ -45,6 +41,11 @@ from hpcddm.runs.unit_keys import (
     STUDENT,
     expert_keys,
 )
+from hpcddm.sampling import nfe
+from hpcddm.sampling.diagnostics import diagnose
+from hpcddm.sampling.draw_images import UnitDrawing
+from hpcddm.sampling.sampler import sample
+from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 ENSEMBLE = "ensemble"
 """Name for all arms that are no dense model, which share one training and its FLOPs."""
@@ -96,7 +97,7 @@ def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
 
 def _metrics(settings: Experiment, unit: Unit) -> dict[str, Any]:
     flops, has_classes = _train_flops(settings, unit.inputs), settings.data.num_classes is not None
-    labels, contradictions = _labels(settings, unit), spending.contradictions(settings, unit.inputs)
+    labels, contradictions = _labels(settings, unit), training_costs.contradictions(settings, unit.inputs)
     real, impossible = _merge(unit, REFERENCE, labels), left_out(has_classes)
     measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(settings), REAL)}
     floor = measured.pop(REAL)
@@ -158,8 +159,8 @@ def _train_flops(settings: Experiment, inputs: dict[str, Manifest]) -> dict[str,
 
 
 def _bill(settings: Experiment, inputs: dict[str, Manifest], keys: list[str]) -> int:
-    own = spending.spent(settings, inputs)
-    starts = spending.starts(settings, inputs, keys)
+    own = training_costs.spent(settings, inputs)
+    starts = training_costs.starts(settings, inputs, keys)
     return sum(own[key].train_flops for key in keys) + sum(start.get("train_flops") or 0 for start in starts.values())
 
 

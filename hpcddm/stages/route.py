@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpcddm import tensors
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.data import samples
@@ -20,24 +19,25 @@ from hpcddm.data.reader import Reader
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.errors import require
-from hpcddm.files import atomic
+from hpcddm.evaluation.router_quality import NOISE_LEVELS, heldout_numbers, quality, router_nfe
+from hpcddm.files import atomic, tensors
 from hpcddm.jobs.devices import DTYPES, own_device
 from hpcddm.jobs.unit import Result, Unit
+from hpcddm.models import build_denoiser
+from hpcddm.models.build_router import build, computed, initial, precision
 from hpcddm.models.calibrated import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
-from hpcddm.networks import budgets, denoisers
-from hpcddm.networks.batches import noisy_batches
-from hpcddm.networks.inputs import training_inputs, x0_of
-from hpcddm.networks.nfe import NetworkEvaluations
-from hpcddm.networks.router import build, computed, initial, precision
-from hpcddm.networks.router_quality import NOISE_LEVELS, heldout_numbers, quality, router_nfe
-from hpcddm.networks.router_samples import draw
-from hpcddm.networks.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.files import CALIBRATION, DRAWN, ROUTER_SAMPLES, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.weights_files import Kept
+from hpcddm.sampling.nfe import NetworkEvaluations
+from hpcddm.sampling.router_samples import draw
+from hpcddm.stages.workload import DECODE_LATENTS, ENCODE_LATENTS, ROUTER, Work, Workload
+from hpcddm.training import budgets
+from hpcddm.training.inputs import training_inputs, x0_of
 from hpcddm.training.loop import Task, load_weights, train
+from hpcddm.training.noisy_batches import noisy_batches
 
 SAMPLED_TOGETHER = 100
 """Images that a benchmark gives the router at once."""
@@ -117,7 +117,7 @@ def _train(settings: Experiment, training: Training, unit: Unit) -> tuple[Result
     drawing = results.get("sampling_flops", 0)
     results |= {"train_flops": flops() + drawing}
     results |= weights_files.results(kept.snapshots, flops() // training.images, drawing)
-    return Result(outputs + trained.outputs, results | denoisers.started(settings, unit)), log_prior
+    return Result(outputs + trained.outputs, results | build_denoiser.started(settings, unit)), log_prior
 
 
 def _fit(settings: Experiment, unit: Unit) -> tuple[Result, list[float]]:

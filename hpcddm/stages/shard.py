@@ -27,11 +27,11 @@ from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks.workload import TAR as TAR_WORK
-from hpcddm.networks.workload import Work, Workload
 from hpcddm.runs.files import BROKEN, COLUMNS, PASSED_OVER, tar_file
 from hpcddm.runs.passed_over import Counts, Item, add
 from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
+from hpcddm.stages.workload import TAR as TAR_WORK
+from hpcddm.stages.workload import Work, Workload
 
 T = TypeVar("T")
 IMAGES_AT_ONCE, PIXELS_AT_ONCE = 256, 16_000_000

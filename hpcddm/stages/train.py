@@ -11,16 +11,18 @@ from hpcddm.data import samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks import budgets, denoisers, probing
-from hpcddm.networks.batches import noisy_batches
-from hpcddm.networks.inputs import training_inputs
-from hpcddm.networks.workload import Work, Workload
+from hpcddm.models import build_denoiser
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import expert_of
 from hpcddm.runs.weights_files import Kept
+from hpcddm.sampling import probe
+from hpcddm.stages.workload import Work, Workload
+from hpcddm.training import budgets
+from hpcddm.training.inputs import training_inputs
 from hpcddm.training.loop import Task, train
+from hpcddm.training.noisy_batches import noisy_batches
 
 
 def run(settings: Experiment, unit: Unit) -> Result:
@@ -35,20 +37,20 @@ def run(settings: Experiment, unit: Unit) -> Result:
         listed = samples.training_list(unit, expert)
         order = samples.list_order(settings, unit.key, listed)
         seen = list_results(unit.inputs, expert)
-    start = denoisers.start(settings, unit)
+    start = build_denoiser.start(settings, unit)
     flops = cache(partial(budgets.train_flops, settings, config))
-    build = partial(denoisers.build, settings, config)
+    build = partial(build_denoiser.build, settings, config)
     to_x = space_of(settings.data, unit.input).of_batch
     with samples.training_reader(settings, unit, listed, settings.data.augmentations) as reader:
         batches = noisy_batches(settings, unit, reader, training_inputs(settings, unit, TRAIN, reader), order)
-        looks = probing.looks(settings, unit, expert, training)
+        looks = probe.looks(settings, unit, expert, training)
         note = f"experts.training.batch: {unit_settings.images_per_step(settings)}"
         task = Task(settings.seed, build, _loss(config), batches, to_x, start, flops, looks, note)
         kept = Kept.of(settings.experts.training, training)
         trained = train(task, training, unit, kept)
     results = {"images": training.images, "train_flops": training.images * flops()}
     results |= weights_files.results(kept.snapshots, flops())
-    return Result(trained.outputs, seen | results | trained.results | denoisers.started(settings, unit))
+    return Result(trained.outputs, seen | results | trained.results | build_denoiser.started(settings, unit))
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -62,7 +64,7 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 def _loss(config: ExpertConfig) -> Callable[[nn.Module, NoisyBatch], torch.Tensor]:
-    objective = denoisers.objective_of(config)
+    objective = build_denoiser.objective_of(config)
 
     def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
         t = objective.training_times(batch.time)

@@ -11,12 +11,11 @@ from typing import Any, Generic
 import torch
 from torch import nn
 
-from hpcddm import tensors
 from hpcddm.config.training import Training
 from hpcddm.data.batch import B, Batches
 from hpcddm.data.loader import Loader
 from hpcddm.errors import require
-from hpcddm.files import atomic
+from hpcddm.files import atomic, tensors
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.stopping import Stopped

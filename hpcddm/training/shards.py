@@ -8,9 +8,8 @@ from pathlib import Path
 
 import torch
 
-from hpcddm import tensors
 from hpcddm.errors import UserError
-from hpcddm.files import reading
+from hpcddm.files import reading, tensors
 from hpcddm.files.reading import Unreadable
 from hpcddm.files.tensor_file import Form, TensorFile
 from hpcddm.models.checkpoints.writing import save_tensors

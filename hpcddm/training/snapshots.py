@@ -6,9 +6,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hpcddm import tensors
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, fresh, inside
+from hpcddm.files import atomic, fresh, inside, tensors
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runs.weights_files import Kept, impossible, missing, weights_name

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.networks import posthoc
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import train_keys
 from hpcddm.runs.weights_files import Choice, power_average, weights_name
+from hpcddm.sampling import posthoc_ema
 
 MADE_OF = [0.05, 0.1]
 
@@ -39,7 +39,7 @@ def apart(experiment: Experiment, run: RunDir, key: str, number: int | None, sig
 
     with TensorFile(run.unit(key) / weights_name(None)) as file:
         forms = file.forms
-    made = flat(posthoc.average(of_two(experiment), key, run.unit(key), Choice(number, sigma_rel), forms))
+    made = flat(posthoc_ema.average(of_two(experiment), key, run.unit(key), Choice(number, sigma_rel), forms))
     direct = kept(sigma_rel)
     between = kept(MADE_OF[0]) - kept(MADE_OF[1])
     return ((made - direct).norm() / direct.norm()).item(), ((made - direct).norm() / between.norm()).item()

@@ -24,8 +24,8 @@ from hpcddm.files import atomic
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.statistics import Statistics
+from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, unallocated
-from hpcddm.networks import budgets, denoisers, nfe, router
 from hpcddm.pipeline.evaluate import REFERENCE, arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
@@ -34,7 +34,9 @@ from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert_keys
 from hpcddm.runs.unit_settings import expert_training
 from hpcddm.runs.weights_files import trained_to
+from hpcddm.sampling import nfe
 from hpcddm.sweep.runs import identities
+from hpcddm.training import budgets
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row
 from tests.benchmarks.evaluated_run import stored
@@ -158,7 +160,7 @@ def sampling_flops(settings: Experiment, arm: str) -> float:
     own = budgets.sample_flops(settings, settings.expert_config())
     if not count.router:
         return count.experts * own
-    routing = forward_flops(unallocated(lambda: router.build(settings)), *denoisers.one_image(settings))
+    routing = forward_flops(unallocated(lambda: build_router.build(settings)), *build_denoiser.one_image(settings))
     return count.experts * own + count.router * routing
 
 

@@ -19,11 +19,11 @@ from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.shapes import NetworkData
 from hpcddm.diffusion.objectives.base import Objective
-from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.models.base import Network
+from hpcddm.sampling.conversions.base import Conversion
+from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.diffusion.spaces.examples import network_data
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4

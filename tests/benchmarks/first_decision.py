@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Bool, Float, Int64
 
 from hpcddm.data import draws
-from hpcddm.ensemble.sampler import time_grid
-from hpcddm.ensemble.step_context import SampleStream, StepContext
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
 from hpcddm.pipeline.evaluate import REFERENCE
+from hpcddm.sampling.sampler import time_grid
+from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
 KEPT, BEST_EACH_STEP = "per-trajectory", "top-1"

@@ -14,23 +14,23 @@ from torch import nn
 from hpcddm.config import variants
 from hpcddm.config.sampling import PlacementSettings
 from hpcddm.config.training import Training
-from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.placements.base import Placement
-from hpcddm.ensemble.placements.lru import GIB
-from hpcddm.ensemble.sampler import sample
 from hpcddm.jobs.devices import DTYPES, device_name
 from hpcddm.jobs.environment import Ranks
 from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.planning import memory
+from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.placements.base import Placement
+from hpcddm.sampling.placements.lru import GIB
+from hpcddm.sampling.sampler import sample
 from hpcddm.training import blocks
 from hpcddm.training.checkpoints import Saved
 from hpcddm.training.engine import Engine
 from tests.benchmarks.states import join_alone, states_in
 from tests.diffusion.spaces.examples import network_data, pixels
-from tests.ensemble.fields import conversion, evaluation
-from tests.ensemble.mixtures import objective
 from tests.models import examples
+from tests.sampling.fields import conversion, evaluation
+from tests.sampling.mixtures import objective
 from tests.training.half import allow_fp16
 
 CLASSES, CHANNELS, LARGEST_BATCH = 1000, 4, 256

@@ -21,16 +21,17 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 import hpcddm
-from hpcddm.ensemble.sampler import sample
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.kid import kernel_distance
 from hpcddm.metrics.neighbours import overlap
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.networks import loading, measuring
+from hpcddm.models import build_classifier
 from hpcddm.pipeline.evaluate import REFERENCE
 from hpcddm.pipeline.measuring import measuring_keys
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.sampler import sample
 from hpcddm.stages.evaluate import Arm
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
@@ -54,14 +55,15 @@ def draw(evaluated: EvaluatedRun, strategy: str, changes: Mapping[str, Any]) -> 
     run, device = hpcddm.open(evaluated.root, **changes), current_device()
     settings, ensemble, arm = run.settings, run.ensemble(strategy), Arm()
     networks = [
-        loading.load_measuring_network(settings, key, evaluated.folder.unit, device) for key in measuring_keys(settings)
+        load_ensemble.load_measuring_network(settings, key, evaluated.folder.unit, device)
+        for key in measuring_keys(settings)
     ]
     for start in range(0, len(evaluated.rows), settings.evaluate.batch):
         own = slice(start, start + settings.evaluate.batch)
         condition = run.condition.of_classes(evaluated.labels[own].tolist()).to(device)
         field = ensemble.field(strategy, settings.evaluate)
         x = sample(field, settings.seed, evaluated.rows[own], condition, run.space, settings.evaluate)
-        arm.add(run.space.to_images(x), measuring.pixels(settings), *networks)
+        arm.add(run.space.to_images(x), build_classifier.pixels(settings), *networks)
     return np.concatenate(arm.features), np.concatenate(arm.named) == evaluated.labels
 
 

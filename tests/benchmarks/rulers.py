@@ -24,12 +24,12 @@ from hpcddm.launch.items import items_of, write_specs
 from hpcddm.loading import load_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.networks import loading
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
+from hpcddm.sampling import load_ensemble
 
 SEEDS = range(5)
 DATA = ("shard", "catalog")
@@ -45,7 +45,7 @@ SETS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def distances(experiment: Experiment, run: RunDir) -> dict[str, float]:
     """The FD of every image set to held-out images, measured by the run's extractor."""
-    extractor = loading.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
+    extractor = load_ensemble.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
     reference = _statistics(extractor, _images(experiment, run, HELDOUT))
     images = _images(experiment, run, TRAIN)
     changed = {name: to_unit(torch.from_numpy(from_unit(change(images)))) for name, change in SETS.items()}

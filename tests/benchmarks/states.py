@@ -20,7 +20,7 @@ from hpcddm.config.training import Training
 from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
 from hpcddm.loading import load_experiment
-from hpcddm.networks import denoisers
+from hpcddm.models import build_denoiser
 from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine
 
@@ -50,7 +50,7 @@ class Trainer:
     def __init__(self, folder: Path) -> None:
         experiment = load_experiment("quickstart", OVERRIDES)
         torch.manual_seed(0)
-        model = denoisers.build(experiment, experiment.expert_config(None)).train()
+        model = build_denoiser.build(experiment, experiment.expert_config(None)).train()
         self.parameters = sum(weight.numel() for weight in model.parameters())
         ranks = Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0")
         training = Training(images=10**9, batch=BATCH, learning_rate=1e-4, ema_halflife_images=1000)

@@ -15,7 +15,6 @@ from hpcddm.files import atomic
 from hpcddm.loading import load_experiment
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.networks import budgets
 from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
@@ -24,7 +23,7 @@ from hpcddm.runs.unit_keys import REPORT
 from hpcddm.runs.unit_settings import expert_training, part_of, router_training
 from hpcddm.sweep.runs import identities, sweep_runs_of
 from hpcddm.sweep.settings import read_sweep
-from hpcddm.training import ema
+from hpcddm.training import budgets, ema
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.benchmarks.planted import BUDGETS, planted, row
 from tests.helpers import changed, write_experiment, write_source

@@ -35,7 +35,7 @@ from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
 from hpcddm.loading import load_experiment
-from hpcddm.networks import denoisers
+from hpcddm.models import build_denoiser
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir
 from hpcddm.training import loop
@@ -55,7 +55,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
 def network() -> nn.Module:
     torch.manual_seed(0)
     experiment = load_experiment("quickstart")
-    return denoisers.build(experiment, experiment.expert_config(None)).train()
+    return build_denoiser.build(experiment, experiment.expert_config(None)).train()
 
 
 def plain(share: int, steps: int, what: str, rank: int, ranks: int) -> float:

@@ -15,13 +15,13 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.pixels import to_unit
-from hpcddm.ensemble.dispatch import weighted_velocity
-from hpcddm.networks import loading
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, STUDENT, expert_keys
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.dispatch import weighted_velocity
 
 IMAGES = 600
 LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
@@ -32,7 +32,9 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     """The distance of every kind of network at `LEVELS`, and of the student to its teachers."""
     experiment = stored_experiment(run)
     dense = [key for key in (MONOLITH, STUDENT) if manifest.read(run.unit(key))]
-    ensemble = loading.load_ensemble(experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu"))
+    ensemble = load_ensemble.load_ensemble(
+        experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu")
+    )
     catalog = open_catalog(run, HELDOUT)
     reader, rows = TarReader(catalog, samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
     x0, classes, clusters = to_unit(torch.from_numpy(reader.images(rows))), reader.labels(rows), reader.clusters(rows)

@@ -12,13 +12,13 @@ from hpcddm.commands.plan import LEGEND
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.loading import load_experiment
-from hpcddm.networks import budgets
-from hpcddm.networks.workload import ENCODER, READING, TAR, Work
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import LISTS
+from hpcddm.stages.workload import ENCODER, READING, TAR, Work
+from hpcddm.training import budgets
 from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
 from tests.pictures import IMG2DATASET
 from tests.whole_runs import TINY

@@ -13,7 +13,7 @@ from hpcddm.data.catalog import Part, SplitEntry, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
-from hpcddm.networks import denoisers
+from hpcddm.models import build_denoiser
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
@@ -21,7 +21,7 @@ from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, exp
 from hpcddm.stages import route
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 
-USAGE = [variants.settings_class("ensemble/strategies", name).usage for name in variants.names("ensemble/strategies")]
+USAGE = [variants.settings_class("sampling/strategies", name).usage for name in variants.names("sampling/strategies")]
 NAMES = f"valid names: {', '.join(USAGE)}, expert-0, expert-1, monolith"
 
 
@@ -51,7 +51,9 @@ def completed(folder, **changes):
     for key in [*train_keys(experiment), ROUTER, *student_keys(experiment)]:
         # A student read the experts as they are now.
         finish([unit for unit in units if unit.key == key == STUDENT], run)
-        network = route.build(experiment) if key == ROUTER else denoisers.build(experiment, experiment.expert_config())
+        network = (
+            route.build(experiment) if key == ROUTER else build_denoiser.build(experiment, experiment.expert_config())
+        )
         save_file(network.state_dict(), run.unit(key) / "weights.safetensors")
         publish(run, key, "weights.safetensors")
     return run

@@ -33,7 +33,7 @@ def test_every_room_of_the_schema_has_variants():
         "clustering",
         "models",
         "diffusion/objectives",
-        "ensemble/strategies",
+        "sampling/strategies",
     }
 
 
@@ -137,7 +137,9 @@ def test_shapes_are_checked_while_tests_run_and_never_in_jobs():
     )
     with pytest.raises(TypeCheckError, match="parameter 't'"):
         schedule.perturb(images, images, torch.zeros(3))
-    done = python("import sys, hpcddm.ensemble.sampler, hpcddm.networks.loading\nprint('beartype' in sys.modules)")
+    done = python(
+        "import sys, hpcddm.sampling.sampler, hpcddm.sampling.load_ensemble\nprint('beartype' in sys.modules)"
+    )
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 

@@ -133,12 +133,12 @@ def test_the_code_of_jobs_holds_no_template_of_a_run(run, monkeypatch):
 
 @pytest.mark.parametrize("named", ["variants", "./variants", "{run}/variants", "{run}", "{run}/../link"])
 def test_variants_inside_a_run_are_refused_however_they_are_named(run, monkeypatch, named):
-    write(run / "variants/ensemble/solvers/evil.py", "raise SystemExit('executed')")
+    write(run / "variants/sampling/solvers/evil.py", "raise SystemExit('executed')")
     (run.parent / "link").symlink_to(run / "variants")
     monkeypatch.chdir(run)
     monkeypatch.setenv(variant_files.VARIABLE, named.format(run=run))
     with pytest.raises(ConfigError, match=f"{variant_files.VARIABLE}: .* is inside the run {run}, where others may"):
-        variant_files.files("ensemble/solvers")
+        variant_files.files("sampling/solvers")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * ((1 << 20) + 1)], ids=["not UTF-8", "too large"])

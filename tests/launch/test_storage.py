@@ -29,7 +29,7 @@ from hpcddm.config.training import Training
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.layout import RunDir
 from hpcddm.jobs.environment import Ranks
-from hpcddm.networks import denoisers
+from hpcddm.models import build_denoiser
 from hpcddm.training.engine import Engine
 import torch
 os.environ["LOCAL_RANK"] = "0"
@@ -38,7 +38,7 @@ experiment = stored_experiment(RunDir(Path(sys.argv[1])))
 found = {}
 for precision in ("fp32", "bf16"):
     training = experiment.experts.training.model_copy(update={"precision": precision})
-    network = denoisers.build(experiment, experiment.expert_config())
+    network = build_denoiser.build(experiment, experiment.expert_config())
     engine = Engine(network, training, Ranks(0, 0, 1, 1, "me"), torch.device("cpu"))
     # The moments come with the first step.
     inputs = torch.zeros(4, 1, 28, 28), torch.zeros(4), torch.zeros(4, dtype=torch.long)

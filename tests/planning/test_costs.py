@@ -5,12 +5,18 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.config import variants
-from hpcddm.ensemble.conversions.base import Conversion
-from hpcddm.ensemble.denoiser import Denoiser
-from hpcddm.ensemble.ensemble import Ensemble
-from hpcddm.ensemble.sampler import sample
-from hpcddm.networks import budgets, denoisers, nfe, router
-from hpcddm.networks.workload import (
+from hpcddm.models import build_denoiser, build_router
+from hpcddm.pipeline.evaluate import arm_names
+from hpcddm.pipeline.plan import STAGES, plan
+from hpcddm.planning.costs import Costs
+from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
+from hpcddm.sampling import nfe
+from hpcddm.sampling.conversions.base import Conversion
+from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.sampler import sample
+from hpcddm.stages.report import GALLERY_PICTURES
+from hpcddm.stages.workload import (
     DECODE_LATENTS,
     ENCODE_LATENTS,
     ENCODER,
@@ -20,12 +26,8 @@ from hpcddm.networks.workload import (
     TEXT_ENCODER,
     Work,
 )
-from hpcddm.networks.workload import ROUTER as ROUTER_NETWORK
-from hpcddm.pipeline.evaluate import arm_names
-from hpcddm.pipeline.plan import STAGES, plan
-from hpcddm.planning.costs import Costs
-from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
-from hpcddm.stages.report import GALLERY_PICTURES
+from hpcddm.stages.workload import ROUTER as ROUTER_NETWORK
+from hpcddm.training import budgets
 from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, JOINED, LATENT_SPACE, SIDE, tiny
 
@@ -64,10 +66,10 @@ def sampled_flops(settings, arm, images):
 
     def denoiser(expert=None):
         config = settings.expert_config(expert)
-        return Denoiser(denoisers.build(settings, config).eval(), denoisers.objective_of(config), conversion)
+        return Denoiser(build_denoiser.build(settings, config).eval(), build_denoiser.objective_of(config), conversion)
 
     experts = [denoiser(expert) for expert in range(4)]
-    ensemble = Ensemble(experts, router.build(settings).eval(), denoiser(), denoiser(), CLASSES)
+    ensemble = Ensemble(experts, build_router.build(settings).eval(), denoiser(), denoiser(), CLASSES)
     classes, clusters = torch.arange(images) % CLASSES, torch.arange(images) % 4
     with FlopCounterMode(display=False) as counter:
         sample(ensemble.field(arm, evaluate, clusters), 0, range(images), classes, pixels(1, SIDE, SIDE), evaluate)

@@ -23,7 +23,7 @@ from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.networks import denoisers
+from hpcddm.models import build_denoiser
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.heartbeat import HeartbeatWriter
@@ -145,7 +145,7 @@ class Bench:
         for number, key in enumerate(expert_keys(self.settings)):
             unit = self.unit(key)
             torch.manual_seed(number)
-            network = denoisers.build(self.settings, self.settings.expert_config(number))
+            network = build_denoiser.build(self.settings, self.settings.expert_config(number))
             weights = {name: value + 0.1 * torch.randn_like(value) for name, value in network.state_dict().items()}
             save_file(weights, unit.folder / "weights.safetensors")
             self.publish(unit, Result(["weights.safetensors"], list_results(lists, number)))

@@ -25,9 +25,7 @@ from hpcddm.data.images import TarImages
 from hpcddm.data.pictures import read_picture
 from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_tars
-from hpcddm.networks import denoisers
-from hpcddm.networks.batches import noisy_batches
-from hpcddm.networks.inputs import training_inputs
+from hpcddm.models import build_denoiser
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.files import PASSED_OVER
@@ -35,6 +33,8 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.stages import shard
+from hpcddm.training.inputs import training_inputs
+from hpcddm.training.noisy_batches import noisy_batches
 from tests import pictures
 from tests.helpers import changed
 from tests.pictures import IMG2DATASET
@@ -290,7 +290,7 @@ def finished(tmp_path_factory):
         some = open_catalog(run, "train").texts("key").gather(range(8))
         (home / "lists" / "hats.txt").write_text("\n".join(some))
         settings = stored_experiment(run)
-        save_file(denoisers.build(settings, settings.expert_config()).state_dict(), home / start["weights"])
+        save_file(build_denoiser.build(settings, settings.expert_config()).state_dict(), home / start["weights"])
     return run, collection
 
 

@@ -15,11 +15,12 @@ from hpcddm.data.reader import TarReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.metrics.fd import frechet_distance
 from hpcddm.metrics.statistics import Statistics
-from hpcddm.networks import drawing, loading, measuring
+from hpcddm.models import build_classifier
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import EXTRACTOR
+from hpcddm.sampling import draw_images, load_ensemble
 from tests import pictures
 from tests.whole_runs import hpcddm
 
@@ -92,11 +93,13 @@ def test_every_caption_was_encoded_once(run):
 def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run):
     experiment = stored_experiment(run)
     assert manifest.read(run.unit(EXTRACTOR)).results["heldout_accuracy"] > 0.3, "four turns, symmetric ones among them"
-    network = loading.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
+    network = load_ensemble.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
 
     def images(split):
         catalog = open_catalog(run, split)
-        return measuring.pixels(experiment).to_model(torch.from_numpy(TarReader(catalog).images(range(len(catalog)))))
+        return build_classifier.pixels(experiment).to_model(
+            torch.from_numpy(TarReader(catalog).images(range(len(catalog))))
+        )
 
     def distance(x):
         return frechet_distance(*(Statistics.from_features(network.features(one).numpy()) for one in (x, train)))
@@ -121,7 +124,7 @@ def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_withou
 
 def test_without_a_prompt_images_have_the_captions_of_the_evaluation_set(run):
     experiment = stored_experiment(run)
-    told, clusters = drawing._conditions_and_clusters(experiment, run, drawing.ImageRequest(45), is_oracle=True)
+    told, clusters = draw_images._conditions_and_clusters(experiment, run, draw_images.ImageRequest(45), is_oracle=True)
     assert torch.equal(told, conditions.build(experiment.data).of_prompts(asked_for(45)))
     assert len(clusters) == 45 and set(clusters.tolist()) == {0, 1} and (clusters[:5] == clusters[40:]).all()
 

@@ -7,10 +7,10 @@ import torch
 
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.draws import Draws
-from hpcddm.networks import budgets
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import LISTS
 from hpcddm.stages import distill
+from hpcddm.training import budgets
 from tests.helpers import CLASSES, SIDE, tiny
 
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}

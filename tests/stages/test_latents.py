@@ -21,14 +21,14 @@ from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files.atomic import sha256
-from hpcddm.networks import autoencoders
-from hpcddm.networks.inputs import training_inputs, x0_of
+from hpcddm.models import build_autoencoder
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.stages import autoencoder, latent_scale, latents
+from hpcddm.training.inputs import training_inputs, x0_of
 from tests.helpers import LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.stages import routes
 from tests.stages.routes import Bench, write_images
@@ -62,7 +62,7 @@ def moments(made, split="train"):
     reader = samples.reader(made.unit(MONOLITH), split)
     images = to_unit(torch.from_numpy(reader.images(range(len(reader)))))
     with torch.no_grad():
-        return autoencoders.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(images)
+        return build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(images)
 
 
 def test_the_training_is_measured_on_heldout_images(made):
@@ -79,7 +79,9 @@ def test_the_columns_are_what_the_autoencoder_gives_in_float16(made):
     reader = samples.reader(made.unit(MONOLITH), "train")
     turned = to_unit(torch.from_numpy(np.flip(reader.images(range(9)), 2).copy()))
     with torch.no_grad():
-        expected = autoencoders.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(turned)
+        expected = build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(
+            turned
+        )
     np.testing.assert_allclose(samples.mirrored(own).gather(range(9)), expected.numpy(), rtol=1e-3, atol=1e-3)
 
 
@@ -128,7 +130,7 @@ def test_the_way_back_is_the_decoder(made):
     space, reader = space_of(made.settings.data, unit.input), samples.reader(unit, "heldout")
     images = torch.from_numpy(reader.images(range(20)))
     x = space.to_model(images)
-    trained = autoencoders.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors"))
+    trained = build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors"))
     with torch.no_grad():
         decoded = trained.decode(trained.encode(to_unit(images))[:, 0])
     expected = decoded.add(1).mul(127.5).round().clamp(0, 255).permute(0, 2, 3, 1).numpy()

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.networks import budgets, spending
+from hpcddm.evaluation import training_costs
 from hpcddm.report import run_summary
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import report
+from hpcddm.training import budgets
 from tests.helpers import tiny
 from tests.metrics.sets import image_set
 
@@ -67,11 +68,11 @@ def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
 def test_a_record_that_differs_is_a_contradiction_by_name(tmp_path):
     settings = tiny(tmp_path, distill={})
     sound = {key: unit(own.train_flops, images=own.images, samples=own.samples)
-             for key, own in spending.spent(settings, INPUTS).items()}  # fmt: skip
-    assert spending.contradictions(settings, INPUTS | sound) == []
+             for key, own in training_costs.spent(settings, INPUTS).items()}  # fmt: skip
+    assert training_costs.contradictions(settings, INPUTS | sound) == []
     wrong = {expert_key(1): unit(-(10**15), images=1, samples=20), ROUTER: unit("lots", images=64)}
     one, _, router = costs(settings)
-    assert spending.contradictions(settings, INPUTS | sound | wrong) == [
+    assert training_costs.contradictions(settings, INPUTS | sound | wrong) == [
         f"train/expert-01 records images 1 instead of 32, train_flops -1000000000000000 instead of {32 * one}",
         f"route/router records train_flops lots instead of {router}",
     ]
@@ -119,11 +120,13 @@ def test_a_start_that_makes_no_sense_is_on_no_bill_and_a_contradiction(tmp_path,
     plain = report._train_flops(settings, inputs)["ensemble"]
     inputs[expert_key(0)] = unit(start=lie)
     assert report._train_flops(settings, inputs)["ensemble"] == plain - 7000
-    line = next(line for line in spending.contradictions(settings, inputs) if line.startswith("train/expert-00"))
+    line = next(line for line in training_costs.contradictions(settings, inputs) if line.startswith("train/expert-00"))
     assert line.endswith("other initial weights than the experiment has")
     # And a unit that has begun with random weights has no start.
     inputs[expert_key(1)] = unit(start=SEED)
-    assert "train/expert-01" in str([line for line in spending.contradictions(settings, inputs) if "initial" in line])
+    assert "train/expert-01" in str(
+        [line for line in training_costs.contradictions(settings, inputs) if "initial" in line]
+    )
 
 
 def test_facts_name_what_was_started_from(tmp_path):

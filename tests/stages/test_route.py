@@ -21,13 +21,15 @@ from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.diffusion.spaces.pixels import to_unit
 from hpcddm.errors import UserError
+from hpcddm.evaluation import router_quality
 from hpcddm.files import reading
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import Stopped
+from hpcddm.models import build_router
 from hpcddm.models.calibrated import CalibratedRouter
-from hpcddm.networks import budgets, inputs, loading, router, router_quality, router_samples
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.training import loop
+from hpcddm.sampling import load_ensemble, router_samples
+from hpcddm.training import budgets, inputs, loop
 from tests.helpers import REPOSITORY
 from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
 
@@ -55,7 +57,7 @@ def loaded(made, name):
     """A finished router as the sampler gets it."""
     settings = Bench(made["root"], "run").experiment(**ROUTERS[name])
     folder = Path(made[name]["folder"])
-    return loading.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
+    return load_ensemble.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
 
 
 def heldout(bench) -> TarReader:
@@ -162,10 +164,10 @@ def test_a_refit_from_another_network_names_the_tensor(made, bench, tmp_path):
     wider["router"]["model"] = wider["router"]["model"] | {"width": 96}
     settings, unit = bench.router("wider", **wider)
     with pytest.raises(UserError, match=r"refit.weights: .*trunk.embed_patch.weight is \[48, 16\], here it is \[96"):
-        router.initial(settings, unit)
+        build_router.initial(settings, unit)
     settings, unit = bench.router("nowhere", **trained(refit={"weights": str(made["root"] / "images" / "none")}))
     with pytest.raises(UserError, match="none: no weights to start from"):
-        router.initial(settings, unit)
+        build_router.initial(settings, unit)
 
 
 def drawer(monkeypatch, stop_at=None, unit=None):
@@ -317,8 +319,8 @@ def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_
 
 def test_fewer_experts_are_a_matter_of_the_head_alone(bench):
     three = bench.experiment(**FEWER, **trained())
-    names = {name: value.shape for name, value in router.build(three).state_dict().items()}
-    for name, value in router.build(bench.experiment(**trained())).state_dict().items():
+    names = {name: value.shape for name, value in build_router.build(three).state_dict().items()}
+    for name, value in build_router.build(bench.experiment(**trained())).state_dict().items():
         assert (names[name] == value.shape) == (name not in ("head.weight", "head.bias"))
 
 

@@ -12,15 +12,15 @@ from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.launch.content_hashes import with_content
-from hpcddm.networks import budgets
-from hpcddm.networks import measuring as measuring_networks
-from hpcddm.networks.drawing import oracle_clusters
+from hpcddm.models import build_classifier as measuring_networks
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.runs import unit_settings
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import expert_key
+from hpcddm.sampling.draw_images import oracle_clusters
 from hpcddm.stages import measuring, report
+from hpcddm.training import budgets
 from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, SIDE, tiny
 

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from hpcddm import tensors
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
+from hpcddm.files import tensors
 from hpcddm.jobs.attempt import Superseded, open_attempt
 from hpcddm.jobs.entry import LASTING
 from hpcddm.jobs.environment import Ranks

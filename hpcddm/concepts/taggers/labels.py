@@ -12,9 +12,9 @@ from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.errors import UserError
-from hpcddm.networks import measuring
-from hpcddm.networks.loading import load_measuring_network
+from hpcddm.models import build_classifier
 from hpcddm.runs.unit_keys import CLASSIFIER
+from hpcddm.sampling.load_ensemble import load_measuring_network
 
 IMAGES_AT_ONCE = 256
 THRESHOLD = 0.5
@@ -49,7 +49,7 @@ class Labels(Tagger[Settings]):
             )
         self.classes = np.array([concept.label for concept in concepts], dtype=np.int64)
         self.network = load_measuring_network(context.experiment, CLASSIFIER, context.folder_of, context.device)
-        self.to_model = measuring.pixels(context.experiment).to_model
+        self.to_model = build_classifier.pixels(context.experiment).to_model
 
     @torch.no_grad()
     def scores(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n v"]:

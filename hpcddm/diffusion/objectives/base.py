@@ -1,7 +1,7 @@
 """Base of the objectives: a path, and a linear form of image and noise that the network predicts.
 
 Training calls `training_times`, `perturb` and `loss`; sampling calls `estimate`, or a conversion of
-`ensemble/conversions`, which gives the linear path's velocity for every objective.
+`sampling/conversions`, which gives the linear path's velocity for every objective.
 """
 
 from functools import cached_property

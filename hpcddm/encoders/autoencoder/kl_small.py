@@ -14,11 +14,11 @@ from jaxtyping import Float, Float32
 from pydantic import Field
 from torch import Tensor, nn
 
-from hpcddm import tensors
 from hpcddm.config.autoencoders import TrainedAutoencoderSettings
 from hpcddm.config.schema import Positive
 from hpcddm.config.shapes import ImageShape, Shape
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
+from hpcddm.files import tensors
 from hpcddm.jobs.devices import current_device
 from hpcddm.runs import manifest
 

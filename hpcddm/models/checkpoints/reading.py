@@ -16,12 +16,12 @@ from hpcddm.config.models import LayoutSettings
 from hpcddm.errors import UserError
 from hpcddm.files.reading import Unreadable, need_json, open_regular
 from hpcddm.files.tensor_file import TensorFile
+from hpcddm.files.tensors import read_whole
 from hpcddm.models.checkpoints.base import Layout, Stored
 from hpcddm.models.checkpoints.bounds import require_bounded, require_unpacked
 from hpcddm.models.checkpoints.unpacking import unwrapped, weights_in
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import described, description_of
-from hpcddm.tensors import read_whole
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")

@@ -11,11 +11,12 @@ from hpcddm.config import variants
 from hpcddm.config.concepts import TaggerSettings
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
-from hpcddm.networks import loading, measuring
+from hpcddm.models import build_classifier
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import CLASSIFIER
+from hpcddm.sampling import load_ensemble
 from tests.helpers import CLASSES, SIDE, tiny
 
 CPU = torch.device("cpu")
@@ -32,7 +33,7 @@ def run(tmp_path):
     folder = run.unit(CLASSIFIER)
     folder.mkdir(parents=True)
     torch.manual_seed(0)
-    save_file(measuring.build(settings, CLASSIFIER).state_dict(), folder / "weights.safetensors")
+    save_file(build_classifier.build(settings, CLASSIFIER).state_dict(), folder / "weights.safetensors")
     outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
     manifest.publish(folder, Manifest(*CLASSIFIER.split("/"), {}, {}, outputs))
     return settings, run
@@ -43,7 +44,7 @@ def tagger(run, concepts=CONCEPTS):
 
 
 def test_scores_of_images_are_the_classifiers_probabilities(run):
-    network = loading.load_measuring_network(run[0], CLASSIFIER, run[1].unit, CPU)
+    network = load_ensemble.load_measuring_network(run[0], CLASSIFIER, run[1].unit, CPU)
     images = torch.from_numpy(IMAGES).permute(0, 3, 1, 2).float() / 127.5 - 1
     expected = network(images).softmax(1)[:, [3, 0, 2]].numpy()
     own = tagger(run)

@@ -17,12 +17,12 @@ from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import space_of
 from hpcddm.errors import UserError
 from hpcddm.jobs.stopping import Stopped
-from hpcddm.networks.batches import noisy_batches
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH
 from hpcddm.stages import captions, texts, train
+from hpcddm.training.noisy_batches import noisy_batches
 from tests import pictures
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.ensemble.mixtures import objective
+from tests.sampling.mixtures import objective
 
 OBJECTIVE = objective("flow_matching")
 

@@ -7,7 +7,7 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.diffusion.objectives import conversions
-from tests.ensemble.mixtures import FORMS, objective, path
+from tests.sampling.mixtures import FORMS, objective, path
 
 NAMES, SCHEDULES = variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules")
 EVERY = pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))

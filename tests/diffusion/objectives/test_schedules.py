@@ -6,7 +6,7 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.objectives import ScheduleSettings
 from hpcddm.diffusion.objectives.schedules.base import Schedule, log_snr_moves
-from tests.ensemble.mixtures import PATHS
+from tests.sampling.mixtures import PATHS
 
 DOUBLE = {"dtype": torch.float64}
 NAMES = variants.names("diffusion/objectives/schedules")

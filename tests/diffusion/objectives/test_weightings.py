@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hpcddm.config import variants
-from tests.ensemble.mixtures import objective
+from tests.sampling.mixtures import objective
 
 NAMES, SCHEDULES = variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules")
 WEIGHTINGS = [

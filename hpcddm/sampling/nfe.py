@@ -1,0 +1,104 @@
+"""Network evaluations (NFE) of an arm for one image, counted by drawing with networks that only count."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from types import SimpleNamespace
+
+import torch
+
+from hpcddm.config import variants
+from hpcddm.config.objectives import ObjectiveSettings
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.spaces import SpaceSettings
+from hpcddm.diffusion.objectives.base import Objective
+from hpcddm.diffusion.spaces.base import Space
+from hpcddm.sampling.conversions.base import Conversion
+from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.diagnostics import diagnose
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.sampler import sample
+
+ONE_PIXEL = variants.create(
+    Space, SpaceSettings.model_validate({"name": "pixels"}), SimpleNamespace(channels=1, image_size=1)
+)
+
+
+@dataclass(frozen=True)
+class NetworkEvaluations:
+    """Numbers of images that all experts together, and the router, see."""
+
+    experts: float = 0.0
+    router: float = 0.0
+
+    def __add__(self, other: "NetworkEvaluations") -> "NetworkEvaluations":
+        return NetworkEvaluations(self.experts + other.experts, self.router + other.router)
+
+
+ArmCount = Callable[[str, SamplerSettings, int], NetworkEvaluations]
+
+
+def _counted_once(count: ArmCount) -> ArmCount:
+    """Remember the counts: the ranges of an evaluation, dozens of units, have the same ones."""
+    known: dict[tuple[str, str, int], NetworkEvaluations] = {}
+
+    @wraps(count)
+    def remembered(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
+        key = arm, sampler.model_dump_json(), num_experts
+        if key not in known:
+            known[key] = count(arm, sampler, num_experts)
+        return known[key]
+
+    return remembered
+
+
+@_counted_once
+def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
+    """Count the evaluations for drawing one image, the most that any router causes."""
+    nothing = torch.zeros(1, dtype=torch.long)
+
+    def draw(ensemble: Ensemble) -> None:
+        sample(ensemble.field(arm, sampler, nothing), 0, range(1), nothing, ONE_PIXEL, sampler)
+
+    return _most(draw, sampler, num_experts)
+
+
+@_counted_once
+def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
+    """Count the evaluations for diagnosing one image at most: `diagnose` evaluates every expert, and draws twice."""
+    nothing = torch.zeros(1, dtype=torch.long)
+
+    def inspect(ensemble: Ensemble) -> None:
+        diagnose(lambda: ensemble.field(arm, sampler, nothing), 0, range(1), nothing, ONE_PIXEL, sampler)
+
+    return _most(inspect, sampler, num_experts)
+
+
+def _most(act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
+    """Return the maximum over routers that find 1, 2, ... K experts equally likely; K itself may give less."""
+    counts = [_count(act, sampler, num_experts, likely) for likely in range(1, num_experts + 1)]
+    return max(counts, key=lambda counted: (counted.experts, counted.router))
+
+
+class _Counter:
+    """A network that returns `output`, or zeros like its images, and counts the images that it sees."""
+
+    def __init__(self, output: torch.Tensor | None = None) -> None:
+        self.output, self.images = output, 0
+
+    def __call__(self, x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+        self.images += len(x)
+        return torch.zeros_like(x) if self.output is None else self.output.expand(len(x), -1)
+
+
+def _count(
+    act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int, likely: int
+) -> NetworkEvaluations:
+    objective = variants.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
+    conversion = variants.create(Conversion, sampler.conversion)
+    # Not -inf: a probability of exactly nothing is none that a network gives.
+    logits = torch.zeros(num_experts).masked_fill(torch.arange(num_experts) >= likely, -50.0)
+    router, model = _Counter(logits), _Counter()
+    expert = Denoiser(model, objective, conversion)
+    act(Ensemble([expert] * num_experts, router, expert, expert, 0))
+    return NetworkEvaluations(model.images, router.images)

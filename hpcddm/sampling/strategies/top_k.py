@@ -1,0 +1,37 @@
+"""Top-k: the k most probable experts (arXiv 2501.05450, sec. 3.4)."""
+
+from typing import Any, ClassVar
+
+import torch
+
+from hpcddm.config.schema import Positive
+from hpcddm.config.strategies import StrategySettings
+from hpcddm.sampling.step_context import StepContext
+from hpcddm.sampling.strategies.base import Strategy, Weights
+
+
+class Settings(StrategySettings):
+    """Number of experts per sample."""
+
+    pattern: ClassVar[str] = r"top-?(?P<k>[1-9][0-9]*)"
+    usage: ClassVar[str] = "top-1, top-2, ..."
+
+    k: Positive
+
+    @property
+    def label(self) -> str:
+        """Canonical name."""
+        return f"top-{self.k}"
+
+    def check(self, experiment: Any) -> None:
+        """Raise ValueError when there are fewer experts."""
+        if self.k > experiment.cluster.experts:
+            raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
+
+
+class TopK(Strategy[Settings]):
+    """Values of the k most probable experts."""
+
+    def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        values, experts = posterior.topk(self.settings.k, dim=1)
+        return torch.zeros_like(posterior).scatter(1, experts, values)

@@ -1,0 +1,164 @@
+"""One velocity field from several experts, a posterior over them, and classifier-free guidance."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hpcddm.config import variants
+from hpcddm.config.sampling import SamplerSettings
+from hpcddm.config.strategies import StrategySettings
+from hpcddm.diffusion.objectives.conversions import Images
+from hpcddm.sampling.denoiser import Condition, Denoiser, Network
+from hpcddm.sampling.dispatch import weighted_velocity
+from hpcddm.sampling.step_context import SampleStream, StepContext
+from hpcddm.sampling.strategies.base import Strategy, Weights
+
+Mask = Callable[[Tensor], Tensor]
+"""Function from times t (n,) to bool (n, k): the experts that may have a weight."""
+Posterior = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Function (x, t, condition) -> p(k | x, t, condition), (n, k)."""
+VelocityField = Callable[[Tensor, Tensor, Tensor, StepContext], Tensor]
+"""Function (x, t, condition, context) -> velocity of the linear path, of the shape of x."""
+
+
+def available_experts(experts: Sequence[Denoiser | None]) -> Mask:
+    """Return the mask of the experts that are not missing."""
+
+    def available(t: Tensor) -> Tensor:
+        return torch.stack([torch.full_like(t, expert is not None, dtype=torch.bool) for expert in experts], dim=1)
+
+    return available
+
+
+def active_experts(experts: Sequence[Denoiser | None]) -> Mask:
+    """Return the mask of the experts that are available and active, or available where none is active."""
+    available = available_experts(experts)
+
+    def active(t: Tensor) -> Tensor:
+        inactive = torch.zeros_like(t, dtype=torch.bool)
+        are_active = torch.stack([inactive if expert is None else expert.is_active(t) for expert in experts], dim=1)
+        return torch.where(are_active.any(dim=1, keepdim=True), are_active, available(t))
+
+    return active
+
+
+def routed_posterior(router: Network, allowed: Mask) -> Posterior:
+    """Return the posterior p(k | x, t, condition, k is allowed) of a router's logits."""
+
+    def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
+        # Not p / p.sum() of the allowed ones: where another one has all the probability, that is 0 / 0.
+        return router(x, t, condition).masked_fill(~allowed(t), -torch.inf).softmax(dim=1)
+
+    return posterior
+
+
+def oracle_posterior(clusters: Int[Tensor, " n"], num_experts: int) -> Posterior:
+    """Return the one-hot posterior of samples whose clusters are known."""
+    one_hot = F.one_hot(clusters, num_experts).float()
+
+    def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
+        # With guidance the batch may hold every sample twice.
+        return one_hot.repeat(len(x) // len(one_hot), 1)
+
+    return posterior
+
+
+def oracle_or_routed_posterior(
+    clusters: Int[Tensor, " n"], experts: Sequence[Denoiser | None], router: Network
+) -> Posterior:
+    """Return the oracle posterior for samples whose cluster's expert is available, the router's for the others."""
+    one_hot, routed = oracle_posterior(clusters, len(experts)), routed_posterior(router, active_experts(experts))
+    is_available = torch.tensor([expert is not None for expert in experts], device=clusters.device)[clusters, None]
+
+    def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
+        has_expert = is_available.repeat(len(x) // len(is_available), 1)
+        return torch.where(has_expert, one_hot(x, t, condition), routed(x, t, condition))
+
+    return posterior
+
+
+def single_model_posterior(x: Images, t: Float[Tensor, " n"], condition: Condition) -> Float[Tensor, "n 1"]:
+    """Return the posterior of an ensemble of one model, ones."""
+    return torch.ones(len(x), 1, device=x.device)
+
+
+class EnsembleVelocity:
+    """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, c, context) (arXiv 2501.05450, eq. 4).
+
+    null: the null condition, a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the
+    velocity is v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has
+    those of its own posterior; either way an expert's part of both halves is one batch. Weights, draws among them, are
+    kept for `route_every` steps, or for the whole trajectory if the strategy says so.
+
+    `usage` and `entropy` gain one entry per step: the sums over samples of the conditional half's weights, (K,), and
+    of its posterior's entropy in nats, ().
+    """
+
+    def __init__(
+        self,
+        experts: Sequence[Denoiser | None],
+        posterior: Posterior,
+        strategy: StrategySettings,
+        sampler: SamplerSettings,
+        null: int | Tensor,
+        shared: bool = False,
+    ):
+        self.experts, self.posterior, self.null = experts, posterior, null
+        self.strategy, self.sampler = strategy, sampler
+        self.shared = shared or strategy.per_trajectory or sampler.posteriors == "shared"
+        self.usage: list[Tensor] = []
+        self.entropy: list[Tensor] = []
+        rule = variants.create(Strategy, strategy)
+        self._weights_of = rule.normalised_weights if sampler.renormalise else rule.routing_weights
+        self._kept_for: tuple[SampleStream, int, int] | None = None
+        self._kept = (torch.empty(0), torch.empty(0))
+
+    def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
+        """Compute the velocity at (x, t)."""
+        scale = self.guidance_at(context.time)
+        if scale == 1:
+            return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
+        null = self.null_of(condition)
+        if self.shared:
+            guided = [expert and partial(expert.guided, scale=scale) for expert in self.experts]
+            return weighted_velocity(guided, self._weights(x, t, condition, context), x, t, condition, null)
+        both = torch.cat([x, x]), torch.cat([t, t]), torch.cat([condition, null])
+        conditional, unconditional = weighted_velocity(self.experts, self._weights(*both, context), *both).chunk(2)
+        return torch.lerp(unconditional, conditional, scale)
+
+    def guidance_at(self, time: float) -> float:
+        """Return the guidance scale at `time`: 1 outside the interval, where the null half is not evaluated."""
+        low, high = self.sampler.guidance_interval
+        return self.sampler.guidance if low <= time <= high else 1.0
+
+    def null_of(self, condition: Condition) -> Condition:
+        """Expand the null condition to the shape of `condition`."""
+        return torch.as_tensor(self.null).to(condition).expand_as(condition)
+
+    def _weights(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Weights:
+        """Return the experts' weights, computed now or kept from an earlier step."""
+        every = self.sampler.route_every
+        number = 0 if self.strategy.per_trajectory else context.step // every
+        reused_for = (context.stream, number, len(x))
+        anew = every == 1 and not self.strategy.per_trajectory
+        if anew or reused_for != self._kept_for:
+            posterior = self.posterior(x, t, condition)
+            self._kept_for, self._kept = reused_for, (posterior, self._weights_of(posterior, context))
+        self._record(context, *self._kept)
+        return self._kept[1]
+
+    @property
+    def last_weights(self) -> Weights:
+        """Weights of the experts in the last evaluation, with guidance those of its null half behind the others."""
+        return self._kept[1]
+
+    def _record(self, context: StepContext, posterior: Weights, routing_weights: Weights) -> None:
+        # A solver may evaluate more than once in a step; the first evaluation counts.
+        if context.step == len(self.usage):
+            images = len(context.stream.indices)
+            self.usage.append(routing_weights[:images].sum(0))
+            self.entropy.append(torch.special.entr(posterior[:images]).sum())

@@ -1,0 +1,32 @@
+"""On which images temperatures are fitted, and on which a router is measured."""
+
+import numpy as np
+import torch
+
+from hpcddm.data.reader import ArrayReader
+from hpcddm.evaluation.router_quality import quality
+from tests.helpers import SIDE, tiny
+
+
+class ByClass(torch.nn.Module):
+    """A router that is nearly sure that the cluster has the number of the class."""
+
+    def __init__(self):
+        super().__init__()
+        self.sure = torch.nn.Parameter(torch.tensor(5.0))
+
+    def forward(self, x, t, classes):
+        return self.sure * torch.nn.functional.one_hot(classes.clamp(max=3), 4).float()
+
+
+def test_temperatures_are_fitted_on_other_images_than_those_that_are_measured(tmp_path):
+    settings = tiny(tmp_path, cluster__experts=4, router__temperature="one")
+    labels = np.arange(400) // 2 % 4
+    clusters = np.where(np.arange(400) % 2, (labels + 1) % 4, labels)
+    reader = ArrayReader(np.zeros((400, SIDE, SIDE, 1), dtype=np.uint8), labels, clusters)
+    images = torch.zeros(400, 1, SIDE, SIDE)
+    x0_of = images.__getitem__
+    results, temperatures = quality(settings, ByClass(), reader, np.arange(400), x0_of, lambda: None)
+    # Always right on the half that is fitted, so it may be surer; never on the half that is measured.
+    assert max(temperatures) < 1 and results["accuracy"] == [0.0] * 10
+    assert min(results["scaled_nll"]) > max(results["nll"])

@@ -1,0 +1,217 @@
+"""Files of tensors that others wrote: refused by tensor before memory is taken, hashed as they are read, finite."""
+
+import hashlib
+import json
+import os
+import struct
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from hpcddm.errors import UserError
+from hpcddm.files import tensors
+from hpcddm.files.tensor_file import HEADER_BYTES, TensorFile
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+
+
+ENTRIES = [
+    (name, tensors.NAMES[values.dtype], list(values.shape), values.contiguous().numpy().tobytes())
+    for name, values in network().state_dict().items()
+]
+FIRST = "0.weight"
+
+
+def content(entries=ENTRIES, pad=0, tail=b"", **changes):
+    """A file of (name, type, shape, bytes); changes: of the first tensor's entry in the header."""
+    header, body = {}, b""
+    for name, dtype, shape, raw in entries:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(raw)]}
+        body += raw
+    header[entries[0][0]] |= changes
+    return framed(json.dumps(header).encode() + b" " * pad, body + tail)
+
+
+def framed(header, body):
+    return struct.pack("<Q", len(header)) + header + body
+
+
+def first_as(dtype, width):
+    """All tensors, the first one as another type."""
+    name, _, shape, _ = ENTRIES[0]
+    return content([(name, dtype, shape, b"\0" * (12 * width)), *ENTRIES[1:]])
+
+
+def with_value(value):
+    name, dtype, shape, raw = ENTRIES[0]
+    return content([(name, dtype, shape, struct.pack("<f", value) + raw[4:]), *ENTRIES[1:]])
+
+
+TWICE = framed(b'{"0.weight": 1, "0.weight": 2}', b"")
+WRONG = {
+    "F64": (first_as("F64", 8), r"tensor '0.weight' is F64 \[4, 3\] instead of F32 \[4, 3\]"),
+    "I64": (first_as("I64", 8), r"tensor '0.weight' is I64 \[4, 3\] instead of F32 \[4, 3\]"),
+    "BOOL": (first_as("BOOL", 1), r"tensor '0.weight' is BOOL \[4, 3\] instead of F32 \[4, 3\]"),
+    "unknown type": (content(dtype="F32\x1b[2J"), r"tensor '0.weight' is of an unknown type, F32\\x1b\[2J"),
+    "other name": (content([("x", *ENTRIES[0][1:]), *ENTRIES[1:]]), "lacks tensor '0.weight'"),
+    "missing": (content(ENTRIES[1:]), "lacks tensor '0.weight'"),
+    "extra": (
+        content([*ENTRIES, ("\x1b[2J", "F32", [], b"\0" * 4)]),
+        r"has a tensor '\\x1b\[2J', which the network lacks",
+    ),
+    "other shape": (content(shape=[3, 4]), r"tensor '0.weight' is F32 \[3, 4\] instead of F32 \[4, 3\]"),
+    "size and shape": (content(shape=[4, 4]), r"tensor '0.weight' is F32 \[4, 4\] and has 48 bytes"),
+    "huge shape": (content(shape=[1 << 60, 1 << 60]), "tensor '0.weight' is F32"),
+    "below zero": (content(shape=[-4, -3]), "tensor '0.weight' has no usable shape or place"),
+    "fractions": (content(shape=[4.0, 3]), "tensor '0.weight' has no usable shape or place"),
+    "many dimensions": (content(shape=[1] * 9), "tensor '0.weight' has no usable shape or place"),
+    "overlap": (content([*ENTRIES[:2], ENTRIES[2]], data_offsets=[16, 64]), "begins at byte"),
+    "out of range": (content(data_offsets=[1 << 40, (1 << 40) + 48]), "begins at byte"),
+    "backwards": (content(data_offsets=[48, 0]), "tensor '0.weight' is F32 .* and has -48 bytes"),
+    "further entry": (content(more=1), "tensor '0.weight' has other entries"),
+    "twice": (TWICE, "key '0.weight' appears twice"),
+    "shorter": (content()[:-1], "bytes instead of"),
+    "longer": (content(tail=b"\0"), "bytes instead of"),
+    "empty": (b"", "has 0 bytes, too few for tensors"),
+    "huge header": (struct.pack("<Q", 1 << 60) + b"{}", "has a header of 1,152,921,504,606,846,976 bytes"),
+    "long header": (content(pad=HEADER_BYTES), "has a header of .* more than 16,777,216"),
+    "header beyond the end": (struct.pack("<Q", 1 << 20) + b"{}", "fewer than its header"),
+    "no JSON": (framed(b"\xff{}", b""), "has no usable header: is not UTF-8"),
+    "deep": (framed(b"[" * 100_000 + b"]" * 100_000, b""), "has no usable header"),
+    "a list": (framed(b"[]", b""), "not a mapping"),
+    "metadata": (framed(b'{"__metadata__": {"a": 1}}', b""), "metadata are not texts"),
+    "a pickle": (b"\x80\x04cos\nsystem\n(S'true'\ntR.", "header"),
+    "NaN": (with_value(float("nan")), "tensor '0.weight' is not finite"),
+    "infinity": (with_value(float("-inf")), "tensor '0.weight' is not finite"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_not_the_networks_is_refused_by_file_and_tensor(tmp_path, case):
+    raw, words = WRONG[case]
+    path = tmp_path / "expert-02" / "weights.safetensors"
+    path.parent.mkdir()
+    path.write_bytes(raw)
+    model, started = network(), time.monotonic()
+    with pytest.raises(UserError, match=words) as caught:
+        tensors.load(model, path)
+    text = str(caught.value)
+    assert text.startswith(f"{path}: ") and text.isprintable() and time.monotonic() - started < 5
+
+
+def test_weights_are_those_of_the_file_bit_by_bit(tmp_path):
+    path, model = tmp_path / "a.safetensors", network()
+    values = {name: torch.rand_like(value) if value.is_floating_point() else value + 7 for name, value in
+              model.state_dict().items()}  # fmt: skip
+    save_file(values, path, {"a": "b"})
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    tensors.load(model, path, digest)
+    assert all(torch.equal(value, load_file(path)[name]) for name, value in model.state_dict().items())
+    with TensorFile(path) as file:
+        assert file.metadata == {"a": "b"} and file.read({}) == digest and file.copy(tmp_path / "copy") == digest
+        assert all(torch.equal(tensors.read_whole(file, name), value) for name, value in values.items())
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+    with pytest.raises(UserError, match="its bytes are not those of its manifest"):
+        tensors.load(model, path, "0" * 64)
+
+
+@pytest.mark.parametrize("dtype", tensors.NAMES)
+def test_every_type_is_read_back(tmp_path, dtype):
+    values = {
+        "a": torch.arange(6).reshape(2, 3).to(dtype),
+        "none": torch.zeros(0, 2, dtype=dtype),
+        "one": torch.ones((), dtype=dtype),
+    }
+    save_file(values, tmp_path / "a")
+    with TensorFile(tmp_path / "a") as file:
+        file.require(tensors.forms(values))
+        read = tensors.read(file, values)
+    assert all(torch.equal(read[name], value) for name, value in values.items())
+
+
+def test_a_sparse_file_of_8_gb_takes_no_memory(tmp_path):
+    path = tmp_path / "a.safetensors"
+    size = 2 << 30
+    path.write_bytes(
+        framed(json.dumps({"a": {"dtype": "F32", "shape": [size], "data_offsets": [0, 4 * size]}}).encode(), b"")
+    )
+    os.truncate(path, path.stat().st_size + 4 * size)
+    tracemalloc.start()
+    with pytest.raises(UserError, match=r"lacks tensor '0.weight'"):
+        tensors.load(network(), path)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_what_is_hashed_is_what_is_loaded(tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(content())
+    other = [(name, dtype, shape, bytes(len(raw))) for name, dtype, shape, raw in ENTRIES]
+    with tensors.opened(path) as file:
+        (tmp_path / "b").write_bytes(content(other))
+        (tmp_path / "b").replace(path)
+        model = network()
+        nn.init.ones_(model[0].weight)
+        tensors.fill(model.state_dict(), file, hashlib.sha256(content()).hexdigest())
+    assert torch.equal(model[0].weight, network()[0].weight)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "nothing"])
+def test_only_a_plain_file_is_read(tmp_path, kind):
+    path = tmp_path / "weights.safetensors"
+    (tmp_path / "other").write_bytes(content())
+    {"link": lambda: path.symlink_to("other"), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir, "nothing": int}[
+        kind
+    ]()
+    with pytest.raises(UserError, match=f"{path}: is (a link|a pipe|a folder|missing)"):
+        tensors.load(network(), path)
+
+
+def mutated(change):
+    """Try a file with some bytes of its header replaced; anything but a load or one line is a fault."""
+    places, kept = change
+    raw = bytearray(content())
+    length = int.from_bytes(raw[:8], "little") + 8
+    for place, value in places:
+        raw[int(place * length)] = value
+    raw = raw[: int(kept * len(raw))] if kept < 1 else raw
+    descriptor = os.memfd_create("weights")
+    os.write(descriptor, raw)
+    started = time.monotonic()
+    try:
+        with TensorFile(Path(f"/proc/self/fd/{descriptor}"), follows_links=True) as file:
+            file.require(tensors.forms(network().state_dict()))
+            tensors.fill(network().state_dict(), file, None)
+    except UserError as error:
+        assert str(error).isprintable()
+    finally:
+        os.close(descriptor)
+    assert time.monotonic() - started < 5
+
+
+SHARE = st.floats(0, 1, exclude_max=True)
+CHANGES = st.tuples(st.lists(st.tuples(SHARE, st.integers(0, 255)), min_size=1, max_size=8), SHARE | st.just(1.0))
+QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": True, "database": None}
+
+
+@given(CHANGES)
+@settings(max_examples=200, **QUIET)
+def test_mutated_headers_end_in_one_line(change):
+    mutated(change)
+
+
+@pytest.mark.long
+@given(CHANGES)
+@settings(max_examples=10_000, **QUIET)
+def test_many_mutated_headers_end_in_one_line(change):
+    mutated(change)

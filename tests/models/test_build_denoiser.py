@@ -1,0 +1,243 @@
+"""What a training starts from."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import atomic
+from hpcddm.launch.content_hashes import with_content
+from hpcddm.models import build_denoiser, build_router
+from hpcddm.pipeline.plan import plan
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_key
+from tests.helpers import CLASSES, SIDE, tiny, write_source
+
+TEXT = {"name": "text", "encoder": {"name": "words"}, "tokens": 6}
+TEXT |= {"prompts": [f"thing number {label}" for label in range(CLASSES)]}
+
+
+START = {"weights": "seed.safetensors"}
+OTHER = {"name": "epsilon", "schedule": {"name": "cosine"}}
+
+
+def unit_in(folder, key=MONOLITH):
+    run = RunDir(folder)
+    return SimpleNamespace(key=key, run=run, folder=run.unit(key), ranks=SimpleNamespace(rank=0), inputs={})
+
+
+def weights_of(experiment, folder, metadata=None, **changed):
+    weights = build_denoiser.build(experiment, experiment.expert_config()).state_dict() | changed
+    kept = {name: values for name, values in weights.items() if values is not None}
+    save_file(kept, folder / "seed.safetensors", metadata)
+    return weights
+
+
+def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
+    """A complete unit of another run; the file of its weights."""
+    run = RunDir(folder)
+    unit = run.unit(key)
+    unit.mkdir(parents=True)
+    is_router = key == ROUTER
+    network = (
+        build_router.build(experiment) if is_router else build_denoiser.build(experiment, experiment.expert_config())
+    )
+    save_file(network.state_dict(), unit / "weights.safetensors")
+    planned = next(one for one in plan(experiment) if one.key == key)
+    outputs = manifest.describe_outputs(unit, ["weights.safetensors"])
+    manifest.publish(unit, Manifest(*key.split("/"), planned.fingerprint_settings, {}, outputs, results))
+    return unit / "weights.safetensors"
+
+
+def begin(experiment, unit):
+    """A denoiser as the training loop starts it where there is no state."""
+    model = build_denoiser.build(experiment, experiment.expert_config())
+    build_denoiser.start(experiment, unit)(model)
+    return model
+
+
+def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
+    experiment = tiny(tmp_path, experts__init_from=START)
+    weights = weights_of(experiment, tmp_path)
+    model = build_denoiser.build(experiment, experiment.expert_config())
+    assert not torch.equal(model.trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
+    build_denoiser.start(experiment, unit_in(tmp_path / "run"))(model)
+    assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
+    assert build_denoiser.start(tiny(tmp_path), unit_in(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    "changed, words",
+    [
+        ({"head.bias": None}, "1 tensors missing, 0 unknown, 0 of another shape, the first head.bias"),
+        ({"tail.bias": torch.zeros(1)}, "0 tensors missing, 1 unknown, 0 of another shape, the first tail.bias"),
+        ({"head.bias": torch.zeros(3)}, "0 tensors missing, 0 unknown, 1 of another shape, the first head.bias"),
+    ],
+    ids=["missing", "unknown", "shape"],
+)
+def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, changed, words):
+    experiment = tiny(tmp_path, experts__init_from=START)
+    weights_of(experiment, tmp_path, **changed)
+    model = build_denoiser.build(experiment, experiment.expert_config())
+    before = {name: values.clone() for name, values in model.state_dict().items()}
+    with pytest.raises(UserError, match=words):
+        build_denoiser.start(experiment, unit_in(tmp_path))(model)
+    assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
+
+
+@pytest.mark.parametrize("content", [None, b"", b"torn"])
+def test_a_file_that_holds_no_weights_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "seed.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
+        begin(tiny(tmp_path, experts__init_from=START), unit_in(tmp_path))
+
+
+UNLIKE = [
+    ({"experts__model__heads": 2}, "experts.model.heads is 1 and the file's is 2"),
+    (
+        {"experts__model__time_spacing": "diffusers"},
+        "experts.model.time_spacing is original and the file's is diffusers",
+    ),
+    ({"experts__objective": OTHER}, "experts.objective.name is flow_matching and the file's is epsilon"),
+]
+"""What no tensor tells."""
+
+
+@pytest.mark.parametrize("changes, words", UNLIKE)
+def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, changes, words):
+    file = unit_of_a_run(tiny(tmp_path, **changes), tmp_path / "other")
+    experiment = tiny(tmp_path, experts__init_from={"weights": "other/train/monolith/weights.safetensors"})
+    with pytest.raises(UserError, match=f"{words}; .*hpcddm convert"):
+        begin(experiment, unit_in(tmp_path))
+    # The same tensors that say nothing of themselves are taken, and that is said.
+    file.with_name("manifest.json").unlink()
+    begin(experiment, unit_in(tmp_path))
+
+
+def test_a_file_that_says_nothing_is_taken_with_a_note(tmp_path, capsys):
+    experiment = tiny(tmp_path, experts__init_from=START)
+    weights_of(experiment, tmp_path)
+    begin(experiment, unit_in(tmp_path))
+    assert "seed.safetensors says nothing of itself" in capsys.readouterr().err
+
+
+def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
+    there = {"name": "linear_beta", "beta_max": 12}
+    file = unit_of_a_run(tiny(tmp_path, experts__objective={"name": "epsilon", "schedule": there}), tmp_path / "other")
+    for schedule, path in (
+        (there, None),
+        ({"name": "linear_beta"}, "linear_beta (beta_min 0.1, beta_max 20.0)"),
+        ({"name": "cosine"}, "cosine"),
+    ):
+        objective = {"name": "epsilon", "schedule": schedule}
+        begin(
+            tiny(tmp_path, experts__objective=objective, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
+        )
+        printed = capsys.readouterr().err
+        words = f"path linear_beta (beta_min 0.1, beta_max 12.0), experts.objective has {path}; at equal t"
+        assert (words in printed) if path else ("trained on the path" not in printed)
+
+
+def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_key(tmp_path):
+    unit_of_a_run(tiny(tmp_path), tmp_path / "other")
+    start = {"weights": "other/train/monolith/weights.safetensors"}
+    mixed = [{"clusters": [1], "objective": OTHER, "init_from": start}]
+    experiment = tiny(tmp_path, experts__overrides=mixed)
+    assert build_denoiser.start(experiment, unit_in(tmp_path, expert_key(0))) is None
+    with pytest.raises(
+        UserError, match="experts.overrides.0.objective.name is epsilon and the file's is flow_matching"
+    ):
+        begin(experiment, unit_in(tmp_path, expert_key(1)))
+
+
+def test_text_states_of_another_encoder_are_refused(tmp_path):
+    experiment = tiny(tmp_path, data__condition=TEXT, experts__init_from=START)
+    own = {"model": experiment.experts.model.model_dump(), "objective": {"name": "flow_matching"}}
+    for encoder, is_right in (("words", True), ("minilm", False)):
+        weights_of(experiment, tmp_path, {"hpcddm": json.dumps(own | {"data": {"encoder": encoder}})})
+        if is_right:
+            begin(experiment, unit_in(tmp_path))
+        else:
+            with pytest.raises(UserError, match="data.condition.encoder.name is words and the file's is minilm"):
+                begin(experiment, unit_in(tmp_path))
+
+
+def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
+    other = tiny(tmp_path, router__model__heads=2, cluster__experts=4)
+    file = unit_of_a_run(other, tmp_path / "other", ROUTER, images=64, train_flops=500)
+    refit = {"weights": str(file)}
+    with pytest.raises(UserError, match="router.model.heads is 1 and the file's is 2; only the number of experts"):
+        build_router.initial(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
+    experiment, unit = tiny(tmp_path, router__refit=refit, router__model__heads=2), unit_in(tmp_path, ROUTER)
+    build_router.initial(experiment, unit)
+    assert build_denoiser.started(experiment, unit)["start"] == {
+        "sha256": atomic.sha256(file), "source": "route/router", "images": 64, "train_flops": 500,
+    }  # fmt: skip
+
+
+def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_path):
+    seed = {"sha256": "0" * 64, "source": "digits", "images": 100, "train_flops": 7000}
+    results = {"images": 30, "train_flops": 500, "start": seed}
+    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other", **results)
+    experiment, unit = tiny(tmp_path, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
+    begin(experiment, unit)
+    digest = atomic.sha256(file)
+    # The unit may be complete long after its start is gone.
+    file.unlink()
+    expected = {"sha256": digest, "source": "train/monolith", "images": 130, "train_flops": 7500}
+    assert build_denoiser.started(experiment, unit) == {"start": expected}
+    assert build_denoiser.started(tiny(tmp_path), unit) == {}
+
+
+def test_a_network_that_is_told_something_else_is_refused(tmp_path):
+    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other")
+    start = {"weights": str(file)}
+    text = tiny(tmp_path, data__condition=TEXT, experts__init_from=start)
+    with pytest.raises(UserError, match="data.condition is text and the file's is class; .*hpcddm convert"):
+        begin(text, unit_in(tmp_path))
+    blind = tiny(tmp_path, experts__model__condition="none", experts__init_from=start)
+    with pytest.raises(UserError, match="experts.model.condition is none and the file's is given"):
+        begin(blind, unit_in(tmp_path))
+
+
+def test_a_text_model_starts_from_another_experiments_whatever_its_prompts(tmp_path):
+    file = unit_of_a_run(tiny(tmp_path, data__condition=TEXT | {"prompts": list("abcd")}), tmp_path / "other")
+    experiment = tiny(tmp_path, data__condition=TEXT, experts__init_from={"weights": str(file)})
+    model = begin(experiment, unit_in(tmp_path))
+    assert all(torch.equal(values, load_file(file)[name]) for name, values in model.state_dict().items())
+    condition = conditions.build(experiment.data)
+    x, t = torch.randn(2, 1, SIDE, SIDE), torch.rand(2)
+    assert model(x, t, condition.of_classes([0, 3])).shape == model(x, t, condition.null(2)).shape == x.shape
+
+
+def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp_path):
+    write_source(tmp_path / "images")
+    experiment = tiny(tmp_path, experts__init_from={"weights": "seed.safetensors"})
+    weights_of(experiment, tmp_path)
+    run = RunDir(tmp_path / "runs" / "one")
+    known = with_content(experiment, run)
+    assert known.experts.init_from.content == atomic.sha256(tmp_path / "seed.safetensors")
+    assert within_run(known, run).experts.init_from.weights == "../../seed.safetensors"
+
+
+def test_weights_that_changed_since_they_were_submitted_are_refused(tmp_path):
+    experiment = tiny(tmp_path, experts__init_from=START | {"content": "0" * 64})
+    weights_of(experiment, tmp_path)
+    with pytest.raises(UserError, match="has changed since the run was submitted"):
+        begin(experiment, unit_in(tmp_path))
+
+
+def test_a_folder_is_no_file_of_weights_and_the_file_in_it_is_named(tmp_path):
+    write_source(tmp_path / "images")
+    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other")
+    experiment = tiny(tmp_path, experts__init_from={"weights": str(file.parent)})
+    with pytest.raises(ConfigError, match=f"a folder.; name the file in it: {file}"):
+        with_content(experiment, RunDir(tmp_path / "run"))

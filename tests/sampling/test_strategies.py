@@ -1,0 +1,239 @@
+import itertools
+import math
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from hpcddm.config import variants
+from hpcddm.config.strategies import StrategySettings, parse
+from hpcddm.errors import ConfigError
+from hpcddm.sampling.strategies.base import Strategy, draw
+from tests.sampling.fields import context, posterior
+
+NAMES = [
+    "full",
+    "oracle",
+    "top-1",
+    "top-2",
+    "top-4",
+    "sample-1",
+    "sample-2-at-0.5",
+    "sample-4",
+    "nucleus-0.9",
+    "nucleus-0.7-at-2",
+    "threshold-0.05",
+    "threshold-0.9",
+    "per-trajectory",
+    "full-until-0.5-then-top-1",
+]
+RANDOM = ["sample-1", "sample-2", "sample-3-at-0.5", "nucleus-0.9", "nucleus-0.7-at-2", "per-trajectory"]
+FOUR = SimpleNamespace(cluster=SimpleNamespace(experts=4))
+
+
+def routing_weights(name, given=None, at=None, renormalise=True):
+    given = posterior() if given is None else given
+    strategy, at = variants.create(Strategy, parse(name)), at or context(len(given))
+    return strategy.normalised_weights(given, at) if renormalise else strategy.routing_weights(given, at)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("top1", "top-1"),
+        ("top-12", "top-12"),
+        ("full", "full"),
+        ("oracle", "oracle"),
+        ("sample2", "sample-2"),
+        ("sample-2-at-1", "sample-2"),
+        ("sample-2-at-0.50", "sample-2-at-0.5"),
+        ("nucleus0.90", "nucleus-0.9"),
+        ("nucleus-1-at-2.0", "nucleus-1-at-2"),
+        ("threshold-0.050", "threshold-0.05"),
+        ("full-until-0.50-then-top1", "full-until-0.5-then-top-1"),
+    ],
+)
+def test_names_have_one_label(name, label):
+    assert parse(name).label == label
+    assert parse(label).label == label
+    parse(name).check(SimpleNamespace(cluster=SimpleNamespace(experts=12)))
+
+
+@pytest.mark.parametrize(
+    "name", ["top", "top0", "top-0", "topk", "Full", "full ", "", "sample-0", "nucleus", "per-trajectory-2"]
+)
+def test_an_unknown_name_is_answered_with_the_valid_ones(name):
+    with pytest.raises(ConfigError) as error:
+        parse(name)
+    for variant in variants.names(StrategySettings.room):
+        assert variants.settings_class(StrategySettings.room, variant).usage in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("top5", "top-5 needs 5 experts, there are 4"),
+        ("sample-5", "sample-5 needs 5 experts, there are 4"),
+        ("sample-2-at-0", "temperature must be above 0"),
+        ("nucleus-0", "mass must be above 0"),
+        ("nucleus-1.5", "mass must be above 0 and at most 1"),
+        ("nucleus-0.9-at-0.0", "temperature must be above 0"),
+        ("threshold-1", "at least 0 and below 1"),
+        ("full-until-1-then-top-1", "time must be above 0 and below 1"),
+        ("full-until-0.5-then-top-5", "top-5 needs 5 experts"),
+        ("per-trajectory-until-0.5-then-top-1", "per-trajectory does not ask the router anew"),
+        ("full-until-0.5-then-oracle", "oracle does not ask the router anew"),
+        ("full-until-0.5-then-best", "unknown name 'best'; valid names: full"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(name, message):
+    with pytest.raises((ValueError, ConfigError), match=message) as error:
+        parse(name).check(FOUR)
+    assert "\n" not in str(error.value)
+
+
+def test_the_login_node_can_parse_without_torch():
+    code = f"import sys; from hpcddm.config.strategies import parse\nfor name in {NAMES!r}: parse(name).label\n"
+    subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], check=True)
+
+
+def test_every_strategy_is_covered():
+    assert {parse(name).name for name in NAMES} == set(variants.names(StrategySettings.room))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_a_distribution_over_possible_experts(name):
+    given = posterior(200)
+    given[:100, 2] = 0
+    given[150:] = torch.eye(4, dtype=torch.float64)[1]
+    found = routing_weights(name, given)
+    assert found.shape == (200, 4) and (found >= 0).all()
+    assert not found[given == 0].any()
+    torch.testing.assert_close(found.sum(1), torch.ones(200, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["top-4", "threshold-0", "sample-4", "sample-4-at-3", "full-until-0.5-then-top-4"])
+@pytest.mark.parametrize("renormalise", [True, False])
+def test_taking_all_experts_is_full(name, renormalise):
+    torch.testing.assert_close(routing_weights(name, renormalise=renormalise), posterior(), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("suffix", ["", "-at-0.5", "-at-3"])
+def test_nucleus_of_all_mass_is_sample_1(suffix):
+    given = posterior(500)
+    assert torch.equal(routing_weights(f"nucleus-1{suffix}", given), routing_weights(f"sample-1{suffix}", given))
+    assert not torch.equal(routing_weights(f"nucleus-0.5{suffix}", given), routing_weights(f"sample-1{suffix}", given))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("renormalise", [True, False])
+def test_top_k_keeps_the_k_largest_in_proportion(k, renormalise):
+    given = posterior()
+    for row, expected in zip(routing_weights(f"top{k}", renormalise=renormalise), given, strict=True):
+        kept = expected.argsort(descending=True)[:k]
+        assert set(row.nonzero().flatten().tolist()) == set(kept.tolist())
+        torch.testing.assert_close(row[kept], expected[kept] / (expected[kept].sum() if renormalise else 1))
+
+
+def test_a_threshold_keeps_what_is_above_it_and_never_nobody():
+    given = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25], [0.05, 0.9, 0.03, 0.02]])
+    raw = routing_weights("threshold-0.25", given, renormalise=False)
+    assert raw.tolist() == [pytest.approx([0, 0, 0.3, 0.4]), [0.25, 0, 0, 0], pytest.approx([0, 0.9, 0, 0])]
+    assert routing_weights("threshold-0.25", given)[0].tolist() == pytest.approx([0, 0, 3 / 7, 4 / 7])
+
+
+def frequencies(name, given, count=20000):
+    """How often each expert is drawn for one posterior (K,)."""
+    return (routing_weights(name, given.expand(count, -1)) > 0).double().mean(0)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1, 2])
+def test_sample_1_draws_from_the_tempered_posterior(temperature):
+    logits = torch.tensor([0.3, -1.0, 1.2, 0.0], dtype=torch.float64)
+    wanted = (logits / temperature).softmax(0)
+    found = frequencies(f"sample-1-at-{temperature}", logits.softmax(0))
+    # Four standard errors of a frequency.
+    assert ((found - wanted).abs() < 4 * (wanted * (1 - wanted) / 20000).sqrt()).all()
+
+
+def test_sample_2_draws_distinct_experts_that_share_by_their_posterior():
+    given = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    found = routing_weights("sample-2", given.expand(20000, -1))
+    assert ((found > 0).sum(1) == 2).all()
+    torch.testing.assert_close(found, (found > 0) * given / ((found > 0) * given).sum(1, keepdim=True))
+    # Without replacement: p_i p_j / (1 - p_i) + p_j p_i / (1 - p_j).
+    pair = 0.5 * 0.3 / 0.5 + 0.3 * 0.5 / 0.7
+    both = ((found[:, 0] > 0) & (found[:, 1] > 0)).double().mean().item()
+    assert abs(both - pair) < 4 * (pair * (1 - pair) / 20000) ** 0.5
+
+
+def mean_weights(p, k):
+    """Expected weights of experts drawn in turn without replacement, by the sum over all orders of drawing."""
+    expected = [0.0] * len(p)
+    for order in itertools.permutations(range(len(p)), k):
+        chance = math.prod(p[one] / (1 - sum(p[before] for before in order[:place])) for place, one in enumerate(order))
+        for one in order:
+            expected[one] += chance * p[one] / sum(p[other] for other in order)
+    return expected
+
+
+@pytest.mark.parametrize("k, bias", [(1, 0), (2, 0.0571), (3, 0)])
+def test_the_mean_weights_of_sample_k_are_the_posterior_for_one_and_for_all_alone(k, bias):
+    p = [0.6, 0.3, 0.1]
+    expected = mean_weights(p, k)
+    assert expected[0] - p[0] == pytest.approx(bias, abs=1e-4)
+    assert k != 2 or expected == pytest.approx([0.657143, 0.292857, 0.05], abs=1e-6)
+    given, mean = (torch.tensor(values, dtype=torch.float64) for values in (p, expected))
+    drawn = routing_weights(f"sample-{k}", given.expand(20000, -1))
+    error = 4 * drawn.std(0) / 20000**0.5 + 1e-9
+    assert ((drawn.mean(0) - mean).abs() < error).all()
+
+
+def test_nucleus_draws_from_the_smallest_set_of_the_mass():
+    given = torch.tensor([0.15, 0.5, 0.05, 0.3], dtype=torch.float64)
+    found = frequencies("nucleus-0.7", given)
+    assert found[[0, 2]].tolist() == [0, 0]
+    assert abs(found[1].item() - 0.625) < 4 * (0.625 * 0.375 / 20000) ** 0.5
+    assert frequencies("nucleus-0.5", given).tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_draw_belongs_to_seed_image_and_step_and_to_nothing_else(name):
+    given = posterior(400)
+    whole = routing_weights(name, given, context(400, step=3))
+    parts = [routing_weights(name, given[rows], context(100, step=3, first=rows.start)) for rows in quarters(400)]
+    assert torch.equal(torch.cat(parts), whole)
+    assert not torch.equal(routing_weights(name, given, context(400, step=4)), whole)
+    assert not torch.equal(routing_weights(name, given, context(400, step=3, seed=1)), whole)
+
+
+def quarters(count):
+    return [slice(start, start + count // 4) for start in range(0, count, count // 4)]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_halves_of_guidance_share_their_numbers(name):
+    given = posterior(100)
+    both = routing_weights(name, torch.cat([given, given]), context(100))
+    assert torch.equal(both[:100], both[100:])
+
+
+def test_a_switch_changes_when_the_noise_has_fallen():
+    for time, name in ((1.0, "full"), (0.51, "full"), (0.5, "top-1"), (0.1, "top-1")):
+        assert torch.equal(
+            routing_weights("full-until-0.5-then-top-1", at=context(50, time=time)), routing_weights(name)
+        )
+
+
+def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
+    assert [name for name in NAMES if not parse(name).needs_router] == ["oracle"]
+    assert [name for name in NAMES if parse(name).per_trajectory] == ["per-trajectory"]
+
+
+def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():
+    given = torch.tensor([[0.0, 0.3, 0.7, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    for number, expert in ((0.0, 1), (1 - 2**-24, 2)):
+        found = draw(given, torch.full((2,), number))
+        assert found[0].argmax() == expert and found.sum(1).tolist() == [1, 0]

@@ -1,0 +1,330 @@
+"""On a mixture of Gaussians everything has a closed form, so the ensemble's identity is tested to rounding."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.ensemble import Ensemble
+from tests.sampling.fields import context, conversion, evaluation, flowing
+from tests.sampling.mixtures import objective
+
+SHAPE, COMPONENTS, CLUSTERS, NULL = (1, 2, 2), 9, 3, 2
+GENERATOR = torch.Generator().manual_seed(0)
+MEANS = 2 * torch.randn(COMPONENTS, *SHAPE, generator=GENERATOR, dtype=torch.float64)
+SPREAD = 0.2 + torch.rand(COMPONENTS, generator=GENERATOR, dtype=torch.float64)
+CLUSTER_OF = torch.arange(COMPONENTS) % CLUSTERS
+# Rows: class 0, class 1, and the null class, which is both together.
+JOINT = torch.rand(2, COMPONENTS, generator=GENERATOR, dtype=torch.float64)
+LOG_WEIGHTS = torch.cat([JOINT, JOINT.sum(0, keepdim=True)]).log()
+
+
+def log_joint(x, t, classes, log_weights=LOG_WEIGHTS):
+    """log p(component, x_t | class) up to a constant per sample: (N, components)."""
+    variance = (1 - t[:, None]) ** 2 * SPREAD**2 + t[:, None] ** 2
+    centred = x[:, None] - (1 - t.view(-1, 1, 1, 1, 1)) * MEANS
+    squares = centred.flatten(2).square().sum(2)
+    return log_weights[classes] - 0.5 * squares / variance - 0.5 * 4 * variance.log()
+
+
+def mixture_velocity(x, t, classes, allowed=None):
+    """E[eps - x0 | x_t, class] over the allowed components."""
+    scores = log_joint(x, t, classes)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    time = t.view(-1, 1, 1, 1, 1)
+    spread = SPREAD.view(1, -1, 1, 1, 1) ** 2
+    whitened = (x[:, None] - (1 - time) * MEANS) / ((1 - time) ** 2 * spread + time**2)
+    velocities = time * whitened - (MEANS + (1 - time) * spread * whitened)
+    return (scores.softmax(1).view(*scores.shape, 1, 1, 1) * velocities).sum(1)
+
+
+def router(x, t, classes, log_weights=LOG_WEIGHTS):
+    """Exact logits of p(cluster | x_t, class)."""
+    scores = log_joint(x, t, classes, log_weights)
+    return torch.stack([scores[:, CLUSTER_OF == k].logsumexp(1) for k in range(CLUSTERS)], dim=1)
+
+
+EXPERTS = [flowing(partial(mixture_velocity, allowed=CLUSTER_OF == k)) for k in range(CLUSTERS)]
+GUIDED = [1.0, 0.0, 3.0]
+
+
+def batch(count=64):
+    generator = torch.Generator().manual_seed(1)
+    x = 2 * torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
+    t = 0.02 + 0.98 * torch.rand(count, generator=generator, dtype=torch.float64)
+    return x, t, torch.arange(count) % 2
+
+
+def ensemble(*missing, logits=router, experts=EXPERTS):
+    """The ensemble without the experts that are missing."""
+    there = [None if k in missing else one for k, one in enumerate(experts)]
+    return Ensemble(there, logits, flowing(mixture_velocity), flowing(mixture_velocity), NULL)
+
+
+def field_of(arm="full", clusters=None, own=None, **settings):
+    return (own or ensemble()).field(arm, evaluation(**settings), clusters)
+
+
+def ask(field, *inputs, step=0, time=0.5):
+    inputs = inputs or batch()
+    return field(*inputs, context(len(inputs[0]), step=step, time=time))
+
+
+def guided(velocity, x, t, classes, guidance):
+    conditional, unconditional = (velocity(x, t, c) for c in (classes, torch.full_like(classes, NULL)))
+    return unconditional + guidance * (conditional - unconditional)
+
+
+@pytest.mark.parametrize("name", ["full", "top3", "threshold-0", "sample-3", "full-until-0.5-then-top-3"])
+@pytest.mark.parametrize("guidance", GUIDED)
+def test_exact_experts_and_posterior_give_the_global_velocity(name, guidance):
+    difference = ask(field_of(name, guidance=guidance)) - guided(mixture_velocity, *batch(), guidance)
+    assert difference.abs().max() < 1e-10
+
+
+def test_a_router_trained_on_balanced_clusters_does_not():
+    totals = torch.stack([LOG_WEIGHTS[:, CLUSTER_OF == k].logsumexp(1) for k in range(CLUSTERS)], dim=1)
+    balanced = LOG_WEIGHTS - totals[:, CLUSTER_OF]
+    field = field_of(own=ensemble(logits=partial(router, log_weights=balanced)))
+    assert (ask(field) - mixture_velocity(*batch())).abs().max() > 1e-2
+
+
+def class_blind(x, t, classes):
+    return router(x, t, torch.full_like(classes, NULL))
+
+
+@pytest.mark.parametrize("own", [ensemble(logits=class_blind), None])
+def test_one_posterior_for_both_halves_of_guidance_does_not(own):
+    field = field_of(own=own, guidance=3.0, posteriors="separate" if own else "shared")
+    assert (ask(field) - guided(mixture_velocity, *batch(), 3.0)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9"])
+def test_shared_posteriors_are_separate_ones_when_the_router_sees_no_class(name):
+    blind = ensemble(logits=class_blind)
+    halves = [ask(field_of(name, own=blind, guidance=3.0, posteriors=one)) for one in ("shared", "separate")]
+    assert (halves[0] - halves[1]).abs().max() < 1e-10
+    seeing = [ask(field_of(name, guidance=3.0, posteriors=one)) for one in ("shared", "separate")]
+    assert (seeing[0] - seeing[1]).abs().max() > 1e-2
+
+
+def test_top_1_asks_the_most_probable_expert_only():
+    x, t, classes = batch()
+    chosen = router(x, t, classes).argmax(1)
+    expected = torch.stack([EXPERTS[k](*(v[i : i + 1] for v in batch()))[0] for i, k in enumerate(chosen.tolist())])
+    torch.testing.assert_close(ask(field_of("top1")), expected)
+
+
+def never(x, t, classes):
+    raise AssertionError("the router was asked")
+
+
+@pytest.mark.parametrize("guidance", GUIDED)
+def test_the_oracle_needs_no_router(guidance):
+    clusters = torch.arange(64) % CLUSTERS
+    velocity = ask(field_of("oracle", clusters, ensemble(logits=never), guidance=guidance))
+    for k, expert in enumerate(EXPERTS):
+        own = clusters == k
+        torch.testing.assert_close(velocity[own], guided(expert, *(one[own] for one in batch()), guidance))
+
+
+@pytest.mark.parametrize("guidance", GUIDED)
+@pytest.mark.parametrize("arm", ["monolith", "student", "expert-1", "expert-01"])
+def test_one_model_is_an_ensemble_of_one(arm, guidance):
+    alone = EXPERTS[1] if arm.startswith("expert") else mixture_velocity
+    field = field_of(arm, own=ensemble(0, 2, logits=never), guidance=guidance)
+    torch.testing.assert_close(ask(field), guided(alone, *batch(), guidance))
+
+
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_usage_and_entropy_are_of_the_conditional_half_once_per_step(guidance):
+    x, t, classes = batch()
+    field = field_of("top1", guidance=guidance)
+    for step, time in ((0, t), (0, 0.9 * t), (1, 0.5 * t)):
+        ask(field, x, time, classes, step=step)
+    looked = [router(x, time, classes).softmax(1) for time in (t, 0.5 * t)]
+    used = [one.argmax(1).bincount(minlength=CLUSTERS).double() for one in looked]
+    torch.testing.assert_close(torch.stack(field.usage), torch.stack(used))
+    torch.testing.assert_close(torch.stack(field.entropy), torch.stack([-(p * p.log()).sum() for p in looked]))
+
+
+class Recorder:
+    """An expert that remembers the classes that it was asked about."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, x, t, classes):
+        self.calls.append(classes.tolist())
+        return x
+
+
+@pytest.mark.parametrize("posteriors", ["shared", "separate"])
+def test_an_experts_group_is_one_batch_with_both_halves(posteriors):
+    first, second = Recorder(), Recorder()
+    own = Ensemble(
+        [flowing(first), flowing(second)], lambda x, t, c: 9.0 * x.flatten(1)[:, :2].sign(), None, None, NULL
+    )
+    x, t, classes = batch(4)
+    x[:, 0, 0, 0], x[:, 0, 0, 1] = torch.tensor([1, -1, 1, -1]), torch.tensor([-1, 1, -1, 1])
+    ask(field_of("top-1", own=own, guidance=3.0, posteriors=posteriors), x, t, classes)
+    assert (first.calls, second.calls) == ([[0, 0, NULL, NULL]], [[1, 1, NULL, NULL]])
+
+
+@pytest.mark.parametrize("posteriors", ["shared", "separate"])
+def test_outside_the_interval_of_guidance_the_null_half_is_not_asked(posteriors):
+    expert = Recorder()
+    own = Ensemble([flowing(expert)], lambda x, t, c: torch.zeros(len(x), 1), None, None, NULL)
+    field = field_of(own=own, guidance=3.0, guidance_interval=[0.2, 0.6], posteriors=posteriors)
+    for step, time in enumerate((0.9, 0.6, 0.2, 0.1)):
+        ask(field, *batch(2), step=step, time=time)
+    assert expert.calls == [[0, 1], [0, 1, NULL, NULL], [0, 1, NULL, NULL], [0, 1]]
+
+
+@pytest.mark.parametrize("name, asked", [("top-1", [0, 3, 6]), ("sample-1", [0, 3, 6]), ("per-trajectory", [0])])
+def test_the_router_is_asked_every_so_many_steps(name, asked):
+    at = []
+
+    def noted(x, t, classes):
+        at.append(round(10 * (1 - t[0].item())))
+        return router(x, t, classes)
+
+    x, _, classes = batch()
+    field = field_of(name, own=ensemble(logits=noted), route_every=3, guidance=3.0)
+    number = context(64).stream
+    for step in range(8):
+        t = torch.full((64,), 1 - step / 10, dtype=torch.float64)
+        for _ in range(2):
+            field(x, t, classes, type(context(1))(number, step, 0.5))
+    assert at == asked
+    # Between two questions the weights stay; a new trajectory asks anew.
+    assert torch.equal(field.usage[0], field.usage[2]) and torch.equal(field.usage[0], field.usage[7]) == (
+        name == "per-trajectory"
+    )
+    ask(field, x, t, classes)
+    assert len(at) == len(asked) + 1
+
+
+def test_once_gives_both_halves_of_guidance_the_same_expert():
+    x, t, classes = batch()
+    field = field_of("per-trajectory", guidance=3.0)
+    velocity = ask(field)
+    found = torch.stack([guided(expert, x, t, classes, 3.0) for expert in EXPERTS])
+    fits = (found - velocity).abs().flatten(2).amax(2) < 1e-10
+    assert (fits.sum(0) == 1).all() and torch.equal(fits.sum(1).double(), field.usage[0])
+
+
+def test_without_renormalising_chosen_experts_keep_their_posterior():
+    x, t, classes = batch()
+    share = router(x, t, classes).softmax(1).amax(1).view(-1, 1, 1, 1)
+    torch.testing.assert_close(ask(field_of("top-1", renormalise=False)), share * ask(field_of("top-1")))
+
+
+def clamped(k):
+    """An expert that predicts noise and whose estimated images are kept within bounds."""
+
+    def predict(y, tau, classes):
+        x, t = y / (torch.cos(torch.pi / 2 * tau) + torch.sin(torch.pi / 2 * tau)).view(-1, 1, 1, 1), linear_time(tau)
+        return mixture_velocity(x, t, classes, CLUSTER_OF == k) * (1 - t).view(-1, 1, 1, 1) + x
+
+    return Denoiser(predict, objective("epsilon"), conversion(x0_clamp=1.0))
+
+
+def linear_time(tau):
+    return torch.sigmoid((torch.pi / 2 * tau).tan().log())
+
+
+@pytest.mark.parametrize("arm", ["per-trajectory", "expert-1", "full"])
+def test_guidance_acts_before_the_clamp(arm):
+    own, (x, t, classes) = ensemble(experts=[clamped(k) for k in range(CLUSTERS)]), batch()
+    t = t.clamp(0.1, 0.9)
+
+    def estimated(posteriors):
+        velocity = ask(field_of(arm, own=own, guidance=3.0, posteriors=posteriors), x, t, classes)
+        return (x - t.view(-1, 1, 1, 1) * velocity).abs().max()
+
+    assert estimated("shared") <= 1 + 1e-9
+    # Halves that are weighted apart are clamped apart; one expert for both has no such halves.
+    assert (estimated("separate") > 1.1) == (arm == "full")
+
+
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+@pytest.mark.parametrize("name, k", [("full", 3), ("top-3", 3), ("top-2", 2), ("top-1", 1)])
+@pytest.mark.parametrize("missing", [(0,), (2,), (0, 2)])
+def test_the_weights_of_missing_experts_are_shared_by_those_that_are_there(name, k, missing, guidance):
+    def expected(x, t, classes):
+        posterior = router(x, t, classes).softmax(1)
+        posterior[:, list(missing)] = 0
+        kept = posterior * (posterior >= posterior.topk(k).values[:, -1:])
+        weights = kept / kept.sum(1, keepdim=True)
+        velocities = [expert(x, t, classes) for expert in EXPERTS]
+        return sum(w.view(-1, 1, 1, 1) * one for w, one in zip(weights.unbind(1), velocities, strict=True))
+
+    field = field_of(name, own=ensemble(*missing), guidance=guidance)
+    torch.testing.assert_close(ask(field), guided(expected, *batch(), guidance))
+    assert not field.usage[0][list(missing)].any()
+
+
+@pytest.mark.parametrize(
+    "name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9", "threshold-0.1", "per-trajectory"]
+)
+@pytest.mark.parametrize("posteriors", ["shared", "separate"])
+def test_an_ensemble_that_misses_an_expert_is_the_ensemble_of_the_others(name, posteriors):
+    def others(x, t, classes):
+        return router(x, t, classes)[:, :2]
+
+    alone = Ensemble(EXPERTS[:2], others, None, None, NULL)
+    both = [field_of(name, own=own, guidance=3.0, posteriors=posteriors) for own in (ensemble(2), alone)]
+    torch.testing.assert_close(ask(both[0]), ask(both[1]))
+
+
+def test_a_router_that_is_sure_of_a_missing_expert_leaves_a_choice_of_the_others():
+    def sure(x, t, classes):
+        return torch.tensor([[2000.0, 0.0, 1.0]], dtype=torch.float64).expand(len(x), 3)
+
+    assert sure(*batch()).softmax(1)[0].tolist() == [1, 0, 0]
+    field = field_of(own=ensemble(0, logits=sure))
+    ask(field)
+    shares = torch.tensor([0, 1 / (1 + torch.e), torch.e / (1 + torch.e)], dtype=torch.float64)
+    torch.testing.assert_close(field.usage[0] / 64, shares)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 3.0])
+def test_the_oracle_leaves_the_samples_of_missing_experts_to_the_router(guidance):
+    clusters = torch.arange(64) % CLUSTERS
+    velocity, own, shared = (
+        ask(field_of(name, clusters, ensemble(*gone), guidance=guidance))
+        for name, gone in (("oracle", (1,)), ("oracle", ()), ("full", (1,)))
+    )
+    lost = clusters == 1
+    torch.testing.assert_close(velocity[~lost], own[~lost])
+    torch.testing.assert_close(velocity[lost], shared[lost])
+
+
+def test_an_expert_that_is_not_trusted_leaves_its_weight_to_the_others():
+    silent = Denoiser(never, objective("epsilon"), conversion(skip_above=0.7))
+    own = ensemble(experts=[silent, *EXPERTS[1:]])
+    x, t, classes = batch()
+    above = (x, t.clamp(min=0.71), classes)
+    for name in ("full", "top-1", "top-2", "sample-1"):
+        torch.testing.assert_close(ask(field_of(name, own=own), *above), ask(field_of(name, own=ensemble(0)), *above))
+    with pytest.raises(AssertionError, match="asked"):
+        ask(field_of("full", own=own), x, 0.5 * t, classes)
+    # Where nobody is trusted, those that are there speak.
+    with pytest.raises(AssertionError, match="asked"):
+        ask(field_of("full", own=ensemble(1, 2, experts=[silent, *EXPERTS[1:]])), *above)
+
+
+def test_once_draws_experts_that_are_not_yet_trusted_when_it_draws():
+    """If it did not, their clusters would be lost for the whole trajectory."""
+    shy = Denoiser(lambda y, tau, classes: y, objective("epsilon"), conversion(skip_above=0.7))
+    x, _, classes = batch()
+    start = torch.ones(64, dtype=torch.float64)
+    plain, skipping = (
+        field_of("per-trajectory", own=ensemble(experts=[first, *EXPERTS[1:]])) for first in (EXPERTS[0], shy)
+    )
+    for field in (plain, skipping):
+        ask(field, x, start, classes, time=1.0)
+    assert torch.equal(plain.usage[0], skipping.usage[0]) and plain.usage[0].all()
