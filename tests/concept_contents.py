@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from hpcddm.concepts import analysis, table
-from hpcddm.concepts.advice import advise
-from hpcddm.concepts.counting import Counts
-from hpcddm.concepts.presence import JOINT
-from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score
-from hpcddm.concepts.vocabulary import Concept, Vocabulary
+from hpcddm.evaluation.concepts import analysis, table
+from hpcddm.evaluation.concepts.advice import advise
+from hpcddm.evaluation.concepts.counting import Counts
+from hpcddm.evaluation.concepts.presence import JOINT
+from hpcddm.evaluation.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score
+from hpcddm.evaluation.concepts.vocabulary import Concept, Vocabulary
 
 ARM, DENSE = "top-2", "monolith"
 SIDE = 8

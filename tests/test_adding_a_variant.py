@@ -27,7 +27,7 @@ KINDS = {
     "condition": ["diffusion/conditions/coarse_class.py"],
     "clustering": ["clustering/quantiles.py"],
     "objective": ["diffusion/objectives/middle_flow.py"],
-    "metric": ["metrics/mean_shift.py"],
+    "metric": ["evaluation/metrics/mean_shift.py"],
     "routing strategy": ["sampling/strategies/runner_up.py"],
     "solver": ["sampling/solvers/ralston.py"],
     "stage": ["pipeline/brightness.py", "stages/brightness.py"],

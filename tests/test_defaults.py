@@ -7,11 +7,11 @@ import yaml
 from PIL import Image
 
 from hpcddm import defaults
+from hpcddm.config.sweep import read_sweep
 from hpcddm.errors import ConfigError
 from hpcddm.loading import load_experiment
 from hpcddm.run_defaults import load_for_run
 from hpcddm.runs.layout import RunDir
-from hpcddm.sweep.settings import read_sweep
 from tests.helpers import hpcddm, write_experiment
 
 CLASSES = {"birds": 60, "boats": 50, "flowers": 40}

@@ -3,10 +3,10 @@
 from rich.table import Table
 
 from hpcddm.commands.terminal import plain_text, table_console
-from hpcddm.metrics import all_metrics, headlines
-from hpcddm.sweep.settings import label_of, short_names
-from hpcddm.sweep.spread import SEEDS_CSV, Spread, over_seeds
-from hpcddm.sweep.table import CSV, FLOOR, SettingResult, varied_keys
+from hpcddm.config.sweep import label_of, short_names
+from hpcddm.evaluation.metrics import all_metrics, headlines
+from hpcddm.evaluation.sweep_results.spread import SEEDS_CSV, Spread, over_seeds
+from hpcddm.evaluation.sweep_results.table import CSV, FLOOR, SettingResult, varied_keys
 
 SPREAD_COLUMNS = 180
 MAX_METRICS = 3

@@ -23,8 +23,8 @@ from hpcddm.runs.unit_keys import CONCEPTS
 from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:
-    from hpcddm.concepts.table import Row
-    from hpcddm.report.concept_facts import ConceptFacts
+    from hpcddm.evaluation.concepts.table import Row
+    from hpcddm.evaluation.report.concept_facts import ConceptFacts
 
 MUST_AGREE = {
     "frequency": "concepts.frequency",
@@ -48,8 +48,8 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
     Example: hpcddm concepts runs/emoji-0 runs/emoji-1 runs/emoji-2 --json concepts.json
     Next:    the page and the proposal that it names for one run
     """
-    from hpcddm.concepts import analysis
-    from hpcddm.report.concept_facts import ConceptFacts
+    from hpcddm.evaluation.concepts import analysis
+    from hpcddm.evaluation.report.concept_facts import ConceptFacts
 
     files = [_file(RunDir(root)) for root in roots]
     try:
@@ -108,7 +108,7 @@ def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -
 
 def _print_fits(facts: "ConceptFacts") -> None:
     """Print the answer, the table of all arms, and the means by half decade."""
-    from hpcddm.report.concept_facts import FIT_COLUMNS
+    from hpcddm.evaluation.report.concept_facts import FIT_COLUMNS
 
     _print_text(facts.answer.headline, style="bold")
     for reason in facts.answer.reasons:
@@ -134,7 +134,7 @@ def _print_fits(facts: "ConceptFacts") -> None:
 
 def _print_concepts(facts: "ConceptFacts") -> None:
     """Print the worst drawn and the split concepts."""
-    from hpcddm.report.concept_facts import MOST_NEVER, MOST_SPLIT
+    from hpcddm.evaluation.report.concept_facts import MOST_NEVER, MOST_SPLIT
 
     if facts.indistinct:
         _print_text(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
@@ -149,8 +149,8 @@ def _print_concepts(facts: "ConceptFacts") -> None:
 
 
 def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["Row"]) -> None:
-    from hpcddm.concepts.table import HOME_ARM
-    from hpcddm.report.concept_facts import shown_name, title_of
+    from hpcddm.evaluation.concepts.table import HOME_ARM
+    from hpcddm.evaluation.report.concept_facts import shown_name, title_of
 
     table = _table(title)
     table.add_column("concept", max_width=40, no_wrap=True)

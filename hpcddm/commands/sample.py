@@ -175,7 +175,7 @@ def _check_output(output: Path) -> None:
 
 
 def _save(images: Any, columns: int, output: Path) -> None:
-    from hpcddm.report.pictures import grid
+    from hpcddm.evaluation.report.pictures import grid
 
     try:
         grid(images, columns=columns).save(output)

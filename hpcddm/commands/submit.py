@@ -10,6 +10,7 @@ from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DI
 from hpcddm.commands.typed import Typed, keep_command, site_before, step_again, store_command, submit_command
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
+from hpcddm.config.sweep import Sweep
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.files import inside
@@ -47,7 +48,6 @@ from hpcddm.runs.lease import lease
 from hpcddm.runs.links import complaint
 from hpcddm.runs.stored_experiment import is_sweep, within_run
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
-from hpcddm.sweep.settings import Sweep
 
 PATIENCE_SECONDS = 60
 """Seconds that one submit waits for another of the same run."""

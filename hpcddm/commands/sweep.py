@@ -22,7 +22,10 @@ from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
 from hpcddm.commands.trusting import stored_start
 from hpcddm.commands.typed import step_again, store_command, sweep_command
 from hpcddm.config.site import Site
+from hpcddm.config.sweep import Sweep, matching, read_sweep
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.evaluation.sweep_results.outputs import publish
+from hpcddm.evaluation.sweep_results.table import CSV, PLOT
 from hpcddm.files import atomic, fresh, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.jobs.outcome import HookEvent
@@ -44,6 +47,7 @@ from hpcddm.launch.submission import (
     reconcile_journal,
     store_site,
 )
+from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
 from hpcddm.launch.template import store_parts
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import PlannedUnit
@@ -55,10 +59,6 @@ from hpcddm.runs.lease import lease
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import link, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
-from hpcddm.sweep.outputs import publish
-from hpcddm.sweep.runs import SweepRun, sweep_runs_of
-from hpcddm.sweep.settings import Sweep, matching, read_sweep
-from hpcddm.sweep.table import CSV, PLOT
 
 
 @click.command()

@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from hpcddm.config.site import Site
+from hpcddm.config.sweep import Sweep
 from hpcddm.errors import ConfigError
+from hpcddm.evaluation.sweep_results.table import state_of
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.items import Item
 from hpcddm.launch.redoing import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
+from hpcddm.launch.sweep_runs import SweepRun, assign, survey_sweep_runs
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import Index, read_index
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.sweep.runs import SweepRun, assign, survey_sweep_runs
-from hpcddm.sweep.settings import Sweep
-from hpcddm.sweep.table import state_of
 from hpcddm.unit_states import State, UnitStatus
 
 

@@ -11,7 +11,7 @@ from hpcddm.config.schema import Positive, StrictModel, VariantSettings
 class TaggerSettings(VariantSettings):
     """Settings of a tagger, which scores the concepts in an image."""
 
-    room: ClassVar[str] = "concepts/taggers"
+    room: ClassVar[str] = "evaluation/concepts/taggers"
     is_trained: ClassVar[bool] = False
     """True for a tagger that the stage concept_tagger trains on training images and the concepts of their captions."""
     uses_gpu: ClassVar[bool] = True
@@ -25,7 +25,7 @@ class TaggerSettings(VariantSettings):
 class VocabularySettings(VariantSettings):
     """Settings of where the concepts come from."""
 
-    room: ClassVar[str] = "concepts/vocabularies"
+    room: ClassVar[str] = "evaluation/concepts/vocabularies"
     reads_captions: ClassVar[bool] = False
     """True for a vocabulary that is made of the captions, which the stage concept_words reads by ranges."""
     is_matched: ClassVar[bool] = True

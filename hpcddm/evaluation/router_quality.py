@@ -17,7 +17,7 @@ from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.conditions.base import Condition
 from hpcddm.diffusion.objectives.base import LINEAR
-from hpcddm.metrics.calibration import ece, fit_temperature, nll, probabilities
+from hpcddm.evaluation.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.runs.layout import Locate
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))

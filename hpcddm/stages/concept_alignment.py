@@ -8,12 +8,12 @@ import torch
 
 from hpcddm.clustering.base import Clustering
 from hpcddm.clustering.partition import FeaturePartition
-from hpcddm.concepts.choosing import Choice
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
+from hpcddm.evaluation.concepts.choosing import Choice
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.evaluate import strategy_labels

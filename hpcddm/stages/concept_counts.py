@@ -3,12 +3,12 @@
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.concepts import choosing, inputs
-from hpcddm.concepts.choosing import Choice, Chosen
-from hpcddm.concepts.counting import Counts
-from hpcddm.concepts.presence import TEXT, Presence
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
+from hpcddm.evaluation.concepts import choosing, inputs
+from hpcddm.evaluation.concepts.choosing import Choice, Chosen
+from hpcddm.evaluation.concepts.counting import Counts
+from hpcddm.evaluation.concepts.presence import TEXT, Presence
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import CHOSEN_FILE, COUNTS_FILE

@@ -1,14 +1,14 @@
 """Stage concept_mentions: the concepts that each caption of a range names, as a column."""
 
-from hpcddm.concepts.matching import Matcher
-from hpcddm.concepts.presence import CONCEPT_TYPE, MENTIONED
-from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.data.column_files import Spool
 from hpcddm.errors import require
+from hpcddm.evaluation.concepts.matching import Matcher
+from hpcddm.evaluation.concepts.presence import CONCEPT_TYPE, MENTIONED
+from hpcddm.evaluation.concepts.vocabulary import Vocabulary
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import MENTIONS_FILE, VOCABULARY_FILE
 from hpcddm.runs.ranges import split_of

@@ -9,16 +9,24 @@ import numpy as np
 import torch
 from jaxtyping import Float32, UInt8
 
-from hpcddm.concepts import inputs
-from hpcddm.concepts.choosing import Choice, Chosen
-from hpcddm.concepts.ruler import Images, Nearest, Ruler
-from hpcddm.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, TRAIN_ARM, ChanceScores, Score, stands_out
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
+from hpcddm.evaluation.concepts import inputs
+from hpcddm.evaluation.concepts.choosing import Choice, Chosen
+from hpcddm.evaluation.concepts.ruler import Images, Nearest, Ruler
+from hpcddm.evaluation.concepts.scores import (
+    OTHER_ARM,
+    PROMPT_ARM,
+    REAL_ARM,
+    TRAIN_ARM,
+    ChanceScores,
+    Score,
+    stands_out,
+)
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_classifier

@@ -4,14 +4,14 @@ import numpy as np
 from jaxtyping import Int64
 from safetensors.numpy import save_file
 
-from hpcddm.concepts import inputs
-from hpcddm.concepts.taggers.base import Mentions
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.columns import RaggedColumn
 from hpcddm.errors import UserError
+from hpcddm.evaluation.concepts import inputs
+from hpcddm.evaluation.concepts.taggers.base import Mentions
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit

@@ -3,12 +3,12 @@
 import numpy as np
 from jaxtyping import Float32, Shaped
 
-from hpcddm.concepts import inputs
-from hpcddm.concepts.presence import CONCEPT_TYPE, SCORE_TYPE, TAG_SCORE, TAGGED
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.catalog import blocks_of
 from hpcddm.data.column_files import Spool
+from hpcddm.evaluation.concepts import inputs
+from hpcddm.evaluation.concepts.presence import CONCEPT_TYPE, SCORE_TYPE, TAG_SCORE, TAGGED
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit

@@ -1,10 +1,10 @@
 """Stage concept_vocabulary: the concepts, from the nouns of all captions, a file, or the classes."""
 
-from hpcddm.concepts.content import Words
-from hpcddm.concepts.vocabularies.base import VocabularySource
-from hpcddm.concepts.vocabulary import Candidates
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
+from hpcddm.evaluation.concepts.content import Words
+from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
+from hpcddm.evaluation.concepts.vocabulary import Candidates
 from hpcddm.files import reading
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import VOCABULARY_FILE, WORDS_FILE

@@ -1,13 +1,13 @@
 """Stage concept_words: the nouns of the captions of a range, with the number of captions that have each."""
 
-from hpcddm.concepts.vocabularies.base import VocabularySource
-from hpcddm.concepts.vocabulary import Candidates
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.captions import CAPTION
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
+from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
+from hpcddm.evaluation.concepts.vocabulary import Candidates
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import WORDS_FILE

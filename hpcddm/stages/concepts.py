@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.concepts import analysis, inputs, table
-from hpcddm.concepts.advice import MOST_MOVED, Advice, advise, moved
-from hpcddm.concepts.choosing import Choice
-from hpcddm.concepts.content import Alignment, Scores
-from hpcddm.concepts.counting import Counts
-from hpcddm.concepts.presence import Pairs
-from hpcddm.concepts.scores import ChanceScores, Score, by_concept
-from hpcddm.concepts.table import Row
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.data import samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
 from hpcddm.errors import require
+from hpcddm.evaluation.concepts import analysis, inputs, table
+from hpcddm.evaluation.concepts.advice import MOST_MOVED, Advice, advise, moved
+from hpcddm.evaluation.concepts.choosing import Choice
+from hpcddm.evaluation.concepts.content import Alignment, Scores
+from hpcddm.evaluation.concepts.counting import Counts
+from hpcddm.evaluation.concepts.presence import Pairs
+from hpcddm.evaluation.concepts.scores import ChanceScores, Score, by_concept
+from hpcddm.evaluation.concepts.table import Row
+from hpcddm.evaluation.report import concept_pictures, concepts_page
+from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.files import atomic, reading
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.concept_scores import concept_strategies
-from hpcddm.report import concept_pictures, concepts_page
-from hpcddm.report.concept_facts import ConceptFacts
 from hpcddm.runs.files import (
     ALIGNMENT_FILE,
     CHOSEN_FILE,

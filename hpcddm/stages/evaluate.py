@@ -10,11 +10,11 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.data import samples
 from hpcddm.diffusion.spaces.base import Space
+from hpcddm.evaluation.metrics import needed
+from hpcddm.evaluation.metrics.evaluation import NO_LABELS, ImageSet
+from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.metrics import needed
-from hpcddm.metrics.evaluation import NO_LABELS, ImageSet
-from hpcddm.metrics.statistics import Statistics
 from hpcddm.models import build_classifier
 from hpcddm.models.base import Classifier
 from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range

@@ -17,12 +17,12 @@ from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, blocks_of
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import TarReader
+from hpcddm.evaluation.report import clusters_page
+from hpcddm.evaluation.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, ClusterFacts, Facts
+from hpcddm.evaluation.report.content import Cluster
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.inspect import CHOSEN_PICTURES, RANDOM_PICTURES, pictures_per_cluster
-from hpcddm.report import clusters_page
-from hpcddm.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, ClusterFacts, Facts
-from hpcddm.report.content import Cluster
 from hpcddm.runs.files import CLUSTERS_FILE, CLUSTERS_PAGE, PARTITION
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import class_names, list_results

@@ -12,19 +12,19 @@ from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.data import samples as sample_lists
 from hpcddm.errors import require
 from hpcddm.evaluation import training_costs
+from hpcddm.evaluation.metrics import all_metrics, left_out
+from hpcddm.evaluation.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
+from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
+from hpcddm.evaluation.report import concept_pictures, page, run_summary
+from hpcddm.evaluation.report.cluster_facts import RANDOM, Facts
+from hpcddm.evaluation.report.concept_facts import ConceptFacts
+from hpcddm.evaluation.report.content import Cluster, Concepts, Content, Gallery, Router
 from hpcddm.files import atomic, hdf5, reading
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.metrics import all_metrics, left_out
-from hpcddm.metrics.evaluation import NO_LABELS, Evaluation, ImageSet
-from hpcddm.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
 from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
 from hpcddm.pipeline.inspect import RANDOM_PICTURES
 from hpcddm.pipeline.report import GALLERY_PICTURES
 from hpcddm.pipeline.train import missing_experts
-from hpcddm.report import concept_pictures, page, run_summary
-from hpcddm.report.cluster_facts import RANDOM, Facts
-from hpcddm.report.concept_facts import ConceptFacts
-from hpcddm.report.content import Cluster, Concepts, Content, Gallery, Router
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CLUSTERS_FILE, CONCEPTS_FILE, CURVE, EVALUATION, METRICS, PAGE, SHOWN_FILE, WEIGHTS
 from hpcddm.runs.manifest import Manifest

@@ -1,10 +1,10 @@
 """Last job of a sweep: table and plot of the settings complete by then; it is no stage of the pipeline."""
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.evaluation.sweep_results.outputs import publish
+from hpcddm.evaluation.sweep_results.table import states_by_files
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.sweep_index import read_index
-from hpcddm.sweep.outputs import publish
-from hpcddm.sweep.table import states_by_files
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

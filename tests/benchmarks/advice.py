@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.concepts.answer import interval_text
-from hpcddm.concepts.overlap import Overlap
+from hpcddm.evaluation.concepts.answer import interval_text
+from hpcddm.evaluation.concepts.overlap import Overlap
+from hpcddm.evaluation.statistics import jackknife
 from hpcddm.files import reading
 from hpcddm.runs.files import CONCEPTS_FILE
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CONCEPTS, HOME_ARM
-from hpcddm.uncertainty import jackknife
 
 Content = Mapping[str, Any]
 COLUMNS = ("concepts", "arm", "n", "proposed", "control", "difference", "by seed")

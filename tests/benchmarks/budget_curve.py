@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float
 from scipy.special import stdtrit
 
 from hpcddm.errors import UserError
+from hpcddm.evaluation.statistics import jackknife
+from hpcddm.evaluation.statistics.jackknife import CONFIDENCE, Estimate
 from hpcddm.runs.unit_keys import MONOLITH_ARM
-from hpcddm.uncertainty import jackknife
-from hpcddm.uncertainty.jackknife import CONFIDENCE, Estimate
 
 Row = dict[str, str]
 CURVE_SWEEPS = ("budget", "budget_longer")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, NullLocator
 
 from hpcddm.errors import UserError
-from hpcddm.sweep.plot import COLOURS, MARKERS
+from hpcddm.evaluation.sweep_results.plot import COLOURS, MARKERS
 from tests.benchmarks.budget_curve import FD, LITE0_KID, ORACLE, RULERS, Curve, Row, compare, curves, places
 
 NO_DATE = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}

@@ -20,10 +20,11 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
+from hpcddm.evaluation.metrics.fd import frechet_distance
+from hpcddm.evaluation.metrics.kid import kernel_distance
+from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.files import atomic
-from hpcddm.metrics.fd import frechet_distance
-from hpcddm.metrics.kid import kernel_distance
-from hpcddm.metrics.statistics import Statistics
+from hpcddm.launch.sweep_runs import identities
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, unallocated
 from hpcddm.pipeline.evaluate import REFERENCE, arm_names
@@ -35,7 +36,6 @@ from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert
 from hpcddm.runs.unit_settings import expert_training
 from hpcddm.runs.weights_files import trained_to
 from hpcddm.sampling import nfe
-from hpcddm.sweep.runs import identities
 from hpcddm.training import budgets
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row

@@ -8,8 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
+from hpcddm.evaluation.statistics.jackknife import Estimate
 from hpcddm.runs.unit_keys import MONOLITH_ARM
-from hpcddm.uncertainty.jackknife import Estimate
 from tests.benchmarks.budget_curve import (
     CURVE_SWEEPS,
     FD,

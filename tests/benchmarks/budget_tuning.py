@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from hpcddm.errors import UserError
+from hpcddm.evaluation.statistics import jackknife
 from hpcddm.runs.unit_keys import MONOLITH_ARM
-from hpcddm.uncertainty import jackknife
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row, fd_parts
 
 GRID_SWEEP, GUIDANCE_SWEEP, BY_BUDGET_SWEEP = "budget_tuning", "budget_guidance", "budget_scales"

@@ -17,8 +17,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.concepts.matching import Matcher
-from hpcddm.concepts.vocabulary import Concept, Vocabulary
+from hpcddm.evaluation.concepts.matching import Matcher
+from hpcddm.evaluation.concepts.vocabulary import Concept, Vocabulary
 from tests.benchmarks.scale import MEGABYTE, anonymous_bytes
 
 WORDS, SINGLE, PAIRS = 50_000, 3_000, 1_000

@@ -22,11 +22,11 @@ from jaxtyping import Bool, Float
 
 import hpcddm
 from hpcddm.errors import UserError
+from hpcddm.evaluation.metrics.fd import frechet_distance
+from hpcddm.evaluation.metrics.kid import kernel_distance
+from hpcddm.evaluation.metrics.neighbours import overlap
+from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.jobs.devices import current_device
-from hpcddm.metrics.fd import frechet_distance
-from hpcddm.metrics.kid import kernel_distance
-from hpcddm.metrics.neighbours import overlap
-from hpcddm.metrics.statistics import Statistics
 from hpcddm.models import build_classifier
 from hpcddm.pipeline.evaluate import REFERENCE
 from hpcddm.pipeline.measuring import measuring_keys

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from hpcddm.metrics import all_metrics
+from hpcddm.config.sweep import label_of, short_names
+from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.sweep_results.spread import SEED, over_seeds
+from hpcddm.evaluation.sweep_results.table import FLOOR, setting_results, states_by_files
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.sweep_index import Index, read_index
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.sweep.settings import label_of, short_names
-from hpcddm.sweep.spread import SEED, over_seeds
-from hpcddm.sweep.table import FLOOR, setting_results, states_by_files
 
 LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
 BEFORE_ROUTERS = ("encode", "cluster", "router")

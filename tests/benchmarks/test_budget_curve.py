@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.commands.expert_costs import NEVER_AHEAD
 from hpcddm.errors import UserError
-from hpcddm.uncertainty.jackknife import Estimate
+from hpcddm.evaluation.statistics.jackknife import Estimate
 from tests.benchmarks import budget, budget_curve, budget_figure, budget_tables, budget_tuning
 from tests.benchmarks.planted import BUDGETS, PARTS, planted, row
 from tests.helpers import REPOSITORY

@@ -17,8 +17,8 @@ from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar
+from tests.evaluation.sweep_results.test_verb import FACTS
 from tests.helpers import EXPERIMENT, changed, finish, hpcddm
-from tests.sweep.test_verb import FACTS
 
 SETTINGS = {"data__image_size": 16, "data__channels": 3, "data__num_classes": 2}
 SHARED = {"heldout": {"share": 0.4}}

@@ -1,7 +1,7 @@
 """The table that `hpcddm submit` ends with."""
 
 from hpcddm.commands.table import COUNTS, print_table
-from hpcddm.metrics import all_metrics
+from hpcddm.evaluation.metrics import all_metrics
 
 ARM = {"fd": 8.451, "kid": 0.4262, "agreement": 0.8906, "precision": 0.812, "recall": 0.634, "density": 1.234,
        "coverage": 0.765, "diversity": 0.953, "images": 2000, "train_flops": 1.94e13}  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from hpcddm.config import variant_files
 from hpcddm.config.package_data import share_folder
 from hpcddm.config.site import Site
+from hpcddm.config.sweep import read_sweep
 from hpcddm.config.vouching import is_users, remember, run_around
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_site import load_site
@@ -16,7 +17,6 @@ from hpcddm.launch.template import own_parts, store_parts
 from hpcddm.loading import load_experiment
 from hpcddm.runs import provenance
 from hpcddm.runs.layout import RunDir
-from hpcddm.sweep.settings import read_sweep
 
 EVIL = "name: north\nscheduler: local\nhook: evil\n"
 

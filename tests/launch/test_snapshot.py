@@ -55,7 +55,7 @@ def test_what_is_kept_runs_alone_and_says_what_it_is(checkout, run):
     stored = json.loads((run.code / f"{code.digest}.json").read_text())
     assert stored["commit"] == code.commit and "hpcddm/cli.py" in stored["files"]
     assert (kept / "slurm/job.sbatch.j2").read_bytes() == (checkout / "slurm/job.sbatch.j2").read_bytes()
-    assert (kept / "hpcddm/report/page.html.j2").is_file()
+    assert (kept / "hpcddm/evaluation/report/page.html.j2").is_file()
 
 
 def test_an_edit_in_place_changes_no_snapshot(checkout, run):

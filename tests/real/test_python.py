@@ -10,7 +10,7 @@ from PIL import Image
 import hpcddm
 from hpcddm.data import draws
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.report.pictures import grid
+from hpcddm.evaluation.report.pictures import grid
 from tests import runs
 from tests.helpers import REPOSITORY
 

@@ -84,7 +84,7 @@ def test_a_unit_is_looked_at_after_its_share_of_the_images(probe, tmp_path):
     settings = tiny(tmp_path, experts__probe_images=33)
     unit = SimpleNamespace(key="train/expert-00", input=None, ranks=SimpleNamespace(rank=0))
     own = looks(settings, unit, 0, expert_training(settings, 0))
-    assert looks.interval == math.ceil(33 / 2)
-    assert [images for images in range(8, 65, 8) if passes(looks.interval, images, 8)] == [24, 40, 56]
+    assert own.interval == math.ceil(33 / 2)
+    assert [images for images in range(8, 65, 8) if passes(own.interval, images, 8)] == [24, 40, 56]
     assert looks(settings, unit, None, settings.experts.training).interval == 33
     assert looks(tiny(tmp_path), unit, 0, settings.experts.training) is None

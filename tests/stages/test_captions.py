@@ -13,8 +13,8 @@ from hpcddm.data import evaluation_set
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.metrics.fd import frechet_distance
-from hpcddm.metrics.statistics import Statistics
+from hpcddm.evaluation.metrics.fd import frechet_distance
+from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.models import build_classifier
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir

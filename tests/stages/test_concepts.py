@@ -10,17 +10,17 @@ import torch
 
 from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.samples import Samples
-from hpcddm.concepts import inputs
-from hpcddm.concepts.advice import Advice
-from hpcddm.concepts.choosing import Choice
-from hpcddm.concepts.counting import Counts
-from hpcddm.concepts.scores import PROMPT_ARM, by_concept, relative
-from hpcddm.concepts.vocabulary import Vocabulary
 from hpcddm.config import variants
 from hpcddm.config.experiment import ClusterSettings
 from hpcddm.config.schema import validate
 from hpcddm.data import samples
 from hpcddm.data.catalog import Catalog, open_catalog
+from hpcddm.evaluation.concepts import inputs
+from hpcddm.evaluation.concepts.advice import Advice
+from hpcddm.evaluation.concepts.choosing import Choice
+from hpcddm.evaluation.concepts.counting import Counts
+from hpcddm.evaluation.concepts.scores import PROMPT_ARM, by_concept, relative
+from hpcddm.evaluation.concepts.vocabulary import Vocabulary
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.stages import concept_counts, concept_scores, concepts
@@ -159,7 +159,7 @@ def scores_of(bench, monkeypatch, units):
         monkeypatch.setattr(concept_scores, name, value)
     monkeypatch.setattr(concept_scores.loading, "load_measuring_network", lambda *_: None)
     # The small tagger tells no concept for sure.
-    monkeypatch.setattr("hpcddm.concepts.scores.LEAST_SIGNAL", -1e9)
+    monkeypatch.setattr("hpcddm.evaluation.concepts.scores.LEAST_SIGNAL", -1e9)
     own = bench.settings.concepts.model_copy(update={"units": units, "least_real": 2, "samples": 5})
     settings = bench.settings.model_copy(update={"concepts": own})
     base, keys = bench.unit("concept_counts/all"), [f"concept_scores/{part:03d}" for part in range(units)]

@@ -10,14 +10,14 @@ from hpcddm.clustering.base import Clustering
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.config import variants
 from hpcddm.data import samples
+from hpcddm.evaluation.report.cluster_facts import Facts
 from hpcddm.files import reading
 from hpcddm.pipeline.plan import plan
-from hpcddm.report.cluster_facts import Facts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, INSPECT, LISTS
 from hpcddm.stages import inspect
 from tests.clustering.test_measures import by_definition
-from tests.report.test_page import Page
+from tests.evaluation.report.test_page import Page
 from tests.stages.routes import Bench, write_images
 
 KMEANS = {"name": "kmeans", "fine": 16, "iterations": 10, "nredo": 1}

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation import training_costs
-from hpcddm.report import run_summary
+from hpcddm.evaluation.report import run_summary
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages import report
 from hpcddm.training import budgets
+from tests.evaluation.metrics.sets import image_set
 from tests.helpers import tiny
-from tests.metrics.sets import image_set
 
 
 def unit(flops=0, **more):

@@ -1,0 +1,41 @@
+"""Metrics of a model's samples: every file with a subclass of `base.Metric` is one; the others are their helpers.
+
+Page, tables and plots iterate over `all_metrics`, so that a new file is shown everywhere.
+"""
+
+from functools import cache
+
+from hpcddm.config import variant_files
+from hpcddm.evaluation.metrics.base import Metric
+from hpcddm.evaluation.metrics.need import Need
+
+
+@cache
+def all_metrics() -> tuple[Metric, ...]:
+    """Load the metric of every file, in the order of the columns."""
+    files = [file for file in variant_files.files("evaluation/metrics") if file.stem != "__init__"]
+    modules = [variant_files.module("evaluation/metrics", file.stem) for file in files]
+    metrics = [metric() for module in modules for metric in variant_files.defined(module, Metric)]
+    return tuple(sorted(metrics, key=lambda metric: (metric.order, metric.key)))
+
+
+def primary() -> Metric:
+    """Return the metric that ranks settings where not all of them can be shown: the first."""
+    return all_metrics()[0]
+
+
+def headlines() -> list[Metric]:
+    """List the metrics for places with room for few."""
+    return [metric for metric in all_metrics() if metric.is_headline]
+
+
+def left_out(has_classes: bool) -> dict[str, str]:
+    """Return the metrics that cannot be computed for these images, by key, and why."""
+    reason = "compares classes, and these images have none"
+    needy = [metric for metric in all_metrics() if metric.needs & {Need.LABELS, Need.AGREED}]
+    return {} if has_classes else {metric.key: reason for metric in needy}
+
+
+def needed() -> set[Need]:
+    """Return what the stage evaluate must keep of every set of images."""
+    return {need for metric in all_metrics() for need in metric.needs}

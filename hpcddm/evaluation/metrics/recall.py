@@ -1,0 +1,24 @@
+"""Improved recall: how much of what is real the samples reach (Kynkaanniemi et al., arXiv 1904.06991)."""
+
+from hpcddm.evaluation.metrics.base import Better, Metric
+from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.neighbours import NEIGHBOURS
+
+
+class Recall(Metric):
+    """Share of real images in some ball of a sample (eq. 2, k = 3); depends on the numbers of images."""
+
+    title = "recall"
+    explanation = (
+        "the share of held-out images within reach of a sample, which reaches as far as the"
+        f" {NEIGHBOURS} nearest of its own kind"
+    )
+    better = Better.HIGHER
+    format = ".1%"
+    needs = frozenset({Need.FEATURES})
+    order = 50
+    is_headline = True
+
+    def compute(self, evaluation: Evaluation) -> float:
+        return float(evaluation.overlap.real_in_fake.mean())

@@ -1,0 +1,212 @@
+"""Writes the report: one self-contained HTML page, without network access and without scripts."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.metrics.base import Metric
+from hpcddm.evaluation.report import concepts_page, pictures, plots, rendering
+from hpcddm.evaluation.report.content import Content
+from hpcddm.files import atomic
+
+MONOLITH, STUDENT = "monolith", "student"
+FLOOR = "real against real"
+PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
+GALLERY_COLUMNS, GALLERY_ROOM, GALLERY_PIXELS = 10, 880, 96
+"""Images in a row of a gallery, its largest width in CSS pixels, and the largest side of an image."""
+
+
+def write(content: Content, path: Path) -> None:
+    """Write the page in one step; equal contents give equal bytes."""
+    atomic.write_text(path, render(content))
+
+
+def render(content: Content) -> str:
+    """Render the page as HTML in ASCII; other characters in names are escaped."""
+    metrics = content.metrics
+    columns = class_columns(content.gallery_texts)
+    return rendering.render(
+        "page.html.j2",
+        name=content.name,
+        summary=content.summary,
+        metrics=metrics,
+        asked_for=content.asked_for,
+        has_monolith=MONOLITH in metrics["arms"],
+        has_student=STUDENT in metrics["arms"],
+        titled_metrics=[(metric, _titled(metric)) for metric in all_metrics() if metric.key not in metrics["left_out"]],
+        left_out=[(_titled(metric), metrics["left_out"].get(metric.key)) for metric in all_metrics()],
+        missing={plots.expert_of(key) for key in metrics["missing_experts"]},
+        rows=table(metrics),
+        counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
+        clusters=rendering.shown_clusters(content.clusters, content.facts),
+        facts=content.facts,
+        images=sum(cluster.size for cluster in content.clusters),
+        columns=columns,
+        galleries=[(gallery.arm, _gallery_picture(gallery.images, len(columns))) for gallery in content.galleries],
+        losses=_losses(content.curves),
+        denoisers=_denoisers(content),
+        routing=_routing(content),
+        usage=_usage(content),
+        diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
+        pictures=len(content.gallery_texts),
+        gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
+        concepts=concepts_page.part(content.concepts.facts, content.concepts.pictures) if content.concepts else None,
+        label_of=plots.label_of, expert_of=plots.expert_of,
+    )  # fmt: skip
+
+
+@dataclass
+class ModelRow:
+    """Texts of one model's row in the table of results."""
+
+    images: str
+    cells: dict[str, str] = field(default_factory=dict)
+    """Value by the key of the metric."""
+    best: list[str] = field(default_factory=list)
+    """Keys of the metrics with no better text in any arm."""
+    flops: str = ""
+    ratio: str = ""
+
+
+def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
+    """Format the table's rows by arm, the floor last."""
+    arms = metrics["arms"]
+    monolith = arms.get(MONOLITH, {}).get("train_flops")
+    rows = {name: ModelRow(f"{arm['images']:,}") for name, arm in (arms | {FLOOR: metrics["floor"]}).items()}
+    for name, arm in arms.items():
+        rows[name].flops = flops_text(arm["train_flops"])
+        rows[name].ratio = f"{arm['train_flops'] / monolith:.2f}" if monolith else ""
+    for metric in (metric for metric in all_metrics() if metric.key not in metrics["left_out"]):
+        _add_cells(rows, metric, arms, metrics["floor"])
+    return rows
+
+
+def _add_cells(
+    rows: dict[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], floor: dict[str, float]
+) -> None:
+    """Write one metric into all rows, and mark the best of several arms."""
+    values = [arm[metric.key] for arm in arms.values() if math.isfinite(arm[metric.key])]
+    # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
+    form = metric.format if metric.digits is None else f"z.{_decimals(values, metric.digits)}f"
+    best = format(metric.better.best(values), form) if values and len(arms) > 1 else None
+    for name, row in rows.items():
+        row.cells[metric.key] = format((arms.get(name) or floor)[metric.key], form)
+        if name in arms and row.cells[metric.key] == best:
+            row.best.append(metric.key)
+
+
+def _titled(metric: Metric) -> str:
+    """Return the metric's title as it begins a sentence."""
+    return metric.title[:1].upper() + metric.title[1:]
+
+
+def flops_text(flops: float) -> str:
+    """Format a number of operations with three digits and a prefix: 1.23 PFLOP."""
+    power = min(len(PREFIXES) - 1, int(math.log10(flops)) // 3) if flops >= 1 else 0
+    value = flops / 1000**power
+    return f"{value:.{_decimals([value], 3)}f} {PREFIXES[power]}FLOP"
+
+
+def class_columns(classes: list[str]) -> list[list[str]]:
+    """Return the classes in each column of a gallery: where classes repeat, every column is one class throughout."""
+    count = len(classes)
+    period = next((lag for lag in range(1, count) if classes[lag:] == classes[:-lag]), count)
+    columns = GALLERY_COLUMNS // period * period if 0 < period <= GALLERY_COLUMNS else GALLERY_COLUMNS
+    return [list(dict.fromkeys(classes[column::columns])) for column in range(min(columns, count))]
+
+
+def _decimals(values: Iterable[float], digits: int) -> int:
+    """Return the number of decimals that give the smallest of the values so many digits."""
+    smallest = min((abs(value) for value in values if value), default=1)
+    return max(0, min(6, digits - 1 - math.floor(math.log10(smallest))))
+
+
+def _gallery_picture(images: np.ndarray, columns: int) -> dict[str, Any]:
+    return rendering.picture(pictures.shrink(images, GALLERY_PIXELS), columns, GALLERY_ROOM)
+
+
+def _losses(curves: dict[str, list[tuple[int, float]]]) -> dict[str, str]:
+    """Plot the losses of denoisers, the dense ones first, and of classifiers; units without a curve are left out."""
+    logged = {key: curves[key] for key in sorted(curves, key=_dense_first) if curves[key]}
+    denoisers = {key: curve for key, curve in logged.items() if key.startswith(("train/", "distill/"))}
+    others = {key: curve for key, curve in logged.items() if key not in denoisers}
+    groups = {"denoisers": denoisers, "classifiers": others}
+    return {name: plots.losses(name, group) for name, group in groups.items() if group}
+
+
+def _dense_first(key: str) -> tuple[int, str]:
+    order = (MONOLITH, STUDENT)
+    name = key.rpartition("/")[2]
+    return (order.index(name) if name in order else len(order)), key
+
+
+def _denoisers(content: Content) -> list[dict[str, Any]]:
+    """Make the rows of the table of networks."""
+    return [
+        {
+            "expert": plots.expert_of(denoiser.unit),
+            "label": plots.label_of(denoiser.unit),
+            "objective": denoiser.objective,
+            "model": denoiser.model,
+            "parameters": _count_text(denoiser.parameters),
+            "precision": denoiser.precision,
+            "images": f"{denoiser.images:,}",
+            "flops": flops_text(denoiser.flops),
+            "passes": "" if denoiser.passes is None else f"{denoiser.passes:.3g}",
+            "rank_hours": f"{denoiser.rank_hours:.3g}",
+        }
+        for denoiser in content.denoisers
+    ]
+
+
+def _count_text(number: int) -> str:
+    """Format a number with three digits and a prefix: 675 M."""
+    return flops_text(number).removesuffix("FLOP").replace("G", "B").strip()
+
+
+def _routing(content: Content) -> list[tuple[str, str, str]]:
+    """Draw the router's plots, each with its title and a remark."""
+    router = content.router
+    if router is None:
+        return []
+    sizes = [cluster.size for cluster in content.clusters]
+    largest = f"always naming the largest cluster: {max(sizes) / sum(sizes):.0%}"
+    levels = router.noise_levels
+    router_plots = [("Router accuracy", largest, plots.router_accuracy("router", levels, router.accuracy, len(sizes)))]
+    if router.calibration:
+        plot = plots.by_time("calibration", levels, router.calibration, "calibration error", percent=True)
+        router_plots.append(("Router calibration", "how far its confidence is from being right", plot))
+    if router.surprise:
+        blind = {f"knowing nothing, ln {len(sizes)}": math.log(len(sizes))}
+        plot = plots.by_time("surprise", levels, router.surprise, "nats", levels=blind)
+        router_plots.append(("Router surprise", "-ln p of the right cluster", plot))
+    return router_plots
+
+
+def _usage(content: Content) -> dict[str, str]:
+    diagnostics = content.metrics["diagnostics"]
+    return {
+        arm: plots.usage(f"usage-{arm}", shares, diagnostics[arm]["times"]) for arm, shares in content.usage.items()
+    }
+
+
+def _diagnostic_plots(diagnostics: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Draw entropy and disagreement of the arms with several experts, each with its title and a remark."""
+    ensembles = {arm: values for arm, values in diagnostics.items() if any(values["disagreement"])}
+    if not ensembles:
+        return []
+    times = next(iter(ensembles.values()))["times"]
+    titles = {
+        "entropy": ("Router entropy", "nats, along the samples' own way"),
+        "disagreement": ("Disagreement of experts", "variance of their velocities under the posterior, per value"),
+    }
+    titled_plots = []
+    for key, (title, remark) in titles.items():
+        lines = {arm: values[key] for arm, values in ensembles.items()}
+        titled_plots.append((title, remark, plots.by_time(key, times, lines, title.lower())))
+    return titled_plots

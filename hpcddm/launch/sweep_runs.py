@@ -1,0 +1,131 @@
+"""Runs of a sweep: each setting is an ordinary run, and units that several have in common are made once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.sweep import Sweep
+from hpcddm.errors import ConfigError
+from hpcddm.files.atomic import digest
+from hpcddm.launch.content_hashes import with_content
+from hpcddm.pipeline.plan import PlannedUnit, plan
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.sweep_index import Index
+from hpcddm.runs.unit_keys import stage_of
+from hpcddm.unit_states import UnitStatus, unit_state
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """Run of one setting: its units, their identities and their owners."""
+
+    label: str
+    run: RunDir
+    experiment: Experiment
+    units: list[PlannedUnit]
+    identities: dict[str, str]
+    owners: dict[str, str] = field(default_factory=dict)
+    """Key of a unit -> label of the setting in whose run it is made."""
+
+    def name(self, key: str) -> str:
+        """Return a unit's name in the sweep's journal: OWNER/KEY."""
+        return f"{self.owners[key]}/{key}"
+
+    def owner(self, key: str) -> RunDir:
+        """Return the run in which a unit is made."""
+        return RunDir(self.run.root.parent / self.owners[key])
+
+
+def sweep_runs_of(sweep: Sweep, home: RunDir) -> list[SweepRun]:
+    """Plan the run of every setting, with the hash of its images.
+
+    Raises `UserError` when images are missing.
+    """
+    contents: dict[str, str | None] = {}
+    sweep_runs = []
+    for label, experiment in sweep.experiments.items():
+        run = RunDir(home.root / label)
+        source = experiment.data.source.model_dump_json()
+        experiment = with_content(experiment, run, contents.get(source))
+        contents[source] = experiment.data.content
+        units = plan(experiment)
+        sweep_runs.append(SweepRun(label, run, experiment, units, identities(units)))
+    _refuse_homonyms(sweep_runs)
+    return sweep_runs
+
+
+def _refuse_homonyms(sweep_runs: Iterable[SweepRun]) -> None:
+    """Refuse a name of experts that joined with other samples: where all else is shared, so is the folder of the list.
+
+    Raises `ConfigError` naming both settings.
+    """
+    first: dict[str, tuple[str, str | None]] = {}
+    for sweep_run in sweep_runs:
+        for joined in sweep_run.experiment.experts.joined:
+            label, content = first.setdefault(joined.name, (sweep_run.label, joined.content))
+            if content != joined.content:
+                raise ConfigError(
+                    f"setting {sweep_run.label}: experts.joined: {joined.name} has other samples in setting {label};"
+                    " give it another name"
+                )
+
+
+def identities(units: Iterable[PlannedUnit]) -> dict[str, str]:
+    """Hash for every unit all that determines its outputs, down to the images: units of equal hashes are the same work.
+
+    The number of units in a stage is left out: what depends on it is among the settings under the fingerprint.
+    """
+    by_key: dict[str, str] = {}
+    for unit in units:
+        inputs = [by_key[key] for key in unit.inputs if unit.counts(key)]
+        by_key[unit.key] = digest([unit.key, unit.fingerprint_settings, unit.site, unit.min_optional, inputs])[:24]
+    return by_key
+
+
+def assign(sweep_runs: Iterable[SweepRun], index: Index) -> None:
+    """Assign an owner to each unit: the first setting that has it; a run that already has a folder of it owns that."""
+    sweep_runs = list(sweep_runs)
+    begun = {sweep_run.label: _begun_units(sweep_run) for sweep_run in sweep_runs}
+    for sweep_run in sweep_runs:
+        for key in begun[sweep_run.label]:
+            index.owners.setdefault(sweep_run.identities[key], sweep_run.label)
+    for sweep_run in sweep_runs:
+        for key, identity in sweep_run.identities.items():
+            is_begun = key in begun[sweep_run.label]
+            sweep_run.owners[key] = sweep_run.label if is_begun else index.owners.setdefault(identity, sweep_run.label)
+        # The other units of such a stage lie in the folder of that one.
+        for key in sweep_run.owners:
+            whole = f"{stage_of(key)}/all"
+            sweep_run.owners[key] = sweep_run.owners.get(whole, sweep_run.owners[key])
+
+
+def _begun_units(sweep_run: SweepRun) -> set[str]:
+    """Return the keys of the units with a folder, not a link, in the run itself."""
+    if not sweep_run.run.root.is_dir():
+        return set()
+    folders = {key: sweep_run.run.unit(key) for key in sweep_run.identities}
+    linked = {folder for folder in {folder.parent for folder in folders.values()} if folder.is_symlink()}
+    return {
+        key
+        for key, folder in folders.items()
+        if folder.parent not in linked and folder.is_dir() and not folder.is_symlink()
+    }
+
+
+def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, UnitStatus]]:
+    """Read the state of every unit of every run, by label and key; shared units are read once."""
+    scanned: dict[str, tuple[UnitStatus, Manifest | None]] = {}
+    states = {}
+    for sweep_run in sweep_runs:
+        run_states: dict[str, UnitStatus] = {}
+        made: dict[str, Manifest] = {}
+        for unit in sweep_run.units:
+            name = sweep_run.name(unit.key)
+            if name not in scanned:
+                scanned[name] = unit_state(unit, sweep_run.owner(unit.key), run_states, made)
+            run_states[unit.key], present = scanned[name]
+            if present:
+                made[unit.key] = present
+        states[sweep_run.label] = run_states
+    return states

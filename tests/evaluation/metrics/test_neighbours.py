@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from hpcddm.evaluation.metrics import neighbours
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(params=[1, 7, 1 << 22], ids=["row by row", "few rows", "at once"])
+def small_blocks(request, monkeypatch):
+    """Blocks of one row, of some rows, of all."""
+    monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", request.param * 40)
+
+
+def together(first, second):
+    found = np.full((len(first), len(second)), np.nan)
+    for rows, distances in neighbours.blocks(first, second):
+        found[rows] = distances
+    return found
+
+
+def test_distances_are_those_of_the_definition(small_blocks):
+    first, second = RNG.standard_normal((33, 5)) + 100, RNG.standard_normal((40, 5)) + 100
+    expected = np.square(first[:, None] - second[None]).sum(2)
+    np.testing.assert_allclose(together(first, second), expected, rtol=1e-10)
+
+
+def test_equal_points_are_at_distance_zero_and_near_ones_are_not():
+    points = (RNG.standard_normal((50, 300)) * 1000).astype(np.float32)
+    near = points.astype(np.float64) * (1 + 1e-5)
+    assert (together(points, points).diagonal() == 0).all()
+    assert (together(points, near).diagonal() > 0).all()
+
+
+def test_radii_reach_to_the_kth_other_point(small_blocks):
+    points = RNG.standard_normal((40, 3))
+    expected = np.sort(np.square(points[:, None] - points[None]).sum(2), axis=1)
+    np.testing.assert_allclose(neighbours.radii(points, (3, 5)), expected[:, [3, 5]].T, rtol=1e-10)
+
+
+def test_a_twin_is_a_neighbour_at_distance_zero():
+    points = RNG.standard_normal((6, 3)).repeat(2, axis=0)
+    first, second = neighbours.radii(points, (1, 2))
+    assert (first == 0).all() and (second > 0).all()
+
+
+def test_more_neighbours_than_points_are_refused():
+    with pytest.raises(ValueError, match="5 samples: the 5-th neighbour needs 6"):
+        neighbours.radii(RNG.standard_normal((5, 2)), (3, 5))

@@ -1,0 +1,150 @@
+"""The page about the clusters, alone and as a part of the report."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from hpcddm.evaluation.report import clusters_page, page
+from hpcddm.evaluation.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, Facts
+from hpcddm.evaluation.report.content import Cluster
+from hpcddm.files import reading
+from tests.evaluation.report.test_page import Page, content
+
+HOSTILE = '<script>alert("1")</script>&amp;\u2028 \U0001f600'
+
+
+def facts(*images, **changes):
+    """Facts about clusters of these sizes, with classes and distances."""
+    total = sum(images)
+    clusters = [
+        ClusterFacts(count, count / total, 0.1 * number, 0, 1.25, [("boot", 0.75), ("bag", 0.25)])
+        for number, count in enumerate(images)
+    ]
+    made = Facts(
+        total, clusters, max(images) * len(images) / total, 2.5, 0.5, 0.123, 96, "features", "", "max_share: 0.1"
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def with_first(made, **changes):
+    """The same, with another first cluster."""
+    return dataclasses.replace(made, clusters=[dataclasses.replace(made.clusters[0], **changes), *made.clusters[1:]])
+
+
+def without_distances(made):
+    clusters = [dataclasses.replace(cluster, silhouette=None, neighbour=None) for cluster in made.clusters]
+    return dataclasses.replace(made, clusters=clusters, silhouette=None, sampled=0, left_out="random looks at nothing")
+
+
+def without_classes(made):
+    clusters = [dataclasses.replace(cluster, class_entropy=None, classes=[]) for cluster in made.clusters]
+    return dataclasses.replace(made, clusters=clusters, class_information=None)
+
+
+def pictures(made, kinds=("typical", "ambiguous", "random")):
+    images = np.arange(3 * 8 * 8, dtype=np.uint8).reshape(3, 8, 8, 1)
+    return [
+        Cluster(number, cluster.images, dict.fromkeys(kinds, images)) for number, cluster in enumerate(made.clusters)
+    ]
+
+
+EVEN = facts(3000, 3000, 3000)
+
+
+@pytest.mark.parametrize(
+    "sizes, threshold",
+    [
+        ((4000, 2000), CATCH_ALL),
+        ((40000, 20000, 20000, 20000), CATCH_ALL),
+        ((2500, 6500, 6000), STARVING),
+        ((1000, 1100), FEW_IMAGES),
+    ],
+)
+def test_a_warning_begins_behind_its_threshold(sizes, threshold):
+    assert facts(*sizes).warnings() == []
+    # One image more in the largest cluster, which lies first, and one less in the smallest.
+    largest, smallest = sizes.index(max(sizes)), sizes.index(min(sizes))
+    behind = list(sizes)
+    behind[largest] += threshold == CATCH_ALL
+    behind[smallest] -= 1
+    (warning,) = facts(*behind).warnings()
+    who, what = (largest, "a catch-all") if threshold == CATCH_ALL else (smallest, "starving")
+    assert warning.startswith(f"Cluster {who} is {what}: ") and f"(the threshold is {threshold:,g})" in warning
+
+
+def test_small_clusters_share_a_warning():
+    assert facts(1000, 1000, 600, 999).warnings() == [
+        "Clusters 2, 3 are starving: 600 to 999 images are few for one network (the threshold is 1,000),"
+        " which may learn them by heart"
+    ]
+
+
+def test_a_cluster_is_not_apart_below_a_silhouette_of_zero():
+    assert with_first(EVEN, silhouette=0.0).warnings() == []
+    (warning,) = with_first(EVEN, silhouette=-0.001, neighbour=2).warnings()
+    assert warning.startswith("Cluster 0 is not apart") and "cluster 2" in warning
+
+
+def test_the_facts_come_back_from_their_file():
+    made = with_first(EVEN, words=[("boot", 0.5, 0.1)], captions=["a boot"], shown={"random": [3, 1]})
+    stored = made.as_json()
+    assert stored["warnings"] == [] and CATCH_ALL in stored["thresholds"].values()
+    again = reading.parse(json.dumps(stored | {"of a later version": 1}).encode(), Facts)
+    assert again.clusters[0].shown == {"random": [3, 1]} and again.warnings() == made.warnings()
+    assert clusters_page.render("x", again, pictures(made)) == clusters_page.render("x", made, pictures(made))
+
+
+CASES = {
+    "with features and classes": EVEN,
+    "without classes": without_classes(EVEN),
+    "without features": without_distances(EVEN),
+    "with nothing": without_classes(without_distances(EVEN)),
+    "captions": with_first(without_classes(EVEN), words=[("boot", 0.5, 0.1)], captions=["a boot", "two boots"]),
+    "warnings": facts(9000, 400, 2000),
+    "many": facts(*range(3000, 3040)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_page_is_whole_and_self_contained(case, tmp_path):
+    made = CASES[case]
+    kinds = ("random",) if made.silhouette is None else ("typical", "ambiguous", "random")
+    text = clusters_page.render("fashion", made, pictures(made, kinds))
+    parsed = Page(text)
+    assert text.isascii() and not re.search(r"https?:|file:|@import|<script|<link", text)
+    assert all(image["alt"] and image["src"].startswith("data:image/png;base64,") for image in parsed.all("img"))
+    assert len(parsed.all("img")) == len(kinds) * len(made.clusters)
+    assert ("Silhouette 0.123" in parsed.text) == (made.silhouette is not None)
+    assert ("random looks at nothing" in parsed.text) == (made.silhouette is None)
+    assert ("Classes told 0.500" in parsed.text) == ("Classes: boot 75%" in parsed.text)
+    assert ("What speaks against these clusters" in parsed.text) == bool(made.warnings())
+    assert all(warning in parsed.text for warning in made.warnings())
+    assert "No warning" in parsed.text or "max_share: 0.1." in parsed.text
+    clusters_page.write("fashion", made, pictures(made, kinds), tmp_path / "clusters.html")
+    assert (tmp_path / "clusters.html").read_text() == text
+
+
+def test_words_and_captions_are_shown():
+    text = Page(clusters_page.render("x", CASES["captions"], pictures(EVEN))).text
+    assert "Words: boot 50% of captions, 10% elsewhere" in text and "two boots" in text
+
+
+def test_what_people_wrote_is_escaped():
+    made = with_first(EVEN, classes=[(HOSTILE, 1.0)], words=[(HOSTILE, 0.5, 0.1)], captions=[HOSTILE])
+    made = dataclasses.replace(made, remedy=HOSTILE, compared=HOSTILE)
+    text = clusters_page.render(HOSTILE, made, pictures(made))
+    assert "<script" not in text and text.isascii()
+    assert Page(text).text.count('<script>alert("1")</script>&amp;') == 6
+
+
+def test_the_report_holds_the_same_part_and_does_without_it():
+    made, clusters = facts(9000, 400, 2000), pictures(facts(9000, 400, 2000))
+    report = dataclasses.replace(content(experts=3), clusters=clusters, facts=made)
+    alone, part = (Page(text).text for text in (clusters_page.render("x", made, clusters), page.render(report)))
+    begin, end = "What speaks against", "At random"
+    assert alone[alone.index(begin) : alone.rindex(end)] == part[part.index(begin) : part.rindex(end)]
+    bare = Page(page.render(dataclasses.replace(report, facts=None, usage={}, curves={}))).text
+    assert "the stage inspect, which measures the clusters, was not complete" in bare and begin not in bare

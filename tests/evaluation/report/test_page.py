@@ -1,0 +1,305 @@
+import dataclasses
+import functools
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from hpcddm.evaluation.report import page
+from hpcddm.evaluation.report.content import Cluster, Content, Denoiser, Gallery, Router
+
+VOID = {"meta", "img", "br"}
+
+
+STEPS = 20
+
+
+def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=False):
+    random = np.random.default_rng(0)
+    strategies = ["top-1", "top-2", "oracle"]
+    dense = ["monolith"] * monolith + ["student"] * student
+    arms = dense + strategies
+    flops = {name: 1_234_000_000_000_000 if name == "monolith" else 1_250_000_000_000_000 for name in arms}
+
+    def pictures(count):
+        return random.integers(0, 256, (count, size, size, channels), dtype=np.uint8)
+
+    def diagnosis(arm):
+        entropy, disagreement = ([0.0] * STEPS if arm in dense else random.random(STEPS).tolist() for _ in range(2))
+        times = [1 - step / STEPS for step in range(STEPS)]
+        return {"times": times, "entropy": entropy, "disagreement": disagreement, "refinement_gap": 0.00123}
+
+    units = {"monolith": "train/monolith", "student": "distill/student"}
+    made = [units[arm] for arm in dense] + [f"train/expert-{index:02d}" for index in range(experts)]
+    return Content(
+        name="quickstart",
+        summary=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
+        metrics={
+            "arms": {
+                name: {"fd": 31.86 + place, "kid": 0.0123 - 0.001 * place, "agreement": 0.81 + 0.01 * place,
+                       "precision": 0.7, "recall": 0.5 + 0.011 * place, "density": 1.1 - 0.1 * place, "coverage": 0.613,
+                       "diversity": 0.9 + 0.06 * place, "images": 2000, "train_flops": flops[name]}
+                for place, name in enumerate(arms)
+            },
+            "floor": {"fd": 2.11, "kid": -0.00001, "agreement": 0.952, "precision": 0.75, "recall": 0.76,
+                      "density": 0.998, "coverage": 0.969, "diversity": 1.003, "images": 2000},
+            "diagnostics": {name: diagnosis(name) for name in arms},
+            "neighbours": [3, 5],
+            "extractor": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92},
+            "left_out": {},
+            "classifier": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
+            "steps": STEPS,
+            "guidance": 1.5,
+            "missing_experts": [],
+            "remark": "",
+        },
+        denoisers=[
+            Denoiser(unit, "dit (width 128)", 1_234_567, "epsilon (schedule cosine)", "bf16", 72_000, 10**15, 7.2, 1.5)
+            for unit in made
+        ],
+        clusters=[Cluster(index, 1000 + 10 * index, {"random": pictures(12)}) for index in range(experts)],
+        facts=None,
+        asked_for="class",
+        gallery_texts=[number % classes for number in range(20)],
+        galleries=[Gallery(arm, pictures(20)) for arm in arms + [f"expert-{index}" for index in range(experts)]],
+        curves={
+            "train/monolith": [[1024, 1.0], [2048, 0.5]],
+            "measuring/classifier": [[1024, 2.0]],
+            "route/router": [],
+        },
+        router=Router(
+            noise_levels=[0.1, 0.5, 0.9],
+            accuracy={"with condition": [0.99, 0.9, 0.6], "without condition": [0.98, 0.8, 0.3]},
+            calibration={"as made": [0.01, 0.05, 0.1], "with temperature": [0.01, 0.02, 0.03]},
+            surprise={"as made": [0.01, 0.3, 1.2]},
+        ),
+        usage={name: random.dirichlet(np.ones(experts), STEPS) for name in strategies},
+    )  # fmt: skip
+
+
+def bare(given):
+    """The same without what takes time to draw."""
+    return dataclasses.replace(given, clusters=[Cluster(0, 9, {"random": np.zeros((1, 8, 8, 1), np.uint8)})],
+                               gallery_texts=[], galleries=[], curves={}, router=None, usage={}, denoisers=[],
+                               metrics=given.metrics | {"diagnostics": {}})  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Every element with its attributes; every tag is closed in its order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.words = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+CASES = {
+    "usual": content(),
+    "two experts without monolith": content(experts=2, monolith=False),
+    "sixteen experts and a student": content(experts=16, size=8, student=True),
+    "large and in colour": content(experts=2, size=200, channels=3),
+    "a thousand classes": content(classes=1000, channels=3, size=32),
+    "no pictures and no plots": bare(content()),
+    "no usage": dataclasses.replace(content(), usage={}),
+    "no curves": dataclasses.replace(content(), curves={}),
+    "no router": dataclasses.replace(content(), router=None),
+    "a router whose calibration nobody measured": dataclasses.replace(
+        content(), router=Router([0.1, 0.9], {"with condition": [0.9, 0.4]}, {}, {})
+    ),
+    "no galleries": dataclasses.replace(content(), galleries=[], gallery_texts=[]),
+    "an empty cluster": dataclasses.replace(
+        content(experts=2),
+        clusters=[
+            Cluster(index, 9, {"random": np.zeros((count, 8, 8, 1), np.uint8)}) for index, count in enumerate((0, 3))
+        ],
+    ),
+}
+
+
+@functools.cache
+def rendered(case):
+    return page.render(CASES[case])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_page_is_whole_and_self_contained(case):
+    text = rendered(case)
+    parsed = Page(text)
+    assert text.isascii()
+    assert not re.search(r"https?:|file:|@import|<script|<link", text)
+    sources = [attributes["src"] for _, attributes in parsed.elements if "src" in attributes]
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(address.startswith("#") for address in re.findall(r"url\(([^)]*)\)", text))
+    identities = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(identities) == len(set(identities))
+    aims = [attributes["href"] for _, attributes in parsed.elements if "href" in attributes]
+    assert {aim.removeprefix("#") for aim in aims if aim.startswith("#")} <= set(identities)
+    assert all(aim.startswith("#") for aim in aims)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_picture_and_plot_is_described(case):
+    parsed = Page(rendered(case))
+    assert all(image["alt"] for image in parsed.all("img"))
+    assert all(plot["aria-label"] for plot in parsed.all("svg"))
+    given = CASES[case]
+    pictures = len(given.galleries) + sum(
+        len(images) > 0 for cluster in given.clusters for images in cluster.images.values()
+    )
+    assert len(parsed.all("img")) == pictures
+
+
+def test_page_holds_every_arm_value_and_fact():
+    text = Page(rendered("usual")).text
+    for expected in (
+        "monolith", "top-1", "top-2", "oracle", "real against real", "31.9", "34.9", "0.01230", "0.00930", "2.1",
+        "81.0%", "95.2%", "1.23 PFLOP", "1.25 PFLOP", "1.00", "1.01", "2,000", "small_cnn", "91.4%", "expert 3",
+        "1,030 images", "7.2 1.00 PFLOP 1.5",
+        "epsilon (schedule cosine)", "dit (width 128)", "1.23 M", "72,000", "61.3%", "0.96", "1.00",
+        "Router calibration", "knowing nothing, ln 4", "Disagreement of experts",
+        "Step-refinement gap", "oracle 1.23e-03",
+        "a <small> network & more", "hpcddm submit ./experiment.json --run-dir ../quickstart-again",
+    ):  # fmt: skip
+        assert expected in text
+
+
+def test_equal_contents_give_equal_bytes(tmp_path):
+    page.write(CASES["usual"], tmp_path / "index.html")
+    assert (tmp_path / "index.html").read_text() == rendered("usual")
+
+
+def test_best_is_among_the_arms_and_follows_each_measure():
+    rows = page.table(content().metrics)
+    assert list(rows) == ["monolith", "top-1", "top-2", "oracle", page.FLOOR]
+    assert {arm: row.best for arm, row in rows.items() if row.best} == {
+        "monolith": ["fd", "precision", "density", "coverage"],
+        "top-1": ["precision", "coverage"],
+        "top-2": ["precision", "coverage", "diversity"],
+        "oracle": ["kid", "agreement", "precision", "recall", "coverage"],
+    }  # fmt: skip
+
+
+def test_arms_that_read_the_same_are_both_best():
+    metrics = content().metrics
+    metrics["arms"]["top-1"]["fd"] = metrics["arms"]["monolith"]["fd"] + 1e-5
+    rows = page.table(metrics)
+    assert "fd" in rows["monolith"].best
+    assert "fd" in rows["top-1"].best
+
+
+def test_a_single_arm_is_not_called_best():
+    metrics = content(monolith=False).metrics
+    metrics["arms"] = {"top-1": metrics["arms"]["top-1"]}
+    assert not page.table(metrics)["top-1"].best
+    assert "Shaded" in rendered("usual")
+    assert "Shaded" not in page.render(dataclasses.replace(bare(content()), metrics=metrics))
+
+
+def test_a_distance_that_is_no_number_is_shown_and_never_best():
+    metrics = content().metrics
+    metrics["arms"]["monolith"]["fd"] = float("nan")
+    rows = page.table(metrics)
+    assert rows["monolith"].cells["fd"] == "nan"
+    assert "fd" in rows["top-1"].best
+
+
+def test_a_distance_that_rounds_to_nothing_has_no_sign():
+    metrics = content().metrics
+    metrics["floor"]["kid"] = -1e-9
+    assert page.table(metrics)[page.FLOOR].cells["kid"] == "0.00000"
+
+
+def test_unequal_counts_are_said():
+    assert "Every row has 2,000 images" in rendered("usual")
+    unequal = bare(content())
+    unequal.metrics["arms"]["top-1"]["images"] = 1000
+    text = page.render(unequal)
+    assert "Every row has" not in text
+    assert "different numbers of images" in text
+    assert "1,000" in Page(text).text and "2,000" in Page(text).text
+
+
+def test_missing_experts_are_named_on_top_and_at_their_clusters():
+    partial = dataclasses.replace(bare(content()), clusters=content().clusters)
+    assert "Not all experts are here" not in page.render(partial) and "missing" not in Page(page.render(partial)).text
+    partial.metrics.update(missing_experts=["train/expert-02"], remark="3 of 4 experts, without train/expert-02")
+    text = Page(page.render(partial)).text
+    said = "Not all experts are here. All of this was made with 3 of 4 experts, without train/expert-02."
+    assert said in text and text.index(said) < text.index("31.9")
+    assert re.findall(r"Expert (\d) [\d,]+ images, [\d.]+%, missing from the results", text) == ["2"]
+    assert "counts the experts that are here and the router" in text
+
+
+def test_without_monolith_nothing_speaks_of_it():
+    assert "onolith" in page.render(bare(content()))
+    assert "onolith" not in page.render(bare(content(monolith=False)))
+
+
+def test_a_metric_that_is_left_out_is_named_with_the_reason():
+    given = bare(content())
+    given.metrics.update(classifier=None, left_out={"agreement": "compares classes, and these images have none"})
+    for figures in (*given.metrics["arms"].values(), given.metrics["floor"]):
+        figures.pop("agreement")
+    text = Page(page.render(given)).text
+    assert "Classifier agrees is left out: it compares classes, and these images have none." in text
+    assert "Classifier agrees:" not in text and "The classifier is a second network" not in text
+    assert "to tell how far an image is turned" in text
+
+
+@pytest.mark.parametrize(
+    ("flops", "text"),
+    [(1.234e15, "1.23 PFLOP"), (1e15, "1.00 PFLOP"), (45.67e12, "45.7 TFLOP"), (789e18, "789 EFLOP")],
+)
+def test_flops_have_three_digits_and_a_prefix(flops, text):
+    assert page.flops_text(flops) == text
+
+
+@pytest.mark.parametrize(
+    ("classes", "columns"),
+    [
+        ([0, 1] * 10, [[0], [1]] * 5),
+        ([number % 10 for number in range(20)], [[number] for number in range(10)]),
+        ([number % 3 for number in range(20)], [[0], [1], [2]] * 3),
+        (list(range(20)), [[number, number + 10] for number in range(10)]),
+        ([5, 6, 7], [[5], [6], [7]]),
+        ([], []),
+    ],
+)
+def test_columns_are_classes(classes, columns):
+    assert page.class_columns(classes) == columns
+
+
+def test_small_images_are_enlarged_by_a_whole_factor_and_stay_sharp():
+    images = Page(rendered("usual")).all("img")
+    assert all(image["class"] == "pixelated" for image in images)
+    assert {int(image["width"]) for image in images[:4]} == {2 * (8 * 29 - 1)}
+    assert {int(image["width"]) for image in images[4:]} == {3 * (10 * 29 - 1)}
+
+
+def test_large_images_are_not_pixelated():
+    galleries = Page(rendered("large and in colour")).all("img")[2:]
+    assert all("class" not in image for image in galleries)

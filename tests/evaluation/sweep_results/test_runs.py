@@ -1,0 +1,186 @@
+"""What settings share: by all that shapes a unit's outputs, made by one of them, seen by the others through links."""
+
+import shutil
+
+import pytest
+
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.sweep_runs import assign, survey_sweep_runs
+from hpcddm.runs import manifest
+from hpcddm.runs.layout import set_aside
+from hpcddm.runs.sweep_index import Index, link, read_index, write_index
+from hpcddm.runs.unit_keys import REPORT
+from hpcddm.unit_states import State, survey
+from tests.helpers import DATA_STAGES, JOINED, finish
+
+TRAINED, FINAL = {*DATA_STAGES, "measuring", "train", "route"}, {"evaluate", "report"}
+
+
+def shared_stages(first, second) -> set[str]:
+    """The stages of which all units are the same work."""
+    different = {key.split("/")[0] for key in second.identities if first.identities.get(key) != second.identities[key]}
+    return {key.split("/")[0] for key in second.identities} - different
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "shared"),
+    [
+        ("evaluate.guidance", [1.0, 2.0], TRAINED),
+        ("experts.training.images", [64, 128], {*DATA_STAGES, "measuring", "route"}),
+        ("cluster.clustering.fine", [8, 9], {"shard", "catalog", "encode", "measuring"}),
+        ("data.shards", [2, 3], set()),
+        ("seed", [0, 1], {"shard", "catalog", "encode", "measuring"}),
+        ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
+        ("evaluate.min_experts", [1, 2], TRAINED),
+    ],
+)
+def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, shared):
+    assert shared_stages(*sweep_runs(grid={key: values})) == shared
+
+
+def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
+    both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
+    same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
+    assert {"train/expert-00", "train/expert-01", "route/router"} <= same and not any("evaluate" in key for key in same)
+
+
+def test_units_are_shared_inside_a_stage_too(sweep_runs):
+    one, other = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
+    assert one.identities["measuring/extractor"] == other.identities["measuring/extractor"]
+    assert one.identities["measuring/classifier"] != other.identities["measuring/classifier"]
+
+
+def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):
+    (tmp_path / "hats.txt").write_text("key")
+    (tmp_path / "bags.txt").write_text("other")
+    hats = JOINED | {"list": str(tmp_path / "hats.txt")}
+    bags = hats | {"name": "bags", "list": str(tmp_path / "bags.txt")}
+    found = sweep_runs(grid={"experts.joined": [[], [hats], [bags]]})
+    first, second, third = found
+    assert shared_stages(second, first) == TRAINED | FINAL
+    assign(found, Index())
+    assert (second.owners["lists/hats"], third.owners["lists/bags"]) == (first.label, first.label)
+    assert second.owners["train/hats"] == second.label and second.owners["train/expert-00"] == first.label
+
+
+def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(name)
+    entries = [[JOINED | {"list": str(tmp_path / name)}] for name in ("one", "other")]
+    with pytest.raises(ConfigError, match="experts.joined: hats has other samples in setting .*; give it another name"):
+        sweep_runs(grid={"experts.joined": entries})
+
+
+def settle(found, home):
+    """What a submission does with the files of a sweep."""
+    index = read_index(home) if home.root.exists() else Index()
+    index.current = [sweep_run.label for sweep_run in found]
+    assign(found, index)
+    for sweep_run in found:
+        sweep_run.run.root.mkdir(parents=True, exist_ok=True)
+        link(sweep_run.run, sweep_run.owners)
+    write_index(index, home)
+    return index
+
+
+def made_by(sweep_run, found):
+    """Finish the units of a run that it makes itself."""
+    finish([unit for unit in sweep_run.units if sweep_run.owners[unit.key] == sweep_run.label], sweep_run.run)
+    return found
+
+
+def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home):
+    found = sweep_runs(1.0, 2.0, 3.0)
+    settle(found, home)
+    for sweep_run in found:
+        made_by(sweep_run, found)
+    assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * 2
+    for sweep_run in found:
+        states = survey(sweep_run.units, sweep_run.run)
+        assert {status.state for status in states.values()} == {State.COMPLETE}, sweep_run.label
+        assert states == survey_sweep_runs(found)[sweep_run.label]
+
+
+def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_inside(sweep_runs, home):
+    first, second = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
+    settle([first, second], home)
+    assert str((second.run.root / "train").readlink()) == "../shift=0/train"
+    assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
+    measuring = second.run.root / "measuring"
+    assert (
+        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/measuring/extractor"
+    )
+    assert not (measuring / "classifier").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
+    logs = second.run.root / "logs"
+    assert str((logs / "train").readlink()) == "../../shift=0/logs/train"
+    assert str((logs / "measuring/extractor").readlink()) == "../../../shift=0/logs/measuring/extractor"
+
+
+def test_links_stay_true_when_the_sweep_is_moved(sweep_runs, home, tmp_path):
+    found = sweep_runs(1.0, 2.0)
+    settle(found, home)
+    made_by(found[0], found)
+    shutil.move(home.root, tmp_path / "moved")
+    assert manifest.read(tmp_path / "moved" / found[1].label / "train/expert-00")
+
+
+def test_values_that_are_added_use_what_is_there_wherever_they_stand_in_the_file(sweep_runs, home):
+    settle(sweep_runs(2.0, 3.0), home)
+    before, *_ = found = sweep_runs(1.0, 2.0, 3.0)
+    settle(found, home)
+    assert {before.owners[key] for key in before.owners if key.split("/")[0] not in FINAL} == {"guidance=2.0"}
+    assert before.owners[REPORT] == "guidance=1.0"
+
+
+def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run_is_gone(sweep_runs, home):
+    settle(sweep_runs(1.0, 2.0), home)
+    (left,) = sweep_runs(2.0)
+    settle([left], home)
+    assert left.owners["train/monolith"] == "guidance=1.0"
+    shutil.rmtree(home.root / "guidance=1.0")
+    settle([left], home)
+    assert set(left.owners.values()) == {"guidance=2.0"} and not (left.run.root / "train").is_symlink()
+
+
+def test_without_its_index_a_sweep_finds_what_was_made(sweep_runs, home):
+    found = sweep_runs(2.0, 3.0)
+    settle(found, home)
+    made_by(found[0], found)
+    (home.root / "sweep.json").unlink()
+    found = sweep_runs(1.0, 2.0, 3.0)
+    settle(found, home)
+    for sweep_run in found:
+        states = survey(sweep_run.units, sweep_run.run)
+        assert states["train/expert-01"].state is State.COMPLETE, sweep_run.label
+        assert sweep_run.owners["train/expert-01"] == "guidance=2.0"
+
+
+def test_a_torn_index_is_named_and_not_taken_for_a_new_sweep(home):
+    home.root.mkdir()
+    (home.root / "sweep.json").write_text('{"name": "tr')
+    with pytest.raises(UserError, match=r"sweep.json: holds no usable JSON .*; remove it"):
+        read_index(home)
+
+
+def test_a_folder_of_its_own_is_never_replaced_by_a_link(sweep_runs, home):
+    first, second = sweep_runs(1.0, 2.0)
+    finish(second.units, second.run)
+    settle([first, second], home)
+    assert set(second.owners.values()) == {"guidance=2.0"} and first.owners["train/monolith"] == "guidance=2.0"
+    assert not any(path.is_symlink() for path in second.run.root.rglob("*"))
+
+
+def test_setting_aside_in_one_run_moves_no_folder_of_another(sweep_runs, home):
+    first, second = found = sweep_runs(1.0, 2.0)
+    settle(found, home)
+    made_by(first, found)
+    made_by(second, found)
+    set_aside(second.run, REPORT)
+    assert manifest.read(first.run.unit(REPORT)) and not manifest.read(second.run.unit(REPORT))
+
+
+def test_settings_of_a_sweep_that_name_other_snapshots_share_their_trainings(sweep_runs):
+    every = sweep_runs(set={"experts.training.snapshots": [16, 32, 64]}, grid={"evaluate.snapshot": [16, 32, 64]})
+    first = every[0].identities
+    differing = {key for key in first if len({own.identities[key] for own in every}) > 1}
+    assert {key.split("/")[0] for key in differing} == {"evaluate", "report"} and len(every) == 3

@@ -1,0 +1,285 @@
+"""`hpcddm sweep` with a scheduler that only takes notes: what is submitted, in which order, and what is not."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+
+from hpcddm.commands import sweep as command
+from hpcddm.jobs.spec import read_map, read_spec
+from hpcddm.launch import continuation
+from hpcddm.launch.base import Limits
+from hpcddm.launch.sweep_runs import assign
+from hpcddm.launch.template import stored_parts
+from hpcddm.runs import manifest
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.sweep_index import read_index
+from hpcddm.runs.unit_keys import CONTINUATION, REPORT
+from tests.attempts import write_attempt
+from tests.evaluation.sweep_results.taking import EVALUATE, Taking, names
+from tests.helpers import COUNTED, finish, write_experiment, write_source
+
+ARM = {"fd": 1.5, "kid": 0.25, "agreement": 0.75, "images": 24, "train_flops": 1000}
+FACTS = {"arms": {"monolith": ARM, "top-1": ARM | {"fd": 2.5}}, "floor": ARM, "missing_experts": [], "remark": ""}
+
+
+def table(home) -> list[dict[str, str]]:
+    """Rows of the sweep's table."""
+    return list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
+
+
+def finish_all(sweep_runs, keys=None):
+    """Make units complete where they are made, reports with figures."""
+    for sweep_run in sweep_runs:
+        for unit in sweep_run.units:
+            folder = sweep_run.run.unit(unit.key)
+            if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
+                finish([unit], sweep_run.run)
+                results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
+                manifest.publish(folder, replace(manifest.read(folder), results=results))
+
+
+def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, sweep_runs):
+    queue, said = sweep(1.0, 2.0, 3.0)
+    submitted = names(queue)
+    assert len(submitted) == len(set(submitted)) == len(sweep_runs(1.0)[0].units) + 2 * 2 + 1
+    assert [array.keys for array in queue.submitted][-3:] == [
+        [f"guidance={value}/{EVALUATE}" for value in (1.0, 2.0, 3.0)],
+        [f"guidance={value}/report/all" for value in (1.0, 2.0, 3.0)],
+        ["table/all"],
+    ]
+    assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
+    *others, table = queue.submitted
+    assert set(table.after) == {str(101 + number) for number in range(len(others))}
+    assert "3 settings, 25 units, what they share counted once: 0 complete, 25 to run" in said
+
+
+def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
+    queue, _ = sweep(1.0, 2.0)
+    job_of = {name: str(101 + number) for number, array in enumerate(queue.submitted) for name in array.keys}
+    (_, second) = found = sweep_runs(1.0, 2.0)
+    assign(found, read_index(home))
+    for unit in second.units:
+        after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
+        assert {job_of[second.name(key)] for key in unit.inputs} <= set(after), unit.key
+
+
+def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, home):
+    sweep(1.0, 2.0)
+    elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_map(path)]
+    found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
+    assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
+    assert found["guidance=1.0", EVALUATE].fingerprint_settings["evaluate.guidance"] == 1.0
+    assert ("guidance=2.0", "train/monolith") not in found and ("home", "table/all") in found
+
+
+def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, sweep_runs):
+    queue, _ = sweep(1.0, 2.0)
+    before = home.journal.read_bytes()
+    again, said = sweep(1.0, 2.0, alive=names(queue), state="pending")
+    assert again.submitted == [] and "24 units are in the queue or running; nothing new to submit" in said
+    finish_all(sweep_runs(1.0, 2.0))
+    last, said = sweep(1.0, 2.0)
+    assert last.submitted == [] and "everything is complete (2 settings); nothing to submit" in said
+    assert home.journal.read_bytes() == before
+
+
+def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, home, sweep_runs):
+    sweep(1.0, 2.0)
+    finish_all(sweep_runs(1.0, 2.0))
+    queue, _ = sweep(0.5, 2.0)
+    assert names(queue) == [f"guidance=0.5/{EVALUATE}", "guidance=0.5/report/all", "table/all"]
+    finish_all(sweep_runs(0.5, 2.0))
+    queue, said = sweep(0.5, 2.0)
+    assert queue.submitted == [] and "left out, for the file names them no more: guidance=1.0" in said
+    rows = table(home)
+    assert {row["label"] for row in rows} == {"guidance=0.5", "guidance=2.0"}
+    assert manifest.read(home.root / "guidance=1.0" / "report")
+
+
+def test_a_table_that_waits_is_submitted_anew_behind_what_is_added(sweep):
+    first, _ = sweep(1.0)
+    queue, _ = sweep(1.0, 2.0, alive=names(first), state="pending")
+    assert names(queue) == [f"guidance=2.0/{EVALUATE}", "guidance=2.0/report/all", "table/all"]
+    assert queue.gone == [f"{100 + len(first.submitted)}_0"]
+    report = str(100 + len(first.submitted) - 1)
+    assert {report, "101", "102"} <= set(queue.submitted[-1].after), "behind the old reports and the new one"
+
+
+def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before_trainings(sweep, sweep_runs, write):
+    values = {"grid": {"experts.training.images": [64, 128]}}
+    sweep(values=values)
+    first, _ = sweep_runs(**values)
+    finish_all([first])
+    (first.run.unit(REPORT) / "manifest.json").unlink()
+    queue, _ = sweep(values=values)
+    job_of = {name: 101 + number for number, array in enumerate(queue.submitted) for name in array.keys}
+    assert job_of["images=64/report/all"] == job_of["images=128/report/all"]
+    assert all(int(job) < 101 + number for number, array in enumerate(queue.submitted) for job in array.after)
+
+
+def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
+    values = [round(1 + number / 10, 1) for number in range(10)]
+    queue, _ = sweep(*values, limits=Limits(max_array=4))
+    sizes = [len(array.keys) for array in queue.submitted if array.keys[0].endswith(EVALUATE)]
+    assert sum(sizes) == 10 and max(sizes) <= 4 and len(sizes) == 3
+    for array in queue.submitted:
+        if array.keys[0].endswith("report/all"):
+            waited = [
+                name
+                for one in queue.submitted
+                if str(101 + queue.submitted.index(one)) in array.after
+                for name in one.keys
+            ]
+            assert {name.replace("report/all", EVALUATE) for name in array.keys} <= set(waited)
+
+
+def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
+    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=22, reason="its limit for you"))
+    taken = [name for name in names(queue) if name != CONTINUATION]
+    assert len(taken) == 21 and len(names(queue)) == 22, "the last place is that of the job that submits the rest"
+    assert "5 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
+    again, _ = sweep(1.0, 2.0, 3.0, alive=taken)
+    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 26
+
+
+def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
+    queue, said = sweep(1.0, 2.0, options=["--dry-run"])
+    assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
+    assert (
+        queue.checked == ()
+        and len(queue.rendered) == said.count("would submit") == 14
+        and "guidance=2.0/report/all" in said
+    )
+
+
+def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sweep, sweep_runs, home):
+    queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0", "--only", "evaluate.guidance=3.0"])
+    evaluated = {name for name in names(queue) if name.endswith("report/all")}
+    assert evaluated == {"guidance=2.0/report/all", "guidance=3.0/report/all"}
+    first = [name for name in names(queue) if name.startswith("guidance=1.0/")]
+    assert "guidance=1.0/train/monolith" in first, "what all settings share is made where the first setting has it"
+    finish_all(sweep_runs(1.0, 2.0, 3.0))
+    for stage in ("evaluate", "report"):
+        shutil.rmtree(home.root / "guidance=1.0" / stage)
+    _, said = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0"])
+    assert "what was asked for is complete; 2 units were not asked for" in said
+    queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "guidance=1.0"])
+    assert {name.split("/")[0] for name in names(queue)} == {"guidance=1.0", "table"}, "a setting by its label"
+    _, said = sweep(1.0, options=["--only", "guidance=1.0", "--only", "evaluate.guidance=2.0"], fails=True)
+    assert "no setting of" in said, "a label and a value of a key both count"
+
+
+def test_settings_that_the_sweep_does_not_have_cannot_be_asked_for(sweep, home):
+    for only in ("evaluate.steps=3", "evaluate.guidance"):
+        _, said = sweep(1.0, 2.0, options=["--only", only], fails=True)
+        assert (
+            f"--only {only}: needs a setting's label, or KEY=VALUE with a key of" in said
+            and "evaluate.guidance" in said
+        )
+    _, said = sweep(1.0, 2.0, options=["--only", "evaluate.guidance=4.0"], fails=True)
+    assert "no setting of" in said and not home.root.exists()
+
+
+def test_a_wrong_setting_submits_nothing_of_the_others(sweep, home):
+    queue, said = sweep(1.0, -2.0, fails=True)
+    assert "setting guidance=-2.0: evaluate.guidance" in said and len(said.splitlines()) == 1
+    assert queue.submitted == [] and not home.root.exists()
+
+
+def test_settings_that_ask_for_more_images_than_there_are_are_refused_by_name(sweep, home):
+    _, said = sweep(values={"zip": {"evaluate.images": [24, 400], "evaluate.batch": [8, 8]}}, fails=True)
+    assert said.startswith("error: setting images=400,batch=8: evaluate.images: 400 balanced images need 100")
+    assert not home.root.exists()
+
+
+def test_an_experiment_that_changed_is_refused_by_setting_and_key(sweep, sweep_runs, home):
+    sweep(1.0, 2.0)
+    finish_all(sweep_runs(1.0, 2.0))
+    _, said = sweep(1.0, 2.0, values={"set": {"experts.model.width": 32}}, fails=True)
+    assert "setting guidance=1.0: train/monolith was made with other settings (experts.model.width: 16 -> 32" in said
+    assert "another --dir" in said
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(sweep, home):
+    sweep(1.0)
+    before = (home.root / "sweep.json").read_bytes()
+    queue, said = sweep(1.0, 2.0, values={"name": "other"}, fails=True)
+    assert "the sweep 'trial' lies there" in said and queue.submitted == []
+    assert (home.root / "sweep.json").read_bytes() == before
+    (home.root / "experiment.json").write_text("{}")
+    assert "a run lies there" in sweep(1.0, fails=True)[1]
+
+
+def test_nobody_knows_what_runs_when_the_scheduler_is_silent(sweep):
+    sweep(1.0)
+    queue, said = sweep(1.0, 2.0, alive=None, fails=True)
+    assert "the scheduler does not answer" in said and queue.submitted == []
+    _, said = sweep(1.0, 2.0, alive=None, options=["--table"])
+    assert "states are from the files alone" in said and "shard/train-000 missing" in said
+
+
+def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path, monkeypatch):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "slurm").mkdir()
+    mine = tmp_path / "slurm/start.sh.j2"
+    mine.write_text("# as submitted\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "named").mkdir()
+    call_values = {"experiment": "base"}
+    room = {"limits": Limits(room=6, reason="its limit"), "room": 6}
+    write_base(tmp_path)
+    sweep(1.0, 2.0, values=call_values, **room)
+    rest = continuation.read(home)
+    assert rest.experiment == str(tmp_path / "experiments/base.yaml")
+    # Another folder finds no experiment by that name, and a pull has changed the template.
+    mine.write_text("# another one\n")
+    (tmp_path / "experiments").rename(tmp_path / "moved")
+    continued = Taking(home)
+    monkeypatch.setattr(command, "launcher_of", lambda site, where: continued)
+    moved = replace(rest, experiment=str(tmp_path / "moved/base.yaml"))
+    assert command.submit_settings(rest.sweep, str(home.site("north")), home.root, False, False, False, rest=moved) == 0
+    assert {*names(continued)} == {*rest.units, "table/all"}
+    assert continued.template_parts == stored_parts(home) == {"slurm/start.sh.j2": "# as submitted\n"}
+    assert continuation.read(home) is None
+
+
+def write_base(folder):
+    """The tiny experiment where a bare name finds it."""
+    (folder / "tiny.yaml").exists() or write_experiment(folder)
+    write_source(folder / "experiments/images")
+    (folder / "experiments/base.yaml").write_text((folder / "tiny.yaml").read_text())
+
+
+def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, sweep_runs):
+    queue, _ = sweep(1.0, 2.0, 3.0)
+    first, second, _ = sweep_runs(1.0, 2.0, 3.0)
+    finish_all([first])
+    write_attempt(second.run, EVALUATE, 1, ended={"outcome": "failed", "reason": "out of memory"})
+    _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
+    assert "1.50 / 0.2500 / 75.0%" in said and "2.50 / 0.2500 / 75.0%" in said
+    assert f"{EVALUATE} failed: out of memory" in said and f"{EVALUATE} running" in said
+    rows = {
+        (row["label"], row["arm"]): row for row in csv.DictReader((home.root / "table.csv").read_text().splitlines())
+    }
+    assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
+    assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
+    assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
+    assert len(names(queue)) == 26 and len(Journal(home.journal).submissions()) == len(queue.submitted)
+
+
+def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_runs):
+    sweep(1.0)
+    (first,) = sweep_runs(1.0)
+    finish_all([first])
+    (first.run.unit("train/monolith") / "output.bin").write_bytes(b"torn")
+    _, said = sweep(1.0, options=["--table"])
+    assert "1.50" not in said and "train/monolith damaged" in said
+
+
+def test_what_is_known_lies_in_one_json_file(sweep, home):
+    sweep(1.0, 2.0)
+    index = json.loads((home.root / "sweep.json").read_text())
+    assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
+    assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
+    assert len(index["owners"]) == 23 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
