@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hpcddm.launch.base import Job
-from hpcddm.launch.client import SlurmUnavailable
-from hpcddm.launch.slurm import Slurm
+from hpcddm.launch.slurm.client import SlurmUnavailable
+from hpcddm.launch.slurm.launcher import Slurm
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 
@@ -59,7 +59,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, jobs: dict[str, Job] | None) -> list
     Nobody else answers: what left the queue is not known to have ended early.
     """
     asked: list[int] = []
-    monkeypatch.setattr("hpcddm.launch.early_ends.query", _say_nothing)
+    monkeypatch.setattr("hpcddm.launch.slurm.early_failures.query", _say_nothing)
     monkeypatch.setattr(Slurm, "states", lambda self, submissions: asked.append(1) or jobs)
     return asked
 

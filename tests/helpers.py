@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from hpcddm.cli import HIDDEN, VERBS, main
 from hpcddm.config.experiment import Experiment
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.plan import STAGES, PlannedUnit
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir

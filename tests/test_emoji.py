@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from hpcddm.errors import UserError
 from hpcddm.files import reading
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from tests.commands.archives import packed
 from tests.data.sources.opening import records_of, split_of
 from tests.helpers import EXPERIMENT, REPOSITORY, changed

@@ -128,7 +128,7 @@ def test_help_imports_nothing_heavy():
 STORE = """
 import sys
 from pathlib import Path
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.submission import store_experiment
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run

@@ -29,7 +29,7 @@ NAMED = sorted({(Path(file).name, name) for file, text in texts() for name in NA
 
 
 def test_scripts_name_what_they_run():
-    assert {"hpcddm.jobs.input_gate", "hpcddm.jobs.requeue_policy", "hpcddm.selftest.node"} <= {
+    assert {"hpcddm.jobs.input_gate", "hpcddm.jobs.requeue_policy", "hpcddm.launch.selftest.node"} <= {
         name for _, name in NAMED
     }
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.plan import plan
 from tests.helpers import REPOSITORY
 from tests.whole_runs import hpcddm

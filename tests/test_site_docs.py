@@ -7,7 +7,7 @@ import yaml
 
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources, Site
-from hpcddm.launch.gpu_use import all_stages, remarks
+from hpcddm.launch.checks.gpu_requests import all_stages, remarks
 from tests.helpers import REPOSITORY
 
 KEYS = {*Site.model_fields, *Resources.model_fields}

@@ -36,7 +36,7 @@ from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
 from hpcddm.fetched.packages import Collection, Package
 from hpcddm.files import atomic
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.next_step import installing
 from hpcddm.printing import echo
 

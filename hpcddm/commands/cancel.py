@@ -15,7 +15,7 @@ from hpcddm.errors import ConfigError, SchedulerSilent, UserError
 from hpcddm.files import inside
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
-from hpcddm.launch.ending import is_foreign, whose
+from hpcddm.launch.cancel_jobs import is_foreign, whose
 from hpcddm.launch.submission import stored_site
 from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import plan

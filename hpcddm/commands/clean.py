@@ -14,8 +14,8 @@ from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
 from hpcddm.errors import SchedulerSilent, UserError
 from hpcddm.files import inside
 from hpcddm.jobs.attempt import attempts
-from hpcddm.launch.storage import readable
-from hpcddm.launch.watching import WorkState
+from hpcddm.launch.checks.storage import readable
+from hpcddm.launch.work_states import WorkState
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.printing import echo
 from hpcddm.runs import links, manifest, sharing, training_states

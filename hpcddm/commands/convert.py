@@ -15,7 +15,7 @@ from hpcddm.config.models import LayoutSettings
 from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.printing import echo
 from hpcddm.runs import initial_weights
 from hpcddm.runs.unit_keys import experts_of

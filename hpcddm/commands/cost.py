@@ -17,10 +17,10 @@ from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.files import reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.jobs.records import records
-from hpcddm.launch.accounting import Execution, executions
-from hpcddm.launch.client import SlurmUnavailable
 from hpcddm.launch.journal_dirs import submissions_of
-from hpcddm.launch.progress import duration
+from hpcddm.launch.local.progress import duration
+from hpcddm.launch.slurm.accounting import Execution, executions
+from hpcddm.launch.slurm.client import SlurmUnavailable
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 

@@ -12,9 +12,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files import fresh
 from hpcddm.launch.base import Job, bare_site, launcher_of
-from hpcddm.launch.early_ends import early_ends
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.launch.watching import UnitObservation, WorkState, has_vanished, lacked_inputs
+from hpcddm.launch.slurm.early_failures import early_ends
+from hpcddm.launch.work_states import UnitObservation, WorkState, has_vanished, lacked_inputs
 from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import PlannedUnit, needed_by, plan
 from hpcddm.runs.journal import Journal

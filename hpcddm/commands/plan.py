@@ -16,17 +16,17 @@ from hpcddm.commands.terminal import table_console
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch import storage
+from hpcddm.launch.checks import storage
+from hpcddm.launch.checks.gpu_requests import remarks
+from hpcddm.launch.checks.missing_images import with_remedy
+from hpcddm.launch.checks.storage import readable
 from hpcddm.launch.content_hashes import with_tars
-from hpcddm.launch.gpu_use import remarks
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.storage import readable
-from hpcddm.missing_images import with_remedy
+from hpcddm.launch.run_defaults import load_for_run
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.printing import echo
-from hpcddm.run_defaults import load_for_run
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN

@@ -29,13 +29,13 @@ from hpcddm.fetched import COLLECTIONS
 from hpcddm.fetched.idx_files import IDX_FILES, IdxFiles
 from hpcddm.fetched.packages import Collection
 from hpcddm.files import atomic
-from hpcddm.loading import load_experiment
-from hpcddm.missing_images import description, missing
+from hpcddm.launch.checks.missing_images import description, missing
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.printing import echo
 
 ROOMS = (
-    "concepts/taggers",
-    "concepts/vocabularies",
+    "evaluation/concepts/taggers",
+    "evaluation/concepts/vocabularies",
     "encoders/autoencoder",
     "encoders/image",
     "encoders/perceptual",

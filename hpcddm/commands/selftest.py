@@ -11,29 +11,29 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from hpcddm.checks import CheckRow, CheckVerdict
 from hpcddm.commands.options import JSON, PATH, SITE
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch import script_paths
-from hpcddm.launch.client import unavailable_reason
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.selftest import shapes
+from hpcddm.launch.selftest.checks.accounting import Accounting
+from hpcddm.launch.selftest.checks.array import Array
+from hpcddm.launch.selftest.checks.collective import Collective
+from hpcddm.launch.selftest.checks.environment import Environment
+from hpcddm.launch.selftest.checks.gpus import Gpus
+from hpcddm.launch.selftest.checks.rendezvous import Rendezvous
+from hpcddm.launch.selftest.checks.requeue import Requeue
+from hpcddm.launch.selftest.checks.signals import Signals
+from hpcddm.launch.selftest.checks.storage import Storage
+from hpcddm.launch.selftest.checks.time_left import TimeLeft
+from hpcddm.launch.selftest.evidence import Part, checked
+from hpcddm.launch.selftest.local_trial import LocalTrial
+from hpcddm.launch.selftest.results import CheckRow, CheckVerdict
+from hpcddm.launch.selftest.slurm_trial import SlurmTrial
+from hpcddm.launch.slurm.client import unavailable_reason
 from hpcddm.printing import echo
-from hpcddm.selftest import shapes
-from hpcddm.selftest.checks.accounting import Accounting
-from hpcddm.selftest.checks.array import Array
-from hpcddm.selftest.checks.collective import Collective
-from hpcddm.selftest.checks.environment import Environment
-from hpcddm.selftest.checks.gpus import Gpus
-from hpcddm.selftest.checks.rendezvous import Rendezvous
-from hpcddm.selftest.checks.requeue import Requeue
-from hpcddm.selftest.checks.signals import Signals
-from hpcddm.selftest.checks.storage import Storage
-from hpcddm.selftest.checks.time_left import TimeLeft
-from hpcddm.selftest.evidence import Part, checked
-from hpcddm.selftest.local_trial import LocalTrial
-from hpcddm.selftest.slurm_trial import SlurmTrial
 
 TABLE_COLUMNS = 150
 ON_SLURM = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.records import AttemptRecord, as_number, records
-from hpcddm.launch.accounting import Execution
 from hpcddm.launch.journal_dirs import submissions_of
+from hpcddm.launch.slurm.accounting import Execution
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
 

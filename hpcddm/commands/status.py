@@ -20,8 +20,8 @@ from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.errors import ConfigError
 from hpcddm.launch.journal_dirs import journal_dirs
-from hpcddm.launch.progress import duration
-from hpcddm.launch.watching import WorkState
+from hpcddm.launch.local.progress import duration
+from hpcddm.launch.work_states import WorkState
 from hpcddm.next_step import command, without_step
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal

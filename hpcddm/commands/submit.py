@@ -16,17 +16,19 @@ from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.files import inside
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch import continuation, script_paths
+from hpcddm.launch.array_items import Item, array_spec, arrays, call_hook, items_of
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
+from hpcddm.launch.cancel_jobs import end
+from hpcddm.launch.checks.other_schedulers import check_other_schedulers
+from hpcddm.launch.checks.preflight import preflight
+from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.continuation import Rest
-from hpcddm.launch.early_ends import blame_nodes
-from hpcddm.launch.ending import end
-from hpcddm.launch.items import Item, array_spec, arrays, call_hook, items_of
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.preflight import preflight
-from hpcddm.launch.redoing import set_ranges_aside, set_redone_aside
-from hpcddm.launch.schedulers import check_other_schedulers
-from hpcddm.launch.snapshot import Checkout
+from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
+from hpcddm.launch.run_defaults import Defaults, load_for_run
+from hpcddm.launch.script_template import store_parts, stored_part
+from hpcddm.launch.slurm.early_failures import blame_nodes
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
@@ -36,11 +38,9 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
-from hpcddm.launch.template import store_parts, stored_part
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.printing import echo
-from hpcddm.run_defaults import Defaults, load_for_run
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
@@ -272,7 +272,7 @@ def _run_here(
     only: Collection[str] | None,
     until: str | None,
 ) -> int:
-    from hpcddm.launch.embedded import Embedded
+    from hpcddm.launch.local.drive import Embedded
 
     items = items_of(decision.to_run, experiment, run)
     absent = {*decision.elsewhere, *decision.blocked, *decision.refused}

@@ -29,17 +29,18 @@ from hpcddm.evaluation.sweep_results.table import CSV, PLOT
 from hpcddm.files import atomic, fresh, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.jobs.outcome import HookEvent
-from hpcddm.launch import storage
+from hpcddm.launch.array_items import Item, array_spec, arrays, call_hook
 from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
+from hpcddm.launch.cancel_jobs import end
+from hpcddm.launch.checks import storage
+from hpcddm.launch.checks.gpu_requests import check_gpus
+from hpcddm.launch.checks.other_schedulers import check_other_schedulers
+from hpcddm.launch.checks.preflight import check_need, check_snapshots, check_state, check_weights, warn_of_node_local
+from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.continuation import Rest
-from hpcddm.launch.ending import end
-from hpcddm.launch.gpu_use import check_gpus
-from hpcddm.launch.items import Item, array_spec, arrays, call_hook
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.preflight import check_need, check_snapshots, check_state, check_weights, warn_of_node_local
-from hpcddm.launch.redoing import set_ranges_aside
-from hpcddm.launch.schedulers import check_other_schedulers
-from hpcddm.launch.snapshot import Checkout
+from hpcddm.launch.redo import set_ranges_aside
+from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
@@ -48,7 +49,6 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
-from hpcddm.launch.template import store_parts
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
@@ -255,7 +255,7 @@ def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
 def _run_here(
     definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher, asked: Collection[str] | None
 ) -> int:
-    from hpcddm.launch.embedded import Embedded
+    from hpcddm.launch.local.drive import Embedded
 
     failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
     for name, reason in failed.items():

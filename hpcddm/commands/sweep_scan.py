@@ -7,9 +7,9 @@ from hpcddm.config.site import Site
 from hpcddm.config.sweep import Sweep
 from hpcddm.errors import ConfigError
 from hpcddm.evaluation.sweep_results.table import state_of
+from hpcddm.launch.array_items import Item
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.launch.items import Item
-from hpcddm.launch.redoing import changed_ranges
+from hpcddm.launch.redo import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
 from hpcddm.launch.sweep_runs import SweepRun, assign, survey_sweep_runs
 from hpcddm.pipeline.plan import PlannedUnit

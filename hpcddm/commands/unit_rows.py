@@ -8,7 +8,7 @@ from typing import Any
 
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
-from hpcddm.launch.watching import UnitObservation, WorkState, progress_of, state_of
+from hpcddm.launch.work_states import UnitObservation, WorkState, progress_of, state_of
 from hpcddm.next_step import NextStep, without_step
 from hpcddm.pipeline.plan import batch_of
 from hpcddm.printing import printable

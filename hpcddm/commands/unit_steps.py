@@ -6,9 +6,9 @@ from functools import cached_property
 from hpcddm.commands.typed import home_of, repeated
 from hpcddm.config.site import Resources
 from hpcddm.files import fresh
-from hpcddm.launch.client import on
 from hpcddm.launch.journal_dirs import journal_dirs
-from hpcddm.launch.watching import UnitObservation, WorkState
+from hpcddm.launch.slurm.client import on
+from hpcddm.launch.work_states import UnitObservation, WorkState
 from hpcddm.next_step import NextStep, step
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep

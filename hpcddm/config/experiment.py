@@ -155,7 +155,7 @@ class DistillSettings(StrictModel):
 class Experiment(StrictModel):
     """One experiment: data, partition, experts, router, evaluation.
 
-    What a file may leave out though it has no default here, `hpcddm.defaults` fills in by the rest.
+    What a file may leave out though it has no default here, `hpcddm.launch.experiment_defaults` fills in by the rest.
     """
 
     name: Name

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm import defaults
 from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.mistakes import Origins
@@ -20,7 +19,8 @@ from hpcddm.config.schema import Name, StrictModel, validate
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError
 from hpcddm.files.atomic import digest
-from hpcddm.loading import filled_file, resolve_paths, set_value
+from hpcddm.launch import experiment_defaults
+from hpcddm.launch.load_experiment import filled_file, resolve_paths, set_value
 
 FOLDER = "experiments/sweeps"
 MAX_LABEL = 100
@@ -173,7 +173,7 @@ def _experiment(
         set_value(merged, key, value, place)
         origins = origins.changed(key, place)
     resolve_paths(merged, Path(own_lines.file).resolve().parent)
-    defaults.fill(merged, Path(origins.file).stem)
+    experiment_defaults.fill(merged, Path(origins.file).stem)
     return validated(merged, origins)
 
 

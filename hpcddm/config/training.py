@@ -32,7 +32,7 @@ class Training(StrictModel):
     """Images per step; in `experts.training` over all experts together: a batch of 32 is 8 for each of four."""
     learning_rate: Annotated[float, Field(gt=0)]
     warmup_images: Annotated[int, Field(ge=0)] = 0
-    """Images over which the rate rises. A file that leaves it out gets a share of `images` (`hpcddm.defaults`)."""
+    """Images over which the rate rises; where a file leaves it out, a share of `images`."""
     schedule: Literal["constant", "cosine", "linear", "inverse_root"] = "constant"
     """Course of the learning rate after the warm-up."""
     decay_images: Positive | None = None

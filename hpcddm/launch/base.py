@@ -10,9 +10,9 @@ from pathlib import Path
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
-from hpcddm.launch.machine_gpus import GpuPool
-from hpcddm.launch.snapshot import Checkout, Snapshot
-from hpcddm.launch.template import own_parts
+from hpcddm.launch.code_copy import Checkout, Snapshot
+from hpcddm.launch.local.machine_gpus import GpuPool
+from hpcddm.launch.script_template import own_parts
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
@@ -170,5 +170,5 @@ def bare_site(submission: Submission) -> Site:
 
 
 def launcher_of(site: Site, run: RunDir) -> QueueLauncher | DirectLauncher:
-    """Create the launcher of a site, from `launch/<scheduler>.py`."""
-    return importlib.import_module(f"hpcddm.launch.{site.scheduler}").create(site, run)
+    """Create the launcher of a site, from `launch/<scheduler>/launcher.py`."""
+    return importlib.import_module(f"hpcddm.launch.{site.scheduler}.launcher").create(site, run)

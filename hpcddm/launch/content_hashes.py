@@ -12,8 +12,8 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
+from hpcddm.launch.checks.missing_images import with_remedy
 from hpcddm.launch.other_run import with_partition
-from hpcddm.missing_images import with_remedy
 from hpcddm.runs import initial_weights
 from hpcddm.runs.layout import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values

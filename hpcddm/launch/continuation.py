@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hpcddm.files import atomic, inside, reading
+from hpcddm.launch.array_items import Item, array_spec, submit_array
 from hpcddm.launch.base import Job, Launcher, Refused
-from hpcddm.launch.items import Item, array_spec, submit_array
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal

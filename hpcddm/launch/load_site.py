@@ -31,7 +31,7 @@ def _has_slurm() -> bool:
     """
     if not shutil.which("sbatch"):
         return False
-    from hpcddm.launch import client
+    from hpcddm.launch.slurm import client
 
     reason = client.unavailable_reason()
     if reason is None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from hpcddm.config.site import Site
 from hpcddm.jobs.input_gate import seconds_to_next_check
+from hpcddm.launch.array_items import Item, array_name, array_spec, arrays, submit_array
 from hpcddm.launch.base import ArraySpec, Job, Limits, QueueFull, QueueLauncher
-from hpcddm.launch.items import Item, array_name, array_spec, arrays, submit_array
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir

@@ -15,9 +15,9 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.files import atomic, fresh, reading
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.launch.gpu_use import check_gpus
+from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.leaving import settled_jobs
-from hpcddm.launch.redoing import changed_ranges, redone_units
+from hpcddm.launch.redo import changed_ranges, redone_units
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.printing import warn
 from hpcddm.runs import initial_weights, passed_over

@@ -24,7 +24,7 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import ArrayReader
 from hpcddm.data.sources.base import Source
 from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.stages.cluster import fitted_numbers

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.jobs.records import records
-from hpcddm.launch.items import items_of, write_specs
+from hpcddm.launch.array_items import items_of, write_specs
 from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.stored_experiment import within_run

@@ -22,8 +22,8 @@ from hpcddm.data.samples import evaluation_numbers
 from hpcddm.diffusion.spaces.pixels import from_unit, to_unit
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.statistics import Statistics
-from hpcddm.launch.items import items_of, write_specs
-from hpcddm.loading import load_experiment
+from hpcddm.launch.array_items import items_of, write_specs
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys

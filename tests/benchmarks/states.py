@@ -19,7 +19,7 @@ from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
 from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.training.checkpoints import Checkpoints, Saved
 from hpcddm.training.engine import Engine

@@ -15,8 +15,8 @@ from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.files import atomic
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.sweep_runs import identities, sweep_runs_of
-from hpcddm.loading import load_experiment
 from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir

@@ -34,7 +34,7 @@ from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.layout import RunDir

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.launch.template import store_parts
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
@@ -72,7 +72,7 @@ def run(tmp_path, monkeypatch):
 
     for module in ("retry", "submit"):
         monkeypatch.setattr(f"hpcddm.commands.{module}.launcher_of", launcher_of)
-    monkeypatch.setattr("hpcddm.launch.slurm.Slurm.states", lambda self, submissions: {})
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.states", lambda self, submissions: {})
     monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
     return run
 

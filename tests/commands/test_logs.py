@@ -72,7 +72,7 @@ def test_a_file_that_is_named_almost_like_a_log_is_none(run):
 
 
 def test_a_unit_that_died_on_this_machine_before_it_could_open_an_attempt(run, monkeypatch):
-    monkeypatch.setattr("hpcddm.launch.local.PYTHON", ("/bin/false",))
+    monkeypatch.setattr("hpcddm.launch.local.launcher.PYTHON", ("/bin/false",))
     done = hpcddm("run-stage", run.root, "shard/train-000")
     assert done.exit_code == 1 and f"hpcddm logs {run.root} shard/train-000" in done.stderr
     (one,) = Journal(run.journal).submissions()

@@ -11,7 +11,7 @@ from hpcddm.jobs import entry
 from hpcddm.jobs.spec import read_spec
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.launch import content_hashes
-from hpcddm.launch.local import Local
+from hpcddm.launch.local.launcher import Local
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
@@ -56,7 +56,7 @@ class Here(Local):
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """Run all units as `Here` does."""
-    monkeypatch.setattr("hpcddm.launch.embedded.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("hpcddm.launch.local.drive.POLL_SECONDS", 0.0)
     monkeypatch.setattr("hpcddm.jobs.inputs.PAUSES", ())
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)

@@ -11,7 +11,7 @@ from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
 from hpcddm.commands.plan import LEGEND
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import visible_gpus
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.planning import benchmark
 from hpcddm.runs import manifest

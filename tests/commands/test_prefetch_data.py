@@ -12,7 +12,7 @@ from hpcddm.fetched import COLLECTIONS, archives
 from hpcddm.fetched.packages import Collection, Package
 from hpcddm.fetched.wordnet import WORDNET
 from hpcddm.files import atomic
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from tests.commands.archives import packed
 from tests.helpers import hpcddm
 

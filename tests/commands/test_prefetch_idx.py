@@ -9,12 +9,12 @@ from hashlib import sha256
 
 import pytest
 
-from hpcddm import missing_images
 from hpcddm.commands import prefetch, prefetch_idx
 from hpcddm.fetched import idx_files
 from hpcddm.fetched.idx_files import FASHION_MNIST
-from hpcddm.loading import load_experiment
-from hpcddm.missing_images import description
+from hpcddm.launch.checks import missing_images
+from hpcddm.launch.checks.missing_images import description
+from hpcddm.launch.load_experiment import load_experiment
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
 
 APT = "#!/bin/sh\n[ \"$*\" = 'download dataset-fashion-mnist' ] && touch fashion.deb\n"

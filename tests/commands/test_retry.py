@@ -7,8 +7,8 @@ import pytest
 
 from hpcddm.commands import retry as command
 from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.script_template import own_parts, store_parts, stored_parts
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.launch.template import own_parts, store_parts, stored_parts
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir

@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from hpcddm.config.site import Site
-from hpcddm.launch.items import items_of, submit_unit, write_specs
-from hpcddm.launch.local import Local
+from hpcddm.launch.array_items import items_of, submit_unit, write_specs
+from hpcddm.launch.local.launcher import Local
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest

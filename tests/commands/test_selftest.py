@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hpcddm.selftest.evidence import FOLDER
+from hpcddm.launch.selftest.evidence import FOLDER
 from tests.helpers import hpcddm
 
 

@@ -9,7 +9,7 @@ from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch.gpu_use import all_stages, remarks
+from hpcddm.launch.checks.gpu_requests import all_stages, remarks
 from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus

@@ -12,8 +12,8 @@ from hpcddm.config import vouching
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.files.reading import Unreadable
+from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import store_site
-from hpcddm.launch.template import store_parts
 from hpcddm.runs.layout import RunDir
 from tests.foreign_cases import spoil
 

@@ -86,7 +86,7 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
     monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.1)
-    monkeypatch.setattr("hpcddm.launch.slurm.Slurm.states", lambda *given: answers.append(1) or next(jobs, {}))
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.states", lambda *given: answers.append(1) or next(jobs, {}))
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2
 
 
@@ -94,7 +94,7 @@ def test_ctrl_c_leaves_the_jobs_alone(run, monkeypatch):
     answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
     submitted(run, [EXPERT])
     cancelled = []
-    monkeypatch.setattr("hpcddm.launch.slurm.Slurm.cancel", lambda self, *jobs: cancelled.append(jobs))
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.cancel", lambda self, *jobs: cancelled.append(jobs))
     monkeypatch.setattr(waiting.time, "sleep", lambda seconds: (_ for _ in ()).throw(KeyboardInterrupt))
     done = hpcddm("wait", run.root)
     assert done.exit_code == 130 and "jobs in a queue go on; next: hpcddm wait" in done.stderr and cancelled == []

@@ -4,8 +4,8 @@ from hpcddm.config.cross_checks import validated
 from hpcddm.config.schema import hashed, validate
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.loading import load_experiment
 from hpcddm.pipeline.plan import STAGE_NAMES, plan
 from tests.helpers import EXPERIMENT, JOINED, REPOSITORY, changed, tiny
 

@@ -9,8 +9,8 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.config.sweep import read_sweep
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.loading import load_experiment
 from tests.helpers import EXPERIMENT, changed, write_experiment, write_source
 
 FILE = """\

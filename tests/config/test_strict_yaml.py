@@ -7,8 +7,8 @@ import pytest
 from hpcddm.config.strict_yaml import MOST_VALUES, parse_value, read_yaml
 from hpcddm.config.sweep import matching, read_sweep
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.loading import load_experiment
 from tests.helpers import hpcddm, write_experiment, write_source
 
 VALUES = {

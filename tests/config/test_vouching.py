@@ -11,10 +11,10 @@ from hpcddm.config.site import Site
 from hpcddm.config.sweep import read_sweep
 from hpcddm.config.vouching import is_users, remember, run_around
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.script_template import own_parts, store_parts
 from hpcddm.launch.submission import store_site
-from hpcddm.launch.template import own_parts, store_parts
-from hpcddm.loading import load_experiment
 from hpcddm.runs import provenance
 from hpcddm.runs.layout import RunDir
 

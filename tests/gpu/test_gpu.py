@@ -11,8 +11,8 @@ import yaml
 
 from hpcddm.jobs import devices
 from hpcddm.jobs.environment import Ranks
-from hpcddm.launch import machine_gpus
-from hpcddm.launch.gpu_use import all_stages
+from hpcddm.launch.checks.gpu_requests import all_stages
+from hpcddm.launch.local import machine_gpus
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
 from tests.helpers import REPOSITORY

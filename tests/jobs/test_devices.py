@@ -22,7 +22,7 @@ from hpcddm.jobs import devices, entry
 from hpcddm.jobs.devices import Device, MissingGpu
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
-from hpcddm.launch.items import items_of, write_specs
+from hpcddm.launch.array_items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.training import process_group

@@ -17,7 +17,7 @@ from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.inputs import Inputs
 from hpcddm.jobs.stopping import POLL_SECONDS, StopFlag, Stopped
 from hpcddm.jobs.unit import Result
-from hpcddm.launch.items import items_of, write_specs
+from hpcddm.launch.array_items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir

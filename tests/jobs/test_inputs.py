@@ -8,7 +8,7 @@ from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.jobs.inputs import gather
 from hpcddm.jobs.spec import read_spec
-from hpcddm.launch.items import items_of, write_specs
+from hpcddm.launch.array_items import items_of, write_specs
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir

@@ -1,8 +1,8 @@
 """A scheduler that takes what it is told to take and knows what it was told to know."""
 
 from hpcddm.config.site import Site
+from hpcddm.launch.array_items import items_of, write_map
 from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
-from hpcddm.launch.items import items_of, write_map
 from hpcddm.launch.queue import plan_arrays, submit_planned
 from hpcddm.runs.job import JobId
 

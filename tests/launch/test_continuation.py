@@ -11,9 +11,9 @@ from hpcddm.commands import submit as command
 from hpcddm.commands.overview import Queue as QueueOfARun
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
-from hpcddm.launch import continuation, snapshot
+from hpcddm.launch import code_copy, continuation
+from hpcddm.launch.array_items import items_of
 from hpcddm.launch.base import Job, Limits
-from hpcddm.launch.items import items_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import provenance
 from hpcddm.runs.job import JobId
@@ -151,7 +151,7 @@ def test_only_a_job_that_runs_from_a_checkout_lets_others_run_it(run, items, tmp
     continuation._store(continuation.Rest("north", [items[0].name]), run)
     around = tmp_path / place
     (around / ".git").mkdir(parents=True)
-    for module in (provenance, snapshot):
+    for module in (provenance, code_copy):
         monkeypatch.setattr(module, "AROUND", around)
     taken = []
     monkeypatch.setattr("hpcddm.commands.retry.stored_start", lambda *arguments, **how: (None, {}))
@@ -203,7 +203,7 @@ def test_after_a_cancel_nothing_continues(run, items, monkeypatch):
             for n, key in enumerate(one.units)}  # fmt: skip
     answer(monkeypatch, jobs)
     gone = []
-    monkeypatch.setattr("hpcddm.launch.slurm.Slurm.cancel", lambda self, *jobs: gone.extend(jobs))
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.cancel", lambda self, *jobs: gone.extend(jobs))
     assert hpcddm("cancel", run.root, "train/monolith").exit_code == 0 and continuation.read(run) is not None
     done = hpcddm("cancel", run.root)
     assert done.exit_code == 0 and gone.index(jobs[CONTINUATION].id) < gone.index(jobs["shard/train-000"].id)
@@ -256,7 +256,8 @@ def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):
     journal = Journal(run.journal)
     journal.submitted(journal.intend("slurm", "north", [CONTINUATION]), "9")
     monkeypatch.setattr(
-        "hpcddm.launch.slurm.Slurm.states", lambda self, known: {unit: 1 for one in known for unit in one.units}
+        "hpcddm.launch.slurm.launcher.Slurm.states",
+        lambda self, known: {unit: 1 for one in known for unit in one.units},
     )
     setting = RunDir(run.root / "guidance=1.0")
     setting.root.mkdir()

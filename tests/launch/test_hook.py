@@ -2,7 +2,7 @@
 
 from hpcddm.config.site import Site
 from hpcddm.jobs.outcome import HookEvent
-from hpcddm.launch.items import call_hook
+from hpcddm.launch.array_items import call_hook
 from hpcddm.runs.layout import RunDir
 
 

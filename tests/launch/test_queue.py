@@ -7,10 +7,10 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.files import reading
 from hpcddm.jobs.spec import read_map, read_spec
+from hpcddm.launch.array_items import arrays, items_of
 from hpcddm.launch.base import Job, Limits, QueueFull
-from hpcddm.launch.items import arrays, items_of
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
-from hpcddm.launch.slurm import create
+from hpcddm.launch.slurm.launcher import create
 from hpcddm.launch.submission import decide
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.job import JobId

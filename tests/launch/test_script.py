@@ -7,10 +7,10 @@ import subprocess
 import pytest
 
 from hpcddm.config.site import Site
-from hpcddm.launch import slurm
+from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.runs.layout import RunDir
 from tests.helpers import REPOSITORY
-from tests.launch.test_slurm import rendered
+from tests.launch.slurm.test_launcher import rendered
 
 FUNCTIONS = REPOSITORY / "slurm/functions.sh"
 
@@ -175,7 +175,7 @@ def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start(tmp_path, first
 
 def checked(folder):
     """Hash the code as a script does; return the launcher, what was printed, and the exit code."""
-    launcher = slurm.create(Site(name="here", scheduler="slurm"), RunDir(folder))
+    launcher = slurm_launcher.create(Site(name="here", scheduler="slurm"), RunDir(folder))
     (values,) = [line for line in rendered(folder).splitlines() if line.startswith("run=")]
     code = f"{FUNCTIONS.read_text()}{values}\ncheck_code\necho runs"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20, check=False)
@@ -247,7 +247,7 @@ class Job:
         for name, text in COMMANDS.items():
             (self.commands / name).write_text(f"#!/bin/bash\n{text}\n")
             (self.commands / name).chmod(0o755)
-        code = slurm.create(Site(name="here", scheduler="slurm"), RunDir(self.folder)).code
+        code = slurm_launcher.create(Site(name="here", scheduler="slurm"), RunDir(self.folder)).code
         code.make()
         text = rendered(self.folder, python=str(self.commands / "python"), **site)
         (self.folder / "jobs").mkdir(exist_ok=True)

@@ -11,15 +11,16 @@ import pytest
 from hpcddm.commands.submit import make_folder
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch import script_paths, slurm, snapshot
+from hpcddm.launch import code_copy, script_paths
 from hpcddm.launch.base import ArraySpec
+from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.snapshot import Checkout
-from hpcddm.launch.template import command_word
+from hpcddm.launch.script_template import command_word
+from hpcddm.launch.selftest.slurm_trial import SlurmTrial
+from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.runs.layout import RunDir
-from hpcddm.selftest.slurm_trial import SlurmTrial
 from tests.helpers import hpcddm, write_experiment, write_source
-from tests.launch.test_slurm import rendered
+from tests.launch.slurm.test_launcher import rendered
 
 QUOTED = {
     "blanks": " a  b ",
@@ -136,17 +137,17 @@ def test_every_verb_that_makes_a_folder_refuses_a_backslash(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["a:b", "a\nb"])
 def test_a_checkout_that_python_or_the_script_would_not_find_is_refused_where_jobs_run_it(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(snapshot, "AROUND", tmp_path / name)
+    monkeypatch.setattr(code_copy, "AROUND", tmp_path / name)
     with pytest.raises(ConfigError, match="in a path means|control characters"):
         Checkout()
-    monkeypatch.setattr("hpcddm.selftest.slurm_trial.AROUND", tmp_path / name)
+    monkeypatch.setattr("hpcddm.launch.selftest.slurm_trial.AROUND", tmp_path / name)
     with pytest.raises(ConfigError, match="in a path means|control characters"):
         SlurmTrial(Site(name="here", scheduler="slurm"), tmp_path).prepare()
 
 
 @pytest.mark.parametrize("variable", ["HPCDDM_CACHE", "HPCDDM_VARIANTS"])
 def test_a_folder_in_the_environment_that_no_line_can_hold_is_named(tmp_path, monkeypatch, variable):
-    launcher = slurm.create(Site(name="here", scheduler="slurm"), RunDir(tmp_path / "run"))
+    launcher = slurm_launcher.create(Site(name="here", scheduler="slurm"), RunDir(tmp_path / "run"))
     launcher.code = Checkout()
     launcher.code.variants = "" if variable == "HPCDDM_CACHE" else "/a\nb"
     monkeypatch.setenv("HPCDDM_CACHE", "/a\nb" if variable == "HPCDDM_CACHE" else "/a")

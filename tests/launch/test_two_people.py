@@ -17,7 +17,7 @@ import pytest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from tests.helpers import REPOSITORY, write_experiment, write_source
-from tests.launch.test_on_slurm import ALL, ROUNDS, slurm_says
+from tests.launch.slurm.test_on_slurm import ALL, ROUNDS, slurm_says
 
 pytestmark = pytest.mark.slurm
 MASKS = {"a": 0o022, "b": 0o002}

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from hpcddm.jobs.records import records
+from hpcddm.launch.array_items import array_spec, items_of, submit_array, write_specs
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.content_hashes import with_content
-from hpcddm.launch.items import array_spec, items_of, submit_array, write_specs
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment, store_site
 from hpcddm.pipeline.plan import STAGES, plan

@@ -18,7 +18,7 @@ from tests.helpers import REPOSITORY
 pytestmark = [pytest.mark.long, pytest.mark.root]
 # Arrays, two nodes, requeue, resubmission, time limit, preemption, dead daemons, status, cost, sweeps.
 FILES = (
-    *("tests/launch/test_on_slurm.py", "tests/real/test_slurm.py", "tests/real/test_coming_back.py"),
+    *("tests/launch/slurm/test_on_slurm.py", "tests/real/test_slurm.py", "tests/real/test_coming_back.py"),
     *("tests/real/test_status.py", "tests/real/test_cost.py", "tests/real/test_sweep.py", "tests/real/test_storm.py"),
 )
 VERSIONS = {"trixie": (24, 11), "sid": (26, 5)}

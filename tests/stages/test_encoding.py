@@ -16,7 +16,7 @@ from hpcddm.data.reader import TarReader
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_content
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir

@@ -9,7 +9,7 @@ from hpcddm.data.catalog import open_catalog
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.data.tables import Table
 from hpcddm.data.tar_index import index_tar
-from hpcddm.launch import storage
+from hpcddm.launch.checks import storage
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest

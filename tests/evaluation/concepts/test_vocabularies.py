@@ -16,7 +16,7 @@ from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
 from hpcddm.evaluation.concepts.vocabulary import Candidates, Vocabulary
 from hpcddm.files import atomic
 from hpcddm.launch.content_hashes import _hash_of
-from hpcddm.loading import load_experiment
+from hpcddm.launch.load_experiment import load_experiment
 from tests.evaluation.concepts import small_wordnet
 
 CAPTIONS = [

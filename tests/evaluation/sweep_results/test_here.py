@@ -7,7 +7,7 @@ import pytest
 from hpcddm.commands import sweep as command
 from hpcddm.config.site import Site
 from hpcddm.jobs.spec import read_spec
-from hpcddm.launch.local import Local
+from hpcddm.launch.local.launcher import Local
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
@@ -49,7 +49,7 @@ class Machine(Local):
 @pytest.fixture
 def here(write, home, tmp_path, monkeypatch):
     """Call the verb on this machine; returns the order of the units and the answer."""
-    monkeypatch.setattr("hpcddm.launch.embedded.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("hpcddm.launch.local.drive.POLL_SECONDS", 0.0)
     (tmp_path / "here.yaml").write_text("{name: here, scheduler: local, cores: 1}")
 
     def call(*guidance, broken=()):

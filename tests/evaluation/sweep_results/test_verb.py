@@ -9,8 +9,8 @@ from hpcddm.commands import sweep as command
 from hpcddm.jobs.spec import read_map, read_spec
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Limits
+from hpcddm.launch.script_template import stored_parts
 from hpcddm.launch.sweep_runs import assign
-from hpcddm.launch.template import stored_parts
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.sweep_index import read_index

@@ -1,0 +1,145 @@
+"""Checks before a submission, without torch, for what would else fail after hours in the queue."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpcddm.config import pretrained, weights
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import variants_of
+from hpcddm.config.site import Site
+from hpcddm.config.weights import SettingsWithWeights
+from hpcddm.errors import UserError
+from hpcddm.launch.checks import storage
+from hpcddm.next_step import command
+from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.runs import manifest, training_states
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.manifest import LENGTH, SNAPSHOTS
+from hpcddm.runs.unit_keys import MONOLITH
+from hpcddm.runs.unit_settings import numbered
+from hpcddm.runs.weights_files import impossible, missing, own_images
+
+NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
+    """Check for what these units, which are still to run, will need.
+
+    Raises `UserError` with one line that names the key or the folder, and the next step. Prints a warning when the
+    run lies where other nodes may not see it.
+    """
+    check_weights(experiment, units)
+    for unit in units:
+        check_state(unit, run)
+        check_snapshots(experiment, unit, run)
+    check_room(experiment, site, run, units)
+    warn_of_node_local(site, run)
+
+
+def warn_of_node_local(site: Site, run: RunDir) -> None:
+    """Print a warning, at the first submission, when a run lies where the nodes of a cluster may not see it."""
+    if Journal(run.journal).submissions():
+        return
+    place = next((place for place in NODE_LOCAL if run.root.resolve().is_relative_to(place)), None)
+    if place and site.scheduler == "slurm":
+        text = f"{run.root}: {place} is often a disk of one node only; if jobs fail at once, take another --run-dir"
+        print(f"warning: {text}", file=sys.stderr)
+
+
+def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
+    """Refuse weights that are not there whole; their bytes are hashed when a job loads them.
+
+    Raises `UserError` naming the key of the variant, what is missing and the next step.
+    """
+    for place, variant in variants_of(experiment):
+        if not any(f"{place}.name" in unit.fingerprint_settings for unit in units):
+            continue
+        if isinstance(variant, SettingsWithWeights):
+            try:
+                weights.files(variant)
+            except UserError as error:
+                raise UserError(f"{place}: {error}") from None
+        for weights_file in variant.pretrained:
+            path = pretrained.kept_file(weights_file)
+            wrong = pretrained.defect(weights_file, path, hashed=False)
+            if wrong:
+                raise UserError(
+                    f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
+                    f" on a node with network run: {command('hpcddm', 'prefetch')}"
+                )
+
+
+def check_state(unit: PlannedUnit, run: RunDir) -> None:
+    """Refuse to continue a training whose state an earlier version saved; raises `UserError` with its folder."""
+    newest = newest_state(unit, run)
+    if newest and newest[1].get("format") != training_states.FORMAT:
+        folder = newest[0]
+        raise UserError(
+            f"{unit.key}: {folder} was saved by an earlier version of hpcddm; go on with that one, or delete"
+            f" {folder.parent} to start it again"
+        )
+
+
+def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> None:
+    """Refuse snapshots that a training has passed without taking them.
+
+    Raises `UserError` naming unit, number and ways out.
+    """
+    may_have = unit.stage in ("train", "route", "distill") and experiment.experts.training.snapshots
+    newest = newest_state(unit, run) if may_have else None
+    if newest is None:
+        return
+    folder, state = newest
+    wanted = _monoliths_snapshots(experiment) if unit.key == MONOLITH else own_images(experiment, unit.key)
+    taken = state.get("loop", {}).get(SNAPSHOTS, {})
+    lost = missing(taken, state["images"], wanted)
+    if lost is not None:
+        raise UserError(impossible(unit.key, lost, wanted[lost], taken, str(folder)))
+
+
+def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:
+    """Count FLOPs for the monolith's snapshots, for which torch builds the networks."""
+    from hpcddm.training import budgets
+
+    return numbered(experiment.experts.training, budgets.monolith_training(experiment))
+
+
+def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] | None:
+    """Find the newest training state that the unit's next job would continue, and read it; None for none."""
+    folder = run.unit(unit.key) / training_states.FOLDER
+    if not folder.is_dir():
+        return None
+    inputs = {key: manifest.read_if_usable(run.unit(key)) for key in unit.inputs}
+    if not all(inputs[key] for key in unit.requires):
+        return None
+    present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
+    # Of a training with other settings or inputs nothing is continued.
+    most_images = unit.fingerprint_settings.get(LENGTH)
+    return next(reversed(training_states.of_training(folder, unit.expected(present).trajectory, most_images)), None)
+
+
+def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
+    """Refuse a file system without room for what these units write.
+
+    Raises `UserError` with what is needed and what is free.
+    """
+    check_need(storage.still_needed(units, experiment, site, run, storage.image_counts(experiment, run)), run)
+
+
+def check_need(needed: DiskSpace, run: RunDir) -> None:
+    """Refuse a file system without room for `needed`.
+
+    Raises `UserError` with what is needed and what is free.
+    """
+    free_bytes, free_files = storage.free(run.root)
+    way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
+    if needed.kept > free_bytes:
+        needed_text, there = storage.readable(needed.kept), storage.readable(free_bytes)
+        raise UserError(f"{run.root}: about {needed_text} are needed and {there} are free; {way_out}")
+    if free_files is not None and needed.files > free_files:
+        raise UserError(
+            f"{run.root}: about {needed.files} files are needed and {free_files} inodes are free; {way_out}"
+        )

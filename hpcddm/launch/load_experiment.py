@@ -1,0 +1,82 @@
+"""Reads experiments from YAML, with overrides from the command line."""
+
+from pathlib import Path
+from typing import Any
+
+from hpcddm.config import paths, pretrained
+from hpcddm.config.cross_checks import validated
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import Origins
+from hpcddm.config.package_data import find_yaml
+from hpcddm.config.strict_yaml import parse_value, read_yaml
+from hpcddm.errors import ConfigError
+from hpcddm.fetched import idx_files
+from hpcddm.launch import experiment_defaults
+
+
+def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
+    """Read an experiment by name or path; `overrides` are `key.key=value`, the value in YAML.
+
+    Raises `ConfigError` with the file, the key and the valid values.
+    """
+    path, values, origins = experiment_values(name, overrides)
+    experiment_defaults.fill(values, path.stem)
+    return validated(values, origins)
+
+
+def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict[str, Any], Origins]:
+    """Read the values of an experiment's file and of overrides, with absolute paths and without defaults."""
+    path = find_yaml(name, "experiments", "experiment")
+    values, origins = read_yaml(path)
+    resolve_paths(values, path.resolve().parent)
+    origins = origins.before_changes(lambda: filled_file(path))
+    for override in overrides:
+        origins = _override(values, override, origins)
+    resolve_paths(values, Path.cwd())
+    return path, values, origins
+
+
+def filled_file(path: Path) -> dict[str, Any]:
+    """Return the values of an experiment's file alone, defaults filled in."""
+    values, _ = read_yaml(path)
+    resolve_paths(values, path.resolve().parent)
+    experiment_defaults.fill(values, path.stem)
+    return values
+
+
+def resolve_paths(values: dict[str, Any], start: Path) -> None:
+    """Make all relative paths absolute, relative to `start`; $HPCDDM_CACHE at the start is the cache's folder.
+
+    Raises `ConfigError` with the key of a path that cannot be one: of a user who is not there, or with a NUL.
+    """
+    for holder, key in paths.places(values, Experiment):
+        try:
+            holder[key] = str(idx_files.fetched((start / pretrained.expanded(holder[key])).resolve()))
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(f"{key}: {holder[key]!r} cannot be a path ({error})") from None
+
+
+def _override(values: dict[str, Any], override: str, origins: Origins) -> Origins:
+    """Set the value of `key.key=value` and return the origins with this one; raises `ConfigError`."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
+    place = f"'{override}'"
+    set_value(values, key, parse_value(key, text, place), place)
+    return origins.changed(key, place)
+
+
+def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:
+    """Set a dotted key in nested `values`; the mappings on its way are replaced by changed copies.
+
+    Raises `ConfigError` with `place` when the key leads through a value.
+    """
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = values.get(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{place}: {parent} holds a value and no further keys")
+        # A copy, because an alias makes one mapping stand in several places of a file.
+        values[parent] = dict(inner)
+        values = values[parent]
+    values[last] = value

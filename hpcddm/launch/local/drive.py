@@ -1,0 +1,102 @@
+"""The embedded site: runs the pipeline here, as many units at once as the machine carries, and waits."""
+
+import time
+from collections.abc import Collection, Sequence
+
+from hpcddm.config.site import Resources
+from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.stopping import SAVING_SECONDS
+from hpcddm.launch.array_items import Item, array_spec, submit_array
+from hpcddm.launch.base import DirectLauncher
+from hpcddm.launch.local.progress import ProgressDisplay
+from hpcddm.runs import manifest
+from hpcddm.runs.job import JobId
+from hpcddm.runs.layout import RunDir
+from hpcddm.unit_states import activity
+
+POLL_SECONDS = 0.2
+
+
+class Embedded:
+    """Drives one run, or several that share a home, until nothing is left that can be done here."""
+
+    def __init__(
+        self, items: Sequence[Item], home: RunDir, launcher: DirectLauncher, complete: int, absent: Collection[str]
+    ) -> None:
+        self.home, self.launcher = home, launcher
+        self.waiting = list(items)
+        self.absent = set(absent)
+        """Names of units that are not there and that are not made here."""
+        self.running: dict[JobId, Item] = {}
+        self.failed: dict[str, str] = {}
+        self.progress = ProgressDisplay(complete + len(items), complete)
+
+    def drive(self) -> dict[str, str]:
+        """Run everything and return the units that failed, with the reason.
+
+        On Ctrl-C the units save and leave first; a second Ctrl-C ends them at once.
+        """
+        try:
+            with self.progress:
+                while self.waiting or self.running:
+                    self._collect()
+                    self._start_what_fits()
+                    if not self.running:
+                        break
+                    self.progress.show(list(self.running.values()))
+                    time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            self._leave()
+            raise
+        return self.failed
+
+    def _start_what_fits(self) -> None:
+        free = self.launcher.cores - sum(map(self._cores, self.running.values()))
+        unfinished = {item.name for item in (*self.waiting, *self.running.values())}
+        free_gpus = len(self.launcher.gpus.free(self.running))
+        for item in [item for item in self.waiting if self._is_ready(item, unfinished)]:
+            needed_gpus = self.launcher.gpus.needed(item.unit.stage, self._resources(item))
+            # A unit that asks for more cores than the machine has runs alone, slower.
+            if (self._cores(item) <= free or not self.running) and needed_gpus <= free_gpus:
+                self.waiting.remove(item)
+                job = submit_array([item], self.home, self.launcher, array_spec([item], self.launcher.site), "")
+                self.running[job] = item
+                free -= self._cores(item)
+                free_gpus -= needed_gpus
+
+    def _collect(self) -> None:
+        for job in [job for job in self.running if not self.launcher.is_running(job)]:
+            item = self.running.pop(job)
+            last = activity(item.run, item.unit.key)
+            # A unit that is made anew and fails early still has its old manifest.
+            present = manifest.read_if_usable(item.run.unit(item.unit.key))
+            if present and last.outcome not in (Outcome.FAILED, Outcome.WAITING):
+                self.progress.completed(item.name)
+                continue
+            self.failed[item.name] = last.reason or "the process died without a word"
+            self.progress.failed(item.name, self.failed[item.name])
+
+    def _is_ready(self, item: Item, unfinished: Collection[str]) -> bool:
+        if any(name in unfinished for name in item.needs):
+            return False
+        names = zip(item.unit.inputs, item.needs, strict=True)
+        return not item.unit.missing_inputs({key for key, name in names if name in self.absent or name in self.failed})
+
+    def _resources(self, item: Item) -> Resources:
+        return self.launcher.site.resources_for(*item.unit.key.split("/"))
+
+    def _cores(self, item: Item) -> int:
+        resources = self._resources(item)
+        return resources.ranks * resources.cpus_per_rank
+
+    def _leave(self) -> None:
+        self.progress.say("interrupted; the running units save and leave (Ctrl-C again ends them at once)")
+        self.launcher.cancel(*self.running)
+        deadline = time.time() + SAVING_SECONDS
+        try:
+            while time.time() < deadline and any(map(self.launcher.is_running, self.running)):
+                time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            pass
+        for job in self.running:
+            self.launcher.kill(job)

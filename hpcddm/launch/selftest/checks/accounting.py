@@ -1,0 +1,47 @@
+"""Accounting: sacct lists this user's jobs if and only if the site key has_sacct is true."""
+
+import time
+
+from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.evidence import Evidence, Part
+from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.slurm.client import SlurmUnavailable, on, query
+
+LATE_SECONDS = 10
+"""Seconds by which accounting may lag behind the queue here; it can be minutes, and nothing relies on it."""
+
+
+def _is_known(job: str | None, cluster: str | None) -> bool:
+    """Tell if sacct has the job, or without a job if it answers; raises `SlurmUnavailable` when it does not."""
+    command = ("sacct", *on(cluster), "-X", "-n", "-P", "-o", "JobID")
+    if job is None:
+        query(*command)
+        return True
+    deadline = time.time() + LATE_SECONDS
+    while not (output := query(*command, "-j", job).strip()) and time.time() < deadline:
+        time.sleep(1)
+    return bool(output)
+
+
+class Accounting(Check):
+    """Compares what sacct knows of this user's jobs with the site key has_sacct."""
+
+    name = "accounting"
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Query sacct for the jobs that have just run, and compare with the site key has_sacct."""
+        started, job, expected = time.time(), evidence.submitted.get(Part.ARRAY), evidence.site.has_sacct
+        try:
+            is_known = _is_known(job, evidence.cluster)
+        except SlurmUnavailable as error:
+            seconds = time.time() - started
+            if expected:
+                return self.warn(seconds, f"sacct does not answer: {error}", "set has_sacct: false")
+            return self.ok(seconds, "no sacct, as the site says; costs come from our own records")
+        seconds = time.time() - started
+        if not expected:
+            return self.warn(seconds, "sacct answers here", "set has_sacct: true, for exact costs")
+        if not is_known:
+            finding = f"sacct does not know job {job} after {LATE_SECONDS} s"
+            return self.warn(seconds, finding, "it may be late; if it stays so, set has_sacct: false")
+        return self.ok(seconds, f"sacct knows job {job}" if job else "sacct answers")

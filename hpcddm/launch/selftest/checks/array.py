@@ -1,0 +1,31 @@
+"""Arrays: every element runs, once, and knows which one it is."""
+
+from dataclasses import replace
+
+from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.evidence import Element, Evidence, Part
+from hpcddm.launch.selftest.results import CheckRow
+
+
+class Array(Check):
+    """Checks that every element of an array runs once, under its own number."""
+
+    name = "array"
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Check that every element ran under its own number, and once, but for the element that requeues itself."""
+        job = int(evidence.submitted.get(Part.ARRAY, 0))
+        starts = [start for start in evidence.starts(Part.ARRAY) if start.job == job]
+        missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})
+        if missing:
+            row = evidence.absent(self.name, Part.ARRAY, missing[0], "environment")
+            which = f"element {missing[0]} of {Element.COUNT}: " if starts else ""
+            return replace(row, finding=which + row.finding)
+        twice = [start.element for start in starts if start.element != Element.REQUEUE and start.restart]
+        if twice:
+            finding = f"element {twice[0]} started again although it was not requeued by itself"
+            return self.warn(None, finding, "preempted? else see requeue")
+        submitted = (evidence.folder / "submitted").stat().st_mtime
+        seconds = max(start.time for start in starts if not start.restart) - submitted
+        elements = ", ".join(f"{job}_{index}" for index in range(Element.COUNT))
+        return self.ok(seconds, f"{elements} ran, each once")

@@ -1,0 +1,137 @@
+"""The environment: the setup lines run, Python finds hpcddm, and nothing binds the job to fewer cores than it has."""
+
+import importlib
+import os
+import sys
+import time
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from hpcddm import __version__
+from hpcddm.files import atomic
+from hpcddm.jobs.environment import node_name
+from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, Part
+from hpcddm.launch.selftest.results import CheckRow, CheckVerdict
+
+PACKAGES = ("torch", "deepspeed", "submitit")
+LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "PMI_")
+"""Variables of another allocation: what srun reads from them changes where the ranks run."""
+
+
+def observe(folder: Path, spec: dict[str, Any]) -> None:
+    """Record inside the job what a rank finds: Python, packages, cores, threads and GPUs."""
+    # What every job starts with.
+    importlib.import_module("hpcddm.jobs.entry")
+    record = {
+        "python": sys.executable,
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "hpcddm": __version__,
+        "missing": [name for name in PACKAGES if not _is_installed(name)],
+        "host": node_name(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "time": time.time(),
+        "gpus": _visible_gpus() if spec["gpus"] else 0,
+    }
+    atomic.write_json(folder / "environment.json", record, durable=False)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _visible_gpus() -> int | str:
+    """Return the number of GPUs that torch can use, or the reason why there is none."""
+    try:
+        devices = importlib.import_module("hpcddm.jobs.devices")
+        return devices.visible_gpus() or f"none: {devices.advice()}"
+    except (ImportError, RuntimeError, OSError) as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _setup_failure(evidence: Evidence, start: JobStart) -> str:
+    failed = start.text("setup.failed")
+    output = (evidence.output(Part.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
+    detail = f": {output[0]}" if output else ""
+    if failed:
+        code, _, line = failed.splitlines()[0].partition(" ")
+        return f"setup: '{line}' ended with {code}{detail}"
+    has_ended = Part.ARRAY not in evidence.waiting and evidence.site.scheduler == "slurm"
+    return f"the setup lines ended the job{detail}" if has_ended and start.text("setup.done") is None else ""
+
+
+def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[CheckVerdict, str, str]:
+    resources = evidence.element_resources
+    cpus = resources.cpus_per_rank
+    if record["missing"]:
+        return (
+            CheckVerdict.FAIL,
+            f"{record['python']} has no {', '.join(record['missing'])}",
+            "install hpcddm there with pip",
+        )
+    if resources.gpus_per_node and record["gpus"] != resources.gpus_per_node:
+        finding = f"{resources.gpus_per_node} GPU asked for, torch sees {record['gpus']}"
+        return (
+            CheckVerdict.FAIL,
+            finding,
+            "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
+        )
+    if len(record["cores"]) < cpus:
+        finding = f"bound to {len(record['cores'])} cores, {cpus} asked for"
+        advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"
+        return CheckVerdict.FAIL, finding, advice
+    if record["threads"] != str(cpus):
+        return CheckVerdict.WARN, f"OMP_NUM_THREADS={record['threads']}, {cpus} asked for", "does container change it?"
+    leaks = [line.partition("=")[0] for line in (start.text("variables") or "").splitlines() if line.startswith(LEAKS)]
+    if leaks:
+        finding = f"{', '.join(leaks[:4])} set in the job before srun"
+        return CheckVerdict.WARN, finding, "unset it in setup, or in the files that your shell reads"
+    return CheckVerdict.OK, "", ""
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Format sorted numbers as '0-3,8'."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ",".join("-".join(map(str, part)) for part in ranges)
+
+
+class Environment(Check):
+    """Checks Python, packages, cores and threads of a rank."""
+
+    name = "environment"
+    steps = {"environment": observe}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
+        start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
+        if start is None:
+            return evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "environment")
+        record = start.json("environment")
+        setup = _setup_failure(evidence, start)
+        if setup:
+            return self.fail(None, setup, "correct the site key setup; try the line on a node")
+        if record is None:
+            row = evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "environment")
+            if row.verdict is CheckVerdict.FAIL:
+                advice = (
+                    f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
+                )
+                return replace(row, advice=advice)
+            return row
+        verdict, finding, advice = _complaint(evidence, record, start)
+        cores = f"cores {_ranges(record['cores'])} on {record['host']}"
+        good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
+        seconds = record["time"] - start.time
+        return CheckRow(self.name, verdict, seconds, f"{finding}; {cores}" if finding else good, advice)

@@ -1,0 +1,62 @@
+"""Signals: what Slurm sends to a job reaches the Python process, which saves and leaves then."""
+
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hpcddm.files import atomic
+from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.evidence import Element, Evidence, Part
+from hpcddm.launch.selftest.results import CheckRow
+
+SIGNALS = ("USR2", "TERM")
+WAITING_SECONDS = 8
+ADVICE = (
+    "let what stands before Python (site key container, or a wrapper) start it by 'exec', or ask the cluster's support"
+    " for SignalChildrenProcesses=yes in cgroup.conf; until then "
+)
+DEADLY = "every signal costs the steps since the last checkpoint"
+DEAF = "only the STOP file and the deadline end a job without loss"
+
+
+def observe(folder: Path, spec: dict[str, Any], name: str) -> None:
+    """Wait inside the job for one signal, and record the time at which it came."""
+    came: list[float] = []
+    signal.signal(getattr(signal, f"SIG{name}"), lambda number, frame: came.append(time.time()))
+    atomic.write_json(folder / f"{name}.ready.json", {"process": os.getpid()}, durable=False)
+    deadline = time.time() + WAITING_SECONDS
+    while not came and time.time() < deadline:
+        time.sleep(0.02)
+    atomic.write_json(folder / f"{name}.json", {"came": came[0] if came else None}, durable=False)
+
+
+class Signals(Check):
+    """Checks that signals reach Python."""
+
+    name = "signals"
+    steps = {name: partial(observe, name=name) for name in SIGNALS}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Check that both signals reached Python."""
+        start = evidence.last(Part.ARRAY, Element.SIGNALS)
+        if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
+            return evidence.absent(self.name, Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+        if any(start.json(f"{name}.ready") is None for name in SIGNALS):
+            return evidence.absent(self.name, Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+        refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
+        if refused:
+            advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
+            return self.warn(None, f"scancel --signal: {refused[0]}", advice)
+        arrivals = {name: (start.json(name) or {}).get("came") for name in SIGNALS}
+        came = {name: float(seconds) for name, seconds in arrivals.items() if seconds is not None}
+        lost = [name for name in SIGNALS if name not in came]
+        if lost:
+            killed = [name for name in lost if start.json(name) is None]
+            how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
+            finding = f"{' and '.join(lost)} did not reach Python{how}"
+            return self.fail(None, finding, ADVICE + (DEADLY if killed else DEAF))
+        seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
+        return self.ok(seconds, f"{' and '.join(SIGNALS)} reached the Python process")

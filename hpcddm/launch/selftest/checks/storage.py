@@ -1,0 +1,217 @@
+"""Storage: what a job writes is there for all nodes soon, whole or not at all, and one at a time where it is locked."""
+
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors import UserError
+from hpcddm.files import atomic, reading
+from hpcddm.jobs.environment import current_ranks, node_name
+from hpcddm.launch.selftest.checks.base import Check
+from hpcddm.launch.selftest.checks.rendezvous import Circle, meet
+from hpcddm.launch.selftest.evidence import Evidence, JobStart, Part
+from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.runs.lease import HeldElsewhere, lease
+
+SEEN_SECONDS = 60
+"""Seconds that a node may take to see a file; the ranks of a job wait longer for each other."""
+SLOW_SECONDS = 5
+RENAMING_SECONDS = 1.0
+SCRATCH_VARIABLE = "HPCDDM_SCRATCH"
+CONTENT = 4096
+PROBE = b"x" * 1_000_000
+
+
+def observe(folder: Path, spec: dict[str, Any]) -> None:
+    """Test inside the job the local scratch, and with all ranks that the folder of the runs is shared."""
+    _observe_scratch(folder, spec)
+    with meet(folder, spec) as circle:
+        _observe_runs(folder, circle)
+
+
+def _observe_scratch(folder: Path, spec: dict[str, Any]) -> None:
+    """Write to the site's scratch folder inside the job, once on each node, and record the result."""
+    ranks = current_ranks()
+    if not spec["scratch"] or ranks.local_rank > 0:
+        return
+    # Filled in by the batch script, since the site may name variables of the job. Not TMPDIR: Slurm quietly puts
+    # /tmp there when it cannot use the folder.
+    path, complaint, free = os.environ.get(SCRATCH_VARIABLE, ""), "", 0
+    if not path:
+        complaint = "names a variable that is not set in a job"
+    else:
+        try:
+            free = _write_to(Path(path), f".hpcddm-selftest-{os.getpid()}-{ranks.rank}")
+        except OSError as error:
+            complaint = f"cannot be written on {node_name()}: {error.strerror}"
+    path = path or spec["scratch"]
+    record = {"path": path, "complaint": complaint, "free": free}
+    atomic.write_json(folder / f"scratch.{ranks.rank}.json", record, durable=False)
+
+
+def _write_to(place: Path, name: str) -> int:
+    """Write a file into a folder, leave nothing, and return the bytes that are free there."""
+    is_new = not place.exists()
+    # As Slurm does it for TMPDIR: the folder itself, but not those above it.
+    place.mkdir(exist_ok=True)
+    (place / name).write_bytes(PROBE)
+    free = atomic.free_bytes(place)
+    (place / name).unlink()
+    if is_new:
+        with suppress(OSError):
+            place.rmdir()
+    return free
+
+
+def _observe_runs(folder: Path, circle: Circle) -> None:
+    """Try the folder in which runs lie inside the job, on all ranks together, and record the results."""
+    seconds = _wait_for_a_new_file(folder, circle)
+    torn = _read_while_it_is_renamed(folder, circle)
+    locks = _lock(folder, circle)
+    records = circle.share({"seconds": seconds, "torn": torn, "locks": locks})
+    if circle.ranks.rank == 0:
+        atomic.write_json(folder / "storage.json", records, durable=False)
+
+
+def _wait_for_a_new_file(folder: Path, circle: Circle) -> float | None:
+    path = folder / "new-file"
+    # Whoever has looked for a file before may see for a while, from its cache, that there is none.
+    path.exists()
+    circle.share("looked")
+    if circle.ranks.rank == 0:
+        atomic.write_text(path, "here")
+    circle.share("written")
+    started = time.time()
+    while time.time() - started < SEEN_SECONDS:
+        os.listdir(folder)
+        if path.exists() and path.read_text() == "here":
+            return time.time() - started
+        time.sleep(0.02)
+    return None
+
+
+def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
+    """Read a file while rank 0 replaces it again and again; it must never be missing, empty or mixed."""
+    path, over = folder / "renamed", threading.Event()
+    contents = [letter * CONTENT for letter in "ab"]
+
+    def replace() -> None:
+        while not over.is_set():
+            for content in contents:
+                atomic.write_text(path, content, durable=False)
+
+    if circle.ranks.rank == 0:
+        atomic.write_text(path, contents[0])
+    circle.share("there")
+    writer = threading.Thread(target=replace, daemon=True)
+    if circle.ranks.rank == 0:
+        writer.start()
+    deadline = time.time() + RENAMING_SECONDS
+    torn: set[str] = set()
+    while time.time() < deadline:
+        try:
+            text = path.read_text()
+        except OSError as error:
+            torn.add(str(error.strerror))
+        else:
+            if text not in contents:
+                torn.add(f"{len(text)} bytes of mixed content")
+        time.sleep(0.002)
+    circle.share("read")
+    if circle.ranks.rank == 0:
+        over.set()
+        writer.join()
+    return sorted(torn)
+
+
+def _lock(folder: Path, circle: Circle) -> str:
+    """Try the lease from all ranks at once; return 'good', or what is wrong with the locks."""
+    path = folder / "locked"
+    try:
+        if circle.ranks.rank == 0:
+            with lease(path, "selftest"):
+                circle.share("held")
+                result = _try_to_lock(path)
+                circle.share("tried")
+                return result
+        circle.share("held")
+        result = _try_to_lock(path)
+        circle.share("tried")
+        return result
+    except UserError as error:
+        # Rank 0 got no lock at all; the others wait for two words from it.
+        circle.share("held")
+        circle.share("tried")
+        return str(error)
+
+
+def _try_to_lock(path: Path) -> str:
+    try:
+        with lease(path, "selftest"):
+            return "two nodes hold the same lock at once"
+    except HeldElsewhere:
+        return "good"
+    except UserError as error:
+        return str(error)
+
+
+def _scratch_complaint(start: JobStart) -> str:
+    for record in _scratch(start):
+        if record["complaint"]:
+            return f"site key scratch: {record['path']} {record['complaint']}"
+    return ""
+
+
+def _scratch_free(start: JobStart) -> str:
+    free = [record["free"] for record in _scratch(start)]
+    return f"; scratch has {min(free) / 1e9:.0f} GB" if free else ""
+
+
+def _scratch(start: JobStart) -> list[dict[str, Any]]:
+    records = map(reading.read_json, sorted(start.folder.glob("scratch.*.json")))
+    return [record for record in records if record]
+
+
+class Storage(Check):
+    """Checks scratch, and the folder in which runs lie."""
+
+    name = "storage"
+    steps = {"meet": observe}
+
+    def evaluate(self, evidence: Evidence) -> CheckRow:
+        """Evaluate scratch first, then the folder in which runs lie."""
+        start = evidence.last(Part.NODES)
+        if start is None:
+            return evidence.absent(self.name, Part.NODES, 0, "meet")
+        complaint = _scratch_complaint(start)
+        if complaint:
+            advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
+            return self.fail(None, complaint, advice)
+        records = start.json("storage")
+        if records is None:
+            if any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0"):
+                return self.not_run("the ranks did not meet", "see ranks, rendezvous")
+            return evidence.absent(self.name, Part.NODES, 0, "meet")
+        return self._evaluate_folder(records, evidence.folder.parent, _scratch_free(start))
+
+    def _evaluate_folder(self, records: list[dict[str, Any]], place: Path, scratch: str) -> CheckRow:
+        seconds = [record["seconds"] for record in records]
+        torn = sorted({fault for record in records for fault in record["torn"]})
+        locks = sorted({record["locks"] for record in records} - {"good"})
+        elsewhere = f"put runs on another file system than that of {place.resolve()}"
+        if None in seconds:
+            finding = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
+            return self.fail(None, finding, elsewhere)
+        slowest = max(seconds)
+        if torn:
+            return self.fail(slowest, f"a renamed file was seen with: {', '.join(torn)}", elsewhere)
+        if locks:
+            advice = f"{elsewhere}, or mount it with locks (Lustre: -o flock)"
+            return self.fail(slowest, f"locks: {locks[0]}", advice)
+        finding = f"new files are seen, renames are atomic, locks hold{scratch}"
+        if slowest > SLOW_SECONDS:
+            return self.warn(slowest, f"{finding}; but a new file is seen late", "expect status to lag")
+        return self.ok(slowest, finding)

@@ -1,0 +1,83 @@
+"""GPUs that a site asks for and no rank uses are refused before anything is submitted."""
+
+import json
+
+import pytest
+
+from hpcddm.config.site import Site
+from hpcddm.errors import ConfigError
+from hpcddm.launch.checks.gpu_requests import check_gpus, remarks
+from hpcddm.pipeline.plan import plan
+from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
+
+CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in DATA_STAGES}
+
+
+def site_with(resources=None, stages=None, **keys):
+    return Site(name="s", scheduler="slurm", resources=resources or {}, stages=stages or {}, **keys)
+
+
+def check(tmp_path, site, **changes):
+    experiment = tiny(tmp_path, **changes)
+    check_gpus(site, [unit.key for unit in plan(experiment)], experiment)
+
+
+def test_stages_that_compute_nothing_on_a_gpu_may_not_hold_one(tmp_path):
+    """The encoder of the tiny experiment takes means of pixels."""
+    with pytest.raises(ConfigError) as error:
+        check(tmp_path, site_with({"gpus_per_node": 1}))
+    words = f"site s: {', '.join(DATA_STAGES)}: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in"
+    places = ", ".join(f"stages.{stage}" for stage in DATA_STAGES)
+    assert str(error.value).startswith(f"{words} {places}; allow_idle_gpus: true")
+    check(tmp_path, site_with({"gpus_per_node": 1}, CPU_STAGES))
+    check(tmp_path, site_with({"gpus_per_node": 1}, allow_idle_gpus=True))
+
+
+@pytest.mark.parametrize(
+    ("stage", "asked", "words"),
+    [
+        ("train", {"gpus_per_node": 8}, "train: gpus_per_node: 8 for ranks_per_node: 1, .*; set ranks_per_node: 8 or"),
+        ("train/monolith", {"gpus_per_node": 2}, "train/monolith: .* in stages.train/monolith;"),
+        ("measuring", {"gpus_per_node": 4, "ranks_per_node": 2}, "measuring: gpus_per_node: 4 for ranks_per_node: 2"),
+        ("evaluate", {"gpus_per_node": 4, "ranks_per_node": 4}, "evaluate: .* one working rank uses one GPU; set rank"),
+        ("evaluate", {"gpus_per_node": 1, "nodes": 2}, "evaluate: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
+    ],
+)
+def test_a_gpu_is_one_ranks(tmp_path, stage, asked, words):
+    with pytest.raises(ConfigError, match=words):
+        check(tmp_path, site_with(stages={stage: asked}))
+    check(tmp_path, site_with(stages={stage: asked}, allow_idle_gpus=True))
+
+
+def test_ranks_without_a_gpu_are_refused_whatever_is_allowed(tmp_path):
+    site = site_with(stages={"train": {"gpus_per_node": 2, "ranks_per_node": 4}}, allow_idle_gpus=True)
+    with pytest.raises(ConfigError, match="train: gpus_per_node: 2 for ranks_per_node: 4; set ranks_per_node: 2 in"):
+        check(tmp_path, site)
+
+
+def test_what_uses_all_gpus_of_a_node_or_one_for_every_rank_may_have_them(tmp_path):
+    stages = {
+        "train": {"nodes": 2, "gpus_per_node": 2, "ranks_per_node": 2},
+        "evaluate": {"gpus_per_node": 4},
+        "report": {"gpus_per_node": 4},
+    }
+    check(tmp_path, site_with(stages=stages), evaluate__placement={"name": "spread"})
+    with pytest.raises(ConfigError, match="evaluate, report: .*one working rank"):
+        check(tmp_path, site_with(stages=stages))
+
+
+def test_submit_refuses_and_plan_and_the_sweeps_table_say_it(tmp_path):
+    write_source(tmp_path / "images")
+    experiment = write_experiment(tmp_path)
+    place = tmp_path / "s.yaml"
+    stages = {**CPU_STAGES, "train": {"gpus_per_node": 2}}
+    place.write_text(json.dumps({"name": "s", "scheduler": "slurm", "stages": stages}))
+    common = (experiment, "--site", place, "--run-dir", tmp_path / "run")
+    done = hpcddm("submit", *common, "--dry-run")
+    assert done.exit_code == 2 and "train: gpus_per_node: 2 for ranks_per_node: 1" in done.output
+    assert not (tmp_path / "run").exists(), "nothing was written"
+    done = hpcddm("plan", *common, "--flops-per-second", "1e9")
+    assert "GPUs      train: gpus_per_node: 2 for ranks_per_node: 1" in done.output, done.output
+    assert remarks(site_with({"gpus_per_node": 1}), ["table"]) == [
+        "table: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in stages.table"
+    ]

@@ -1,0 +1,175 @@
+"""What another scheduler may still be doing is not started here; and `auto` never means a login node by accident."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.files import atomic
+from hpcddm.launch.base import launcher_of
+from hpcddm.launch.checks.other_schedulers import check_other_schedulers
+from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.load_site import load_site
+from hpcddm.launch.slurm import client
+from hpcddm.launch.submission import store_experiment
+from hpcddm.pipeline.plan import plan
+from hpcddm.runs import heartbeat
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.stored_experiment import within_run
+from tests.helpers import DATA_STAGES, finish, hpcddm, tiny, write_source
+
+UNITS = ["train/expert-00", "train/expert-01"]
+
+
+@pytest.fixture
+def clients(tmp_path, monkeypatch):
+    """A function that puts programs in the way of Slurm's commands, each a line of shell."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+
+    def put(**scripts):
+        for name, script in scripts.items():
+            (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+            (folder / name).chmod(0o755)
+
+    return put
+
+
+DOWN = "echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+NO_CLUSTER = "echo 'sinfo: fatal: Could not establish a configuration source' >&2; exit 1"
+
+
+def test_auto_refuses_a_slurm_that_does_not_answer_and_says_how_to_force_it(clients):
+    clients(sinfo=DOWN, sbatch="exit 1")
+    with pytest.raises(UserError, match="does not answer .*Unable to contact slurm controller.* --site embedded"):
+        load_site("auto")
+    assert load_site("embedded").scheduler == "local"
+
+
+def test_auto_refuses_a_slurm_that_is_too_slow(clients, monkeypatch):
+    clients(sinfo="exec sleep 30", sbatch="exit 1")
+    ask = client.query
+    monkeypatch.setattr(client, "query", lambda *command, seconds: ask(*command, seconds=seconds / 20))
+    with pytest.raises(UserError, match="sinfo gave no answer in"):
+        load_site("auto")
+
+
+def test_auto_is_slurm_where_it_answers_and_this_machine_where_no_cluster_was_set_up(clients, capsys):
+    clients(sinfo="exit 0", sbatch="exit 1")
+    assert load_site("auto").name == "slurm"
+    clients(sinfo=NO_CLUSTER)
+    assert load_site("auto").name == "embedded" and "for no cluster" in capsys.readouterr().err
+
+
+@pytest.fixture
+def submitted(tmp_path):
+    """A run whose data are there and whose experts were submitted to Slurm as job 100."""
+    write_source(tmp_path / "images")
+    run = RunDir(tmp_path / "run")
+    run.root.mkdir()
+    experiment = with_content(tiny(tmp_path), run)
+    finish([unit for unit in plan(experiment) if unit.stage in DATA_STAGES], run)
+    store_experiment(within_run(experiment, run), run)
+    journal = Journal(run.journal)
+    token = journal.intend("slurm", "north", UNITS, "tiny-train")
+    journal.submitted(token, "100")
+    return run, experiment, token
+
+
+def check(run, scheduler="local", names=UNITS):
+    site = "embedded" if scheduler == "local" else "slurm"
+    check_other_schedulers(Journal(run.journal).submissions(), run, launcher_of(load_site(site), run), names)
+
+
+def in_queue(token):
+    notice = "echo 'Maintenance on Friday | see the wiki'"
+    lines = [f"100|0|RUNNING|None|h1|N/A|tiny-train-{token}", f"100|1|PENDING|Priority||N/A|tiny-train-{token}"]
+    return "; ".join([notice, *(f"echo '{line}'" for line in lines)])
+
+
+@pytest.mark.parametrize("command", ["submit", "dry run", "retry", "run-stage", "sweep"])
+def test_what_is_in_slurms_queue_is_not_started_on_this_machine(submitted, clients, tmp_path, command):
+    run, _, token = submitted
+    clients(squeue=in_queue(token), sinfo=DOWN, sbatch="exit 1")
+    name = "train/expert-00"
+    if command == "sweep":
+        (tmp_path / "s.yaml").write_text(
+            f"{{name: s, experiment: {tmp_path}/tiny.yaml, grid: {{evaluate.guidance: [1.0]}}}}"
+        )
+        dry = hpcddm("sweep", tmp_path / "s.yaml", "--site", "embedded", "--dir", tmp_path / "sweep", "--dry-run")
+        assert dry.exit_code == 0, dry.output
+        name = f"{next(word for word in dry.output.split() if word.endswith('/train/expert-00'))}"
+        journal = Journal(tmp_path / "sweep/journal.jsonl")
+        token = journal.intend("slurm", "north", [name], "tiny-train")
+        journal.submitted(token, "100")
+        clients(squeue=in_queue(token))
+    done = hpcddm(*{
+        "submit": ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root),
+        "dry run": ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root, "--dry-run"),
+        "retry": ("retry", run.root, "--site", "embedded"),
+        "run-stage": ("run-stage", run.root, name),
+        "sweep": ("sweep", tmp_path / "s.yaml", "--site", "embedded", "--dir", tmp_path / "sweep"),
+    }[command])  # fmt: skip
+    assert done.exit_code == 1, done.output
+    assert f"{name}" in done.output and "is running as job 100_0 of site north" in done.output
+    assert "go on with --site north, or end its jobs first: hpcddm cancel" in done.output
+    assert all(one.scheduler == "slurm" for one in Journal(run.journal).submissions())
+
+
+def test_what_may_be_in_the_queue_of_a_slurm_that_does_not_answer_is_not_started(submitted, clients):
+    run, _, _ = submitted
+    clients(squeue=DOWN)
+    with pytest.raises(UserError, match=r"train/expert-00 \(and 1 more\) was submitted to slurm by site north as job"):
+        check(run)
+    with pytest.raises(UserError, match="nobody answers here"):
+        check(run, names=["train/expert-01", "route/router"])
+    check(run, names=["route/router"])
+    check(run, scheduler="slurm")
+
+
+def test_what_is_over_for_sure_needs_no_answer(submitted, clients):
+    run, experiment, token = submitted
+    clients(squeue=DOWN)
+    finish([unit for unit in plan(experiment) if unit.key == UNITS[0]], run)
+    with pytest.raises(UserError, match=r"train/expert-01 was submitted"):
+        check(run)
+    folder = run.logs(UNITS[1]) / "attempt-1"
+    atomic.write_json(folder / "owner.json", {"owner": f"slurm-tiny-train-{token}-100_1.0", "job": "100_1"})
+    with pytest.raises(UserError, match=r"train/expert-01 was submitted"):
+        check(run)
+    atomic.write_json(folder / "verdict.json", {"decision": "requeue", "reason": "time limit"})
+    with pytest.raises(UserError, match=r"train/expert-01 was submitted"):
+        check(run)
+    atomic.write_json(folder / "verdict.json", {"decision": "gave up", "reason": "three times"})
+    check(run)
+
+
+def test_what_was_cancelled_or_has_left_the_queue_is_free(submitted, clients):
+    run, _, token = submitted
+    clients(squeue="exit 0")
+    check(run)
+    clients(squeue=DOWN)
+    Journal(run.journal).cancelled(token, UNITS)
+    check(run)
+
+
+def test_what_runs_without_a_queue_is_not_submitted_to_one(submitted):
+    run, _, _ = submitted
+    Journal(run.journal).submitted(Journal(run.journal).intend("local", "embedded", ["train/monolith"]), "4711")
+    check(run, "slurm", ["train/monolith"])
+    folder = run.logs("train/monolith") / "attempt-1"
+    folder.mkdir(parents=True)
+    atomic.write_json(folder / "owner.json", {"owner": "local-4711", "job": "4711"})
+    beat = Heartbeat(time.time(), "local-4711", 1, socket.gethostname(), 5, 10)
+    (folder / heartbeat.FILE_NAME).write_text(json.dumps(vars(beat)))
+    with pytest.raises(UserError, match=f"train/monolith runs without a queue on {socket.gethostname()}"):
+        check(run, "slurm", ["train/monolith"])
+    check(run, "slurm", ["train/expert-00"])
+    atomic.write_json(folder / "ended.json", {"outcome": "stopped"})
+    check(run, "slurm", ["train/monolith"])

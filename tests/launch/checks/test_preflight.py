@@ -1,0 +1,176 @@
+import time
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.files import atomic, reading
+from hpcddm.launch.checks import preflight as module
+from hpcddm.launch.checks import storage
+from hpcddm.launch.checks.preflight import check_snapshots, check_state, preflight
+from hpcddm.launch.load_site import load_site
+from hpcddm.pipeline.plan import plan
+from hpcddm.runs import manifest
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.layout import RunDir
+from hpcddm.runs.training_states import FORMAT
+from tests.helpers import finish, python, tiny, write_source
+
+
+@pytest.fixture
+def case(tmp_path, monkeypatch):
+    """A function that runs the checks on the tiny experiment with some keys changed."""
+    monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "NODE_LOCAL", ())
+    write_source(tmp_path / "images")
+
+    def check(stages=None, site="slurm", **changes):
+        experiment = tiny(tmp_path, **changes)
+        units = [unit for unit in plan(experiment) if stages is None or unit.stage in stages]
+        preflight(experiment, load_site(site), RunDir(tmp_path / "run"), units)
+
+    return check
+
+
+LITE0 = {"encode__encoder": {"name": "efficientnet_lite0"}}
+
+
+def test_nothing_wrong_says_nothing(case, capsys):
+    case()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_weights_that_were_not_fetched_are_refused_with_the_command(case):
+    with pytest.raises(
+        UserError, match=r"encode\.encoder: efficientnet_lite0 needs .* is missing; .* run: hpcddm prefetch$"
+    ):
+        case(**LITE0)
+
+
+def test_weights_that_no_unit_to_run_reads_are_not_asked_for(case):
+    case(stages=("train", "route"), **LITE0)
+
+
+@pytest.mark.parametrize("stage", ["latents", "train", "evaluate"])
+def test_every_stage_that_needs_an_autoencoder_asks_for_its_weights(case, stage):
+    autoencoder = {"name": "diffusers_kl", "weights": {"folder": "/nowhere/vae"}}
+    with pytest.raises(UserError, match=r"data\.space\.autoencoder: .*/nowhere/vae"):
+        case(
+            stages=(stage,),
+            data__space={"name": "autoencoder", "autoencoder": autoencoder},
+            data__image_size=64,
+            data__channels=3,
+        )
+
+
+def test_a_torn_file_of_weights_is_refused(case, tmp_path):
+    path = tmp_path / "cache" / "weights" / "efficientnet_lite0-579344248a93e230.pth"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half")
+    with pytest.raises(UserError, match="is torn: 4 of 18826032 bytes"):
+        case(**LITE0)
+
+
+@pytest.mark.parametrize(
+    "free, said",
+    [
+        ((100_000, None), r"about [0-9.]+ MB are needed and 100 kB are free; make room, or take another --run-dir"),
+        ((10**12, 5), r"about [0-9]+ files are needed and 5 inodes are free; make room"),
+    ],
+    ids=["bytes", "inodes"],
+)
+def test_a_file_system_without_room_is_refused(case, monkeypatch, free, said):
+    monkeypatch.setattr(storage, "free", lambda folder: free)
+    with pytest.raises(UserError, match=said):
+        case()
+
+
+def test_what_is_left_to_run_needs_less_room_than_everything(case, monkeypatch):
+    monkeypatch.setattr(storage, "free", lambda folder: (700_000, 200))
+    case(stages=("report",))
+    with pytest.raises(UserError, match="are free"):
+        case()
+
+
+def test_a_file_system_that_counts_no_inodes_has_enough(case, monkeypatch):
+    monkeypatch.setattr(storage, "free", lambda folder: (10**12, None))
+    case()
+
+
+@pytest.mark.parametrize("site, warns", [("slurm", True), ("embedded", False)])
+def test_a_disk_of_one_node_is_warned_of_where_other_nodes_must_see_it(
+    case, monkeypatch, tmp_path, capsys, site, warns
+):
+    monkeypatch.setattr(module, "NODE_LOCAL", (str(tmp_path),))
+    case(site=site)
+    assert ("is often a disk of one node only" in capsys.readouterr().err) == warns
+    (tmp_path / "run").mkdir()
+    Journal(tmp_path / "run" / "journal.jsonl").intend("slurm", site, ["catalog/all"])
+    case(site=site)
+    assert capsys.readouterr().err == "", "once for a run is enough"
+
+
+KEY = "train/expert-01"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A run whose second expert was saved by two ranks, and that expert as it is planned."""
+    run = RunDir(tmp_path / "run")
+    units = plan(tiny(tmp_path))
+    finish(units, run)
+    trajectory = manifest.read(run.unit(KEY)).trajectory
+    (run.unit(KEY) / "manifest.json").unlink()
+    for images, made in ((16, trajectory), (32, trajectory), (64, "of other settings")):
+        state = {"trajectory": made, "world_size": 2, "zero_stage": 1, "images": images, "format": FORMAT}
+        atomic.write_json(run.unit(KEY) / f"state/images-{images:012d}" / "state.json", state)
+    return run, next(unit for unit in units if unit.key == KEY)
+
+
+def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
+    run, unit = saved
+    path = run.unit(KEY) / "state/images-000000000032/state.json"
+    check_state(unit, run)
+    atomic.write_json(path, reading.read_json(path) | {"format": 4})
+    with pytest.raises(UserError, match=f"{KEY}: .*32 was saved by an earlier version of hpcddm; go on with that one"):
+        check_state(unit, run)
+
+
+def test_a_state_of_other_inputs_stops_nobody(saved):
+    run, unit = saved
+    path = run.unit(KEY) / "state/images-000000000064/state.json"
+    atomic.write_json(path, reading.read_json(path) | {"format": 4})
+    check_state(unit, run)
+    (run.unit("lists/all") / "manifest.json").unlink()
+    check_state(unit, run)
+
+
+def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_queue(saved, tmp_path):
+    run, unit = saved
+    path = run.unit(KEY) / "state/images-000000000032/state.json"
+    fits, late, last = (tiny(tmp_path, experts__training__snapshots=[own]) for own in (48, 44, 64))
+    # The newest state is at 32 images, of which this one can still be taken.
+    check_snapshots(last, unit, run)
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 44, at 24 images .* {path.parent} lies beyond it; take 44 "):
+        check_snapshots(late, unit, run)
+    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24, "files": {}}}}})
+    check_snapshots(late, unit, run)
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 48, at 24 images"):
+        check_snapshots(fits, unit, run)
+    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16, "files": {}}}}})
+    with pytest.raises(UserError, match="is missing .it was taken at 16, from other images of router or experts., and"):
+        check_snapshots(late, unit, run)
+    atomic.write_json(path, reading.read_json(path) | {"images": 16})
+    check_snapshots(fits, unit, run)
+
+
+def test_looking_takes_a_moment_and_no_torch(case):
+    seconds = []
+    for _ in range(5):
+        started = time.process_time()
+        case()
+        seconds.append(time.process_time() - started)
+    assert min(seconds) < 0.05
+    done = python(
+        "import sys\nimport hpcddm.launch.checks.preflight\nprint({'torch', 'numpy', 'PIL'} & set(sys.modules))"
+    )
+    assert (done.stdout, done.stderr) == ("set()\n", "")

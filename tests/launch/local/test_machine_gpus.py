@@ -1,0 +1,149 @@
+"""GPUs of this machine, counted and handed out one unit each.
+
+There is none here: the driver's program, its device files, the build of torch and the processes are fakes.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hpcddm.config.site import Resources, Site
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.launch.array_items import items_of
+from hpcddm.launch.base import ArraySpec
+from hpcddm.launch.local import drive, machine_gpus
+from hpcddm.launch.local import launcher as local_launcher
+from hpcddm.launch.local.drive import Embedded
+from hpcddm.launch.local.launcher import Local
+from hpcddm.launch.local.machine_gpus import VISIBLE_VARIABLE, GpuPool
+from hpcddm.pipeline.plan import plan
+from hpcddm.runs.layout import RunDir
+from tests.helpers import DATA_STAGES, finish, tiny
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with a CUDA build of torch and nothing else; returns the folder of its devices and of its programs."""
+    monkeypatch.setattr(machine_gpus, "version", lambda package: "2.13.0")
+    monkeypatch.setattr(machine_gpus, "DEVICE_FILES", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(VISIBLE_VARIABLE, raising=False)
+    return tmp_path
+
+
+def test_gpus_are_counted_by_device_files_without_the_drivers_program(machine):
+    assert machine_gpus.visible_gpus() == []
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (machine / name).touch()
+    assert machine_gpus.visible_gpus() == ["0", "1"]
+
+
+def test_the_drivers_program_knows_better(machine):
+    (machine / "nvidia0").touch()
+    program = machine / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\necho 'GPU 0: A100 (UUID: GPU-1)'\necho '  MIG 1g.5gb Device 0:'\necho 'GPU 1: A100'\n"
+    )
+    program.chmod(0o755)
+    assert machine_gpus.visible_gpus() == ["0", "1"]
+    program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed' >&2\nexit 9\n")
+    assert machine_gpus.visible_gpus() == []
+
+
+@pytest.mark.parametrize(("value", "names"), [("2,GPU-ab", ["2", "GPU-ab"]), ("", []), ("-1", [])])
+def test_the_users_own_choice_is_believed(machine, monkeypatch, value, names):
+    (machine / "nvidia0").touch()
+    monkeypatch.setenv(VISIBLE_VARIABLE, value)
+    assert machine_gpus.visible_gpus() == names
+
+
+def test_a_torch_without_cuda_has_no_use_for_them(machine, monkeypatch):
+    (machine / "nvidia0").touch()
+    monkeypatch.setattr(machine_gpus, "version", lambda package: "2.13.0+cpu")
+    assert machine_gpus.visible_gpus() == []
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    """GPUs of a machine that shows so many, with a site's keys."""
+
+    def made(shown, **site):
+        monkeypatch.setattr(machine_gpus, "visible_gpus", lambda: [f"GPU-{n}" for n in range(shown)])
+        return GpuPool(Site(name="here", scheduler="local", **site))
+
+    return made
+
+
+def test_every_rank_that_can_use_a_gpu_gets_one_and_what_the_site_asks_for_counts_more(pool):
+    gpus = pool(4)
+    two = Resources(ranks_per_node=2)
+    assert [gpus.needed(stage, two) for stage in ("shard", "train", "evaluate", "table")] == [0, 2, 1, 0]
+    assert gpus.needed("evaluate", Resources(gpus_per_node=4)) == 4
+    assert pool(0).needed("train", two) == 0 and pool(4, gpus=0).needed("train", two) == 0
+
+
+def test_what_cannot_be_had_is_refused(pool):
+    with pytest.raises(UserError, match="here: train needs 2 GPUs for 2 ranks and this machine shows 1 .* gpus: 0 for"):
+        pool(1).needed("train", Resources(ranks_per_node=2))
+    with pytest.raises(UserError, match="shows none to its torch; set gpus_per_node: 0"):
+        pool(0).needed("train", Resources(gpus_per_node=1))
+    with pytest.raises(ConfigError, match=r"site here: gpus: 3, but this machine shows 2 \(GPU-0, GPU-1\)"):
+        pool(2, gpus=3).free([])
+    assert pool(2, gpus=1).names == ["GPU-0"]
+
+
+def test_nobody_counts_gpus_that_nobody_knows_of(pool):
+    """Torch may see what is no NVIDIA device."""
+    assert pool(0).names is None and pool(0, gpus=0).names == []
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch, pool):
+    """A launcher on a machine with two GPUs, and what each of its processes was given; they run until told to end."""
+    pool(2)
+    given, alive = {}, {}
+
+    def popen(command, env, **rest):
+        number = len(given)
+        given[str(number)] = env.get(VISIBLE_VARIABLE)
+        alive[str(number)] = None
+        return SimpleNamespace(pid=number, poll=lambda: alive[str(number)])
+
+    monkeypatch.setattr(local_launcher, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=None))
+    launcher = Local(Site(name="here", scheduler="local", cores=16), RunDir(tmp_path / "run"))
+    return launcher, given, alive
+
+
+def array(key, **resources):
+    specs = [RunDir(Path("run")).spec("train/x")]
+    return ArraySpec("tiny", [key], specs, Resources(**resources), [], 1)
+
+
+def test_each_unit_sees_its_own_gpus_and_those_of_a_finished_one_are_free_again(started):
+    launcher, given, alive = started
+    jobs = [launcher.submit(array(key), "", "") for key in ("train/a", "shard/a", "setting/train/b")]
+    assert [given[job] for job in jobs] == ["GPU-0", "", "GPU-1"]
+    alive[jobs[0]] = 0
+    assert given[launcher.submit(array("measuring/classifier"), "", "")] == "GPU-0"
+    with pytest.raises(UserError, match="train needs 4 GPUs"):
+        launcher.check([array("train/a", ranks_per_node=4)])
+
+
+def test_two_trainings_do_not_run_on_one_gpu_at_once(tmp_path, monkeypatch, started):
+    """Sixteen cores would take them all at once."""
+    launcher, given, alive = started
+    experiment = tiny(tmp_path)
+    units = {unit.key: unit for unit in plan(experiment)}
+    finish([unit for unit in units.values() if unit.stage in DATA_STAGES], launcher.run)
+    items = items_of([units[key] for key in units if key.startswith("train/")], experiment, launcher.run)
+    monkeypatch.setattr(drive, "submit_array", lambda items, home, one, spec, script: one.submit(spec, "", script))
+    driver = Embedded(items, launcher.run, launcher, 0, set())
+    driver._start_what_fits()
+    assert list(given.values()) == ["GPU-0", "GPU-1"] and len(driver.waiting) == 1
+    driver._start_what_fits()
+    assert len(given) == 2
+    alive["1"] = 0
+    driver.running.pop("1")
+    driver._start_what_fits()
+    assert list(given.values()) == ["GPU-0", "GPU-1", "GPU-1"] and not driver.waiting

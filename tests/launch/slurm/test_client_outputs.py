@@ -1,0 +1,235 @@
+"""Answers of several Slurms' clients, captured by tests/fixtures/capture.py, and everything that reads such answers."""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.config.site import Site
+from hpcddm.errors import UserError
+from hpcddm.jobs.requeue_policy import Ending, parse_job
+from hpcddm.launch.base import QueueFull, Refused
+from hpcddm.launch.slurm import accounting, cluster, launcher, sbatch
+from hpcddm.launch.slurm.cluster import SlurmCluster, submit_limit
+from hpcddm.launch.slurm.launcher import QUEUE_FORMAT, Slurm
+from hpcddm.launch.slurm.sbatch import TRANSIENT, Sbatch
+from hpcddm.runs.job import JobId
+from hpcddm.runs.journal import Submission
+from hpcddm.runs.layout import RunDir
+from tests.fixtures.capture import NAME, OTHER, TOKEN
+
+FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("slurm-*"))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One captured answer."""
+
+    command: str
+    code: int
+    output: str
+    errors: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """All answers of one version of Slurm."""
+
+    folder: Path
+
+    def answer(self, name: str) -> Answer:
+        text = (self.folder / f"{name}.txt").read_text()
+        pattern = r"\$ (.*)\nexit code (\d+)\n--- stdout\n(.*?)--- stderr\n(.*)"
+        command, code, output, errors = re.fullmatch(pattern, text, re.DOTALL).groups()
+        return Answer(command, int(code), output, errors)
+
+    def output(self, name: str) -> str:
+        return self.answer(name).output
+
+    def process(self, name: str) -> subprocess.CompletedProcess:
+        answer = self.answer(name)
+        return subprocess.CompletedProcess(answer.command, answer.code, answer.output, answer.errors)
+
+    def ending(self, name: str, restart: int = 0) -> Ending:
+        return Ending(143, parse_job(self.output(f"job-{name}")), restart, None, 30)
+
+
+@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
+def captured(request):
+    return Captured(request.param)
+
+
+@pytest.fixture
+def site():
+    return Site(name="here", scheduler="slurm")
+
+
+def test_there_are_captures_of_old_and_new():
+    versions = {folder.name.removeprefix("slurm-").rpartition(".")[0] for folder in FOLDERS}
+    assert {"22.05", "24.11", "26.05"} <= versions
+
+
+def test_nothing_of_the_capturing_machine_is_in_them(captured):
+    addresses = set()
+    for file in captured.folder.iterdir():
+        text = file.read_text()
+        addresses |= set(re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", text))
+        assert not re.search(r"/root|/work|(?<!/srv/testbed)/home/(?!alice)|\broot\(0\)", text), file
+    assert addresses <= {"127.0.0.1"}
+
+
+@pytest.fixture
+def controller(captured, monkeypatch):
+    """A cluster that answers as captured."""
+    names = {"config": "config-enforced", "partition": "partitions", "assoc_mgr": "limits"}
+
+    def query(*command, **_):
+        name = next(name for word, name in names.items() if word in command)
+        return captured.output(name)
+
+    monkeypatch.setattr(cluster, "query", query)
+    monkeypatch.setattr(cluster, "user_name", lambda: "alice")
+    monkeypatch.setattr(cluster.os, "getuid", lambda: 1000)
+    return SlurmCluster()
+
+
+def test_the_controllers_settings(captured, controller):
+    assert captured.folder.name == f"slurm-{controller.config['SLURM_VERSION']}"
+    assert (controller.max_array, controller.max_jobs) == (1001, 10000)
+    assert controller.config["AccountingStorageEnforce"] == "associations,limits"
+
+
+def test_partitions(controller):
+    found = {one.name: (one.is_default, one.max_minutes, one.max_nodes) for one in controller.partitions.values()}
+    assert found == {"main": (True, 60, 4), "high": (False, 60, 4)}
+
+
+def test_the_limit_of_an_association(controller, site):
+    assert submit_limit(controller.association_limits, site) == 3
+    assert submit_limit(controller.association_limits, site.model_copy(update={"account": "root"})) is None
+
+
+def test_a_draft_of_the_site(captured):
+    names = ("config", "partitions", "nodes", "associations")
+    draft = Draft(Answers(*map(captured.output, names), has_sacct=True), None)
+    text = draft.text("drafted")
+    assert draft.cluster == "home" and "partition: main" in text and "requeue: scontrol" in text
+
+
+def states(captured, site, tmp_path, monkeypatch, name):
+    answer = captured.answer(name)
+    assert QUEUE_FORMAT in answer.command, "the format has changed: run tests/fixtures/capture.py again"
+    monkeypatch.setattr(launcher, "query", lambda *_, **__: answer.output)
+    tokens = {TOKEN: ["a/0", "a/1"], "5e6f7a8b": ["b/0", "b/1"], "9c0d1e2f": ["c/0"]}
+    submissions = [Submission(token, "slurm", "here", units, 1.0, "tiny") for token, units in tokens.items()]
+    found = Slurm(site, RunDir(tmp_path)).states(submissions)
+    return {unit: (job.state, job.detail) for unit, job in found.items()}
+
+
+def test_the_queue(captured, site, tmp_path, monkeypatch):
+    found = states(captured, site, tmp_path, monkeypatch, "queue")
+    state, node = found.pop("a/0")
+    assert state == "running" and re.fullmatch(r"h\d+", node)
+    assert found == {
+        "a/1": ("pending", "JobArrayTaskLimit"),
+        "b/0": ("pending", "JobHeldUser"),
+        "b/1": ("pending", "JobHeldUser"),
+        "c/0": ("pending", "Dependency"),
+    }
+
+
+def test_a_requeued_element_in_the_queue(captured, site, tmp_path, monkeypatch):
+    found = states(captured, site, tmp_path, monkeypatch, "queue-requeued")
+    assert found["a/0"][0] == "pending" and found["a/1"][0] == "running"
+
+
+@pytest.mark.parametrize(
+    "name, cancelled, preempted, requeued",
+    [
+        ("signalled", False, False, False),
+        ("cancelled", True, False, False),
+        ("preempted", False, True, False),
+        ("time-limit", False, False, False),
+        ("requeued", False, False, True),
+        ("running", False, False, False),
+        ("running-again", False, False, True),
+        ("unknown", False, False, False),
+    ],
+)
+def test_the_verdicts_view_of_a_job_that_ends(captured, name, cancelled, preempted, requeued):
+    ending = captured.ending(name)
+    assert (ending.is_cancelled, ending.is_preempted, ending.is_requeued) == (cancelled, preempted, requeued)
+
+
+def test_the_second_execution_is_not_taken_for_replaced(captured):
+    assert not captured.ending("running-again", restart=1).is_requeued
+
+
+def test_a_time_limit_is_told_by_its_reason(captured):
+    job = captured.ending("time-limit").job
+    assert (job["JobState"], job["Reason"]) == ("COMPLETING", "TimeLimit")
+
+
+@pytest.mark.parametrize("name, state", [("held", "PENDING"), ("suspended", "SUSPENDED"), ("completed", "COMPLETED")])
+def test_states_of_jobs(captured, name, state):
+    assert captured.ending(name).job["JobState"] == state
+
+
+def test_accounting(captured, monkeypatch):
+    answer = captured.answer("accounting")
+    assert ",".join(accounting.FIELDS) in answer.command, "the fields have changed: run tests/fixtures/capture.py again"
+    monkeypatch.setattr(accounting, "query", lambda *_, **__: answer.output)
+    found = accounting.executions({None: [NAME, OTHER]}, 0)
+    assert sorted(one.state for one in found) == ["CANCELLED", "CANCELLED", "COMPLETED", "FAILED", "REQUEUED"]
+    (requeued,) = (one for one in found if one.state == "REQUEUED")
+    assert requeued.job.endswith("_0") and requeued.token == TOKEN and requeued.seconds >= 3 and requeued.cpus == 1
+    assert all(one.ended == one.started + one.seconds for one in found)
+
+
+def test_the_end_of_a_job(captured):
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\n", captured.output("end-time"))
+
+
+def submitted(captured, monkeypatch, name):
+    monkeypatch.setattr(sbatch, "call", lambda *_, **__: captured.process(name))
+    return Sbatch(Path("x.sbatch"), NAME, [], False).submit()
+
+
+def test_a_job_that_sbatch_takes(captured, monkeypatch):
+    assert re.fullmatch(r"\d+", submitted(captured, monkeypatch, "submitted"))
+    assert captured.answer("tested").code == 0
+
+
+@pytest.mark.parametrize("why", ["partition", "array", "constraint", "reservation"])
+def test_a_refusal_is_told_at_once_with_slurms_words(captured, monkeypatch, why):
+    with pytest.raises(Refused, match="(?i)invalid|not available|not satisf") as told:
+        submitted(captured, monkeypatch, f"submitted-{why}")
+    assert not isinstance(told.value, QueueFull)
+
+
+def test_a_full_queue_is_told_from_a_refusal(captured, monkeypatch):
+    with pytest.raises(QueueFull, match="AssocMaxSubmitJobLimit"):
+        submitted(captured, monkeypatch, "submitted-full")
+
+
+def test_a_controller_that_is_down_is_worth_another_try(captured, monkeypatch):
+    assert TRANSIENT.search(captured.answer("submitted-no-controller").errors)
+    monkeypatch.setattr(sbatch, "PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(Sbatch, "_find", lambda self: "")
+    with pytest.raises(UserError, match="no success"):
+        submitted(captured, monkeypatch, "submitted-no-controller")
+
+
+@pytest.mark.parametrize("name", ["an-unknown-job", "unknown-elements", "an-ended-element"])
+def test_cancelling_what_is_gone_is_no_mistake(captured, site, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(launcher, "call", lambda *_, **__: captured.process(f"cancel-of-{name}"))
+    Slurm(site, RunDir(tmp_path)).cancel(JobId("59999999_0"))
+
+
+def test_a_requeue_that_came_true_already_is_told_by_the_word_that_the_script_looks_for(captured):
+    assert "is pending" in captured.answer("requeue-of-a-pending-job").errors
+    script = Path(__file__).parents[2] / "slurm/job.sbatch.j2"
+    assert '*"is pending"*' in script.read_text()

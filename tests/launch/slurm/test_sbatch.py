@@ -1,0 +1,143 @@
+"""sbatch that fails, hangs and dies: one job at the end, or none and a clear word, and never two."""
+
+import subprocess
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.launch.base import QueueFull
+from hpcddm.launch.slurm import sbatch
+from hpcddm.launch.slurm.client import SlurmUnavailable
+from hpcddm.launch.slurm.sbatch import PAUSES, Sbatch
+
+TIMED_OUT = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+FULL = (
+    "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting policy"
+)
+
+
+class FakeCluster:
+    """Answers sbatch as told, call by call; `late` jobs show in the queue only at the n-th look."""
+
+    def __init__(self, *answers, late=None, silent=0, in_sacct=()):
+        self.answers, self.late, self.silent, self.in_sacct = list(answers), late or {}, silent, in_sacct
+        self.jobs, self.calls, self.polls, self.ended, self.slept = [], 0, 0, [], []
+        self.clock = 0.0
+
+    def call(self, *command):
+        if command[0] == "scancel":
+            self.ended += command[1:]
+            return subprocess.CompletedProcess(command, 0, "", "")
+        self.calls += 1
+        answer = self.answers.pop(0)
+        accepted, how = answer
+        if accepted:
+            self.jobs.append(str(100 + self.calls))
+        if how == "hangs":
+            raise subprocess.TimeoutExpired(command, 60)
+        if how == "killed":
+            return subprocess.CompletedProcess(command, -9, "", "")
+        if how == "fine":
+            return subprocess.CompletedProcess(command, 0, f"{self.jobs[-1]};home\n", "")
+        if how == "babbles":
+            return subprocess.CompletedProcess(command, 0, "welcome\n", "")
+        return subprocess.CompletedProcess(command, 1, "", how)
+
+    def query(self, *command):
+        if command[0] == "sacct":
+            return "".join(f"{job}_0\n{job}_[1-3%2]\n" for job in self.in_sacct)
+        self.polls += 1
+        if self.polls <= self.silent:
+            raise SlurmUnavailable("no answer")
+        assert "--name=tiny-train-abc" in command and "--states=all" in command
+        return "".join(f"{job}\n{job}\n" for job in self.jobs if self.polls >= self.late.get(job, 0))
+
+    def sleep(self, seconds):
+        self.clock += seconds
+        self.slept.append(seconds)
+
+
+@pytest.fixture
+def submit(monkeypatch, tmp_path):
+    """Submit to such a cluster; returns the job, and the cluster."""
+
+    def submitted(cluster, has_sacct=False):
+        monkeypatch.setattr(sbatch, "call", cluster.call)
+        monkeypatch.setattr(sbatch, "query", cluster.query)
+        monkeypatch.setattr(sbatch.time, "sleep", cluster.sleep)
+        monkeypatch.setattr(sbatch.time, "monotonic", lambda: cluster.clock)
+        return Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], has_sacct).submit()
+
+    return submitted
+
+
+def test_a_plain_success_asks_nothing_further(submit):
+    cluster = FakeCluster((True, "fine"))
+    assert (submit(cluster), cluster.calls, cluster.polls, cluster.slept) == ("101", 1, 0, [])
+
+
+@pytest.mark.parametrize("how", ["hangs", "killed", "babbles", TIMED_OUT])
+def test_what_was_accepted_without_an_answer_is_found_and_not_submitted_again(submit, how):
+    cluster = FakeCluster((True, how))
+    assert submit(cluster) == "101" and cluster.calls == 1
+
+
+@pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT])
+def test_a_request_that_was_still_on_its_way_is_waited_for(submit, how):
+    cluster = FakeCluster((True, how), late={"101": 5})
+    assert submit(cluster) == "101" and cluster.calls == 1 and sum(cluster.slept) < 10
+
+
+@pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT, "sbatch: error: Unable to contact slurm controller"])
+def test_what_was_not_accepted_is_submitted_again_after_a_while(submit, how):
+    cluster = FakeCluster((False, how), (False, how), (True, "fine"))
+    assert submit(cluster) == "103" and cluster.calls == 3
+    assert sum(cluster.slept) >= PAUSES[0] + PAUSES[1]
+
+
+def test_two_that_were_accepted_in_the_end_become_one(submit):
+    """The first request arrives only after it was given up for lost."""
+    cluster = FakeCluster((True, TIMED_OUT), (True, "fine"), late={"101": 9})
+    assert submit(cluster) == "102" and cluster.ended == ["101"]
+
+
+def test_a_job_that_has_left_the_queue_is_found_in_the_accounting(submit):
+    cluster = FakeCluster((False, "killed"), in_sacct=["88"])
+    assert submit(cluster, has_sacct=True) == "88" and cluster.calls == 1
+
+
+def test_nothing_is_submitted_twice_while_nobody_can_say_whether_it_was_accepted(submit):
+    cluster = FakeCluster((True, TIMED_OUT), silent=1000)
+    with pytest.raises(UserError, match="found by its name and not submitted twice"):
+        submit(cluster)
+    assert cluster.calls == 1
+
+
+def test_a_queue_that_answers_late_is_asked_again(submit):
+    cluster = FakeCluster((True, TIMED_OUT), silent=3)
+    assert submit(cluster) == "101" and cluster.calls == 1
+
+
+def test_patience_ends(submit):
+    cluster = FakeCluster(*[(False, TIMED_OUT)] * 9)
+    with pytest.raises(UserError, match="no success with .*x.sbatch: .*Socket timed out"):
+        submit(cluster)
+    assert cluster.calls == len(PAUSES) + 1
+
+
+def test_a_plain_refusal_is_told_at_once(submit):
+    cluster = FakeCluster((False, "sbatch: error: invalid partition specified: nope"))
+    with pytest.raises(UserError, match="sbatch refused .*x.sbatch: .*invalid partition"):
+        submit(cluster)
+    assert cluster.calls == 1 and cluster.polls == 0
+
+
+def test_too_many_jobs_of_one_user_is_a_refusal_for_now(submit):
+    with pytest.raises(QueueFull, match="Slurm says AssocMaxSubmitJobLimit"):
+        submit(FakeCluster((False, FULL)))
+
+
+def test_a_node_without_sbatch_is_named(submit, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="sbatch cannot be run: No such file or directory; submit from a login node"):
+        Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], False).submit()

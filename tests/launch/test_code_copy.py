@@ -1,0 +1,225 @@
+"""The code that jobs run: kept once for each version, untouched by edits, told by commit and digest."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.files import inside
+from hpcddm.launch import code_copy
+from hpcddm.launch.code_copy import Checkout, Snapshot
+from hpcddm.runs import manifest, provenance
+from hpcddm.runs.layout import RunDir
+from tests.checkouts import break_imports, clone, commit, hpcddm
+from tests.helpers import write_experiment, write_source
+
+IMPORT = (
+    "from hpcddm.runs import provenance; import hpcddm.jobs.entry; print(provenance.own_code(), provenance.__file__)"
+)
+
+
+def imports(folder):
+    """Import the entry of jobs from a folder, as they do."""
+    command = [sys.executable, "-P", "-c", IMPORT]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDir:
+    (tmp_path / "run").mkdir()
+    return RunDir(tmp_path / "run")
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout that this process takes for its own."""
+    place = clone(tmp_path)
+    for module in (provenance, code_copy):
+        monkeypatch.setattr(module, "AROUND", place)
+    monkeypatch.setattr(provenance, "share_file", lambda name: place / name)
+    return place
+
+
+def test_what_is_kept_runs_alone_and_says_what_it_is(checkout, run):
+    code = Snapshot(run).make()
+    assert code.commit and code.modified is False
+    kept = run.code / code.digest
+    done = imports(kept)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [*str(code).split(), f"{kept}/hpcddm/runs/provenance.py"]
+    stored = json.loads((run.code / f"{code.digest}.json").read_text())
+    assert stored["commit"] == code.commit and "hpcddm/cli.py" in stored["files"]
+    assert (kept / "slurm/job.sbatch.j2").read_bytes() == (checkout / "slurm/job.sbatch.j2").read_bytes()
+    assert (kept / "hpcddm/evaluation/report/page.html.j2").is_file()
+
+
+def test_an_edit_in_place_changes_no_snapshot(checkout, run):
+    code = Snapshot(run).make()
+    break_imports(checkout)
+    assert imports(checkout).returncode == 1
+    assert imports(run.code / code.digest).returncode == 0
+
+
+def test_the_same_code_is_kept_once_and_other_code_shares_the_files_that_did_not_change(checkout, run):
+    first = Snapshot(run).make()
+    before = {path: path.stat().st_mtime_ns for path in run.code.rglob("*")}
+    assert Snapshot(run).make() == first
+    assert before == {path: path.stat().st_mtime_ns for path in run.code.rglob("*")}
+    break_imports(checkout)
+    again = Snapshot(run)
+    second = again.make()
+    assert second.digest != first.digest and second.modified and second.commit == first.commit
+    assert again.others() == [first]
+    same, other = ("hpcddm/cli.py", "hpcddm/jobs/entry.py")
+    assert os.path.samefile(run.code / first.digest / same, run.code / second.digest / same)
+    assert not os.path.samefile(run.code / first.digest / other, run.code / second.digest / other)
+    assert not os.path.samefile(run.code / first.digest / same, checkout / same)
+    assert sorted(path.name for path in run.code.iterdir()) == sorted(
+        name for code in (first, second) for name in (code.digest, f"{code.digest}.json")
+    )
+
+
+def plant(path, canary):
+    """Put code there that leaves a trace when it is imported."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_text(f"open({str(canary)!r}, 'w').close()\n")
+
+
+@pytest.mark.parametrize("name", ["hpcddm/__init__.py", "sitecustomize.py", "hpcddm/__pycache__/x.cpython-311.pyc"])
+def test_code_that_came_under_a_known_digest_is_refused(checkout, run, name, tmp_path):
+    ours = Snapshot(run)
+    plant(ours.folder / name, tmp_path / "canary")
+    with pytest.raises(UserError, match="are not the code that jobs are to run; remove this folder") as error:
+        Snapshot(run).make()
+    assert str(ours.folder) in str(error.value) and not (tmp_path / "canary").exists()
+    shutil.rmtree(ours.folder)
+    code = ours.make()
+    assert provenance.folder_digests(ours.folder).keys() == provenance.code_files().keys()
+    plant(ours.folder / name, tmp_path / "canary")
+    with pytest.raises(UserError, match="repeat the command"):
+        ours.make()
+    assert code.digest == ours.folder.name
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_file_among_the_code_is_named(checkout, run, kind, tmp_path):
+    code = Snapshot(run).make()
+    place = run.code.resolve() / code.digest / "slurm/more"
+    place.symlink_to(tmp_path) if kind == "link" else os.mkfifo(place)
+    with pytest.raises(UserError, match=f"{place}: not a file; remove it"):
+        Snapshot(run).make()
+
+
+def test_a_version_that_is_a_link_is_refused_though_its_files_are_this_code(checkout, run, tmp_path):
+    folder = run.code / Snapshot(run).make().digest
+    folder.rename(tmp_path / folder.name)
+    folder.symlink_to(tmp_path / folder.name)
+    with pytest.raises(UserError, match=f"{folder}: files there were changed"):
+        Snapshot(run).make()
+
+
+def test_files_of_a_version_whose_hash_does_not_fit_are_not_linked(checkout, run, tmp_path):
+    first = Snapshot(run).make()
+    listing = run.code / f"{first.digest}.json"
+    shutil.copytree(run.code / first.digest, run.code / "00000000deadbeef")
+    listing.write_text(json.dumps(json.loads(listing.read_text()) | {"digest": "00000000deadbeef", "made": 9e9}))
+    listing.rename(run.code / "00000000deadbeef.json")
+    shutil.rmtree(run.code / first.digest)
+    plant(run.code / "00000000deadbeef/hpcddm/cli.py", tmp_path / "canary")
+    assert Snapshot(run).make() == first
+    kept = run.code / first.digest / "hpcddm/cli.py"
+    assert kept.read_bytes() == (checkout / "hpcddm/cli.py").read_bytes()
+    assert not any(path.stat().st_nlink > 1 for path in (run.code / first.digest).rglob("*.py"))
+
+
+def test_a_folder_of_code_that_is_a_link_is_named(checkout, run, tmp_path):
+    run.code.symlink_to(tmp_path / "elsewhere")
+    inside.guard(run.root)
+    with pytest.raises(UserError, match="code: is a link"):
+        Snapshot(run).make()
+
+
+def test_a_file_that_git_does_not_know_is_a_modification(checkout, run):
+    (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("")
+    assert Snapshot(run).make().modified is True
+    commit(checkout)
+    (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("# more\n")
+    commit(checkout)
+    assert Snapshot(run).make().modified is False
+
+
+def test_outside_a_checkout_no_commit_is_claimed_and_live_is_refused(checkout, run):
+    shutil.rmtree(checkout / ".git")
+    code = Snapshot(run).make()
+    assert (code.commit, code.modified) == (None, None)
+    with pytest.raises(ConfigError, match="--live"):
+        Checkout()
+
+
+def test_changes_are_told_by_name_and_another_commit_of_the_same_code_is_none():
+    before = {"code": "a", "commit": "1", "modified": True, "torch": "2.12.0", "cuda": "13.0"}
+    assert provenance.changes(before, before | {"commit": "2", "modified": False}) == []
+    assert provenance.changes(before, before | {"code": "b", "torch": "2.13.0"}) == [
+        "code a -> b",
+        "torch 2.12.0 -> 2.13.0",
+    ]
+
+
+def test_units_of_this_machine_run_the_snapshot_and_live_runs_the_checkout(tmp_path):
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    checkout, run = clone(tmp_path), RunDir(tmp_path / "run")
+    submit = ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root)
+    # The rest of the pipeline takes no part in this.
+    break_imports(checkout, "hpcddm/stages/encode.py")
+    done = hpcddm(checkout, *submit)
+    assert done.returncode == 1 and "edited while jobs were in the queue" in done.stderr
+    made = json.loads((run.unit("shard/train-000") / "manifest.json").read_text())["record"]
+    (kept,) = run.code.glob("*.json")
+    stored = json.loads(kept.read_text())
+    assert made["code"] == stored["digest"] == kept.stem and made["commit"] == stored["commit"] and made["modified"]
+    assert f"code {kept.stem} (commit {stored['commit'][:12]}, modified)" in done.stdout
+    live = hpcddm(checkout, *submit, "--live")
+    assert live.returncode == 1 and "live: a change there" in live.stdout
+    assert [one.name for one in run.code.glob("*.json")] == [kept.name]
+
+
+def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_and_status(tmp_path):
+    write_source(tmp_path / "images")
+    write_experiment(tmp_path)
+    checkout, run, key = clone(tmp_path), RunDir(tmp_path / "run"), "shard/train-000"
+    stage = checkout / "hpcddm/stages/shard.py"
+    mended = stage.read_text()
+    break_imports(checkout, "hpcddm/stages/shard.py")
+    submit = ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root)
+    assert "edited while jobs were in the queue" in hpcddm(checkout, *submit).stderr
+    (first,) = run.code.glob("*.json")
+    stage.write_text(mended)
+    done = hpcddm(checkout, "run-stage", run.root, key)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = manifest.read(run.unit(key)).record
+    (change,) = record["changes"]
+    assert change == f"since attempt 1 code {first.stem} -> {record['code']}" and record["modified"] is False
+    assert change in (run.logs(key) / "attempt-2/rank0.log").read_text()
+    assert f"{key}: other code or packages {change}" in hpcddm(checkout, "status", run.root).stdout
+    break_imports(checkout, "hpcddm/stages/encode.py")
+    again = hpcddm(checkout, *submit)
+    assert f"earlier jobs were submitted with other code and keep theirs; the last was {record['code']}" in again.stdout
+
+
+def test_a_job_that_submits_hands_on_the_templates_of_its_snapshot(checkout, run, tmp_path, monkeypatch):
+    code = Snapshot(run).make()
+    pulled = tmp_path / "pulled"
+    (pulled / "slurm").mkdir(parents=True)
+    for name in provenance.TEMPLATES:
+        (pulled / name).write_text("# of a later pull\n")
+    for module in (provenance, code_copy):
+        monkeypatch.setattr(module, "AROUND", run.code.resolve() / code.digest)
+    monkeypatch.setattr(provenance, "share_file", lambda name: pulled / name)
+    assert Snapshot(run).make() == code

@@ -1,0 +1,172 @@
+"""What an experiment may leave out: `data` alone trains, and a run keeps what the defaults became."""
+
+import json
+
+import pytest
+import yaml
+from PIL import Image
+
+from hpcddm.config.sweep import read_sweep
+from hpcddm.errors import ConfigError
+from hpcddm.launch import experiment_defaults
+from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.launch.run_defaults import load_for_run
+from hpcddm.runs.layout import RunDir
+from tests.helpers import hpcddm, write_experiment
+
+CLASSES = {"birds": 60, "boats": 50, "flowers": 40}
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """The working directory with a folder of pictures in three folders, and an experiment that names it alone."""
+    for number, (name, count) in enumerate(CLASSES.items()):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for place in range(count):
+            picture = Image.new("RGB", (20, 16), (place, 40 * number, 80))
+            picture.save(tmp_path / "photos" / name / f"{place}.jpg")
+    write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder, name="my photos.yaml", data=None, **sections):
+    """Write an experiment that names its data and what else is given."""
+    source = {"name": "image_folder", "folder": "photos"}
+    (folder / name).write_text(yaml.safe_dump({"data": {"source": source, **(data or {})}, **sections}))
+    return name
+
+
+def test_data_alone_is_an_experiment(photos):
+    experiment = load_experiment("my photos.yaml")
+    data, training = experiment.data, experiment.experts.training
+    assert experiment.name == "my-photos"
+    assert (data.image_size, data.num_classes, data.condition.name, data.shards) == (32, 3, "class_label", 1)
+    assert data.source.heldout.share == 0.2
+    assert experiment.cluster.experts == 4 and experiment.encode.encoder.name == "pixels"
+    assert (training.images, training.batch) == (4 * 10_240, 4 * 8)
+    assert (training.warmup_images, training.ema_halflife_images) == (2048, 4096)
+    assert experiment.measuring.classifier is not None and experiment.router.training.images == 10_240
+    assert experiment.evaluate.images % 3 == 0 and 20 <= experiment.evaluate.images <= 45
+
+
+SIZES = [(16, 128, 2), (28, 128, 4), (32, 128, 4), (64, 192, 8), (128, 384, 8), (256, 384, 16), (31, 128, 1)]
+
+
+@pytest.mark.parametrize("side, width, patch", SIZES)
+def test_the_model_follows_from_the_size_of_the_images(photos, side, width, patch):
+    model = load_experiment("my photos.yaml", (f"data.image_size={side}",)).experts.model
+    assert (model.name, model.width, model.patch) == ("dit", width, patch)
+
+
+def test_what_is_named_stays_and_the_rest_follows_from_it(photos):
+    named = {"training": {"images": 96_000, "warmup_images": 0}, "model": {"name": "dit", "size": "B"}}
+    experiment = load_experiment(write(photos, "x.yaml", {"image_size": 64}, experts=named, cluster={"experts": 3}))
+    model, training = experiment.experts.model, experiment.experts.training
+    assert (model.width, model.depth, model.heads, model.patch) == (768, 12, 12, 8)
+    assert (training.images, training.warmup_images, training.ema_halflife_images) == (96_000, 0, 9_600)
+    assert training.batch == 24 and training.learning_rate == pytest.approx(0.256 / 768, rel=0.02)
+    assert experiment.router.training.images == 24_000
+
+
+def test_one_expert_needs_no_router(photos):
+    experiment = load_experiment("my photos.yaml", ("cluster.experts=1",))
+    assert experiment.router.model.name == "uniform_router" and experiment.router.training is None
+    assert experiment.evaluate.strategies == ["top-1"]
+
+
+def test_images_without_classes_have_no_condition(photos):
+    for path in (photos / "photos").glob("*/*.jpg"):
+        path.rename(photos / "photos" / f"{path.parent.name}-{path.name}")
+    experiment = load_experiment("my photos.yaml")
+    assert experiment.data.num_classes is None and experiment.data.condition.name == "none"
+    assert experiment.measuring.classifier is None
+
+
+def test_classes_too_small_to_be_measured_are_none(photos):
+    (photos / "photos" / "rare").mkdir()
+    Image.new("RGB", (16, 16)).save(photos / "photos" / "rare" / "only.jpg")
+    assert load_experiment("my photos.yaml").data.num_classes is None
+    assert load_experiment("my photos.yaml", ("data.num_classes=null",)).data.condition.name == "none"
+
+
+def test_folders_of_the_splits_count_as_before(photos):
+    for split in ("train", "val"):
+        (photos / "split" / split).mkdir(parents=True)
+        for number in range(24):
+            Image.new("RGB", (16, 16), (number, 0, 0)).save(photos / "split" / split / f"{number}.jpg")
+    experiment = load_experiment("my photos.yaml", ("data.source.folder=split",))
+    assert experiment.data.source.heldout is None and experiment.evaluate.images == 24
+
+
+def test_fine_clusters_are_fewer_than_the_images(photos):
+    assert 4 <= load_experiment("my photos.yaml").cluster.clustering.fine <= 150 // 8
+
+
+def test_an_experiment_that_names_all_is_left_as_it_is(tmp_path):
+    path = write_experiment(tmp_path)
+    values = yaml.safe_load(path.read_text())
+    before = json.dumps(values)
+    experiment_defaults.fill(values, "tiny")
+    assert json.dumps(values) == before
+
+
+def test_images_that_are_not_there_are_named_by_the_command_and_not_by_the_defaults(photos):
+    done = hpcddm("submit", "my photos.yaml", "data.source.folder=gone", "--dry-run", "--site", "embedded")
+    assert done.exit_code == 1 and f"{photos / 'gone'}" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_submit_prints_what_the_defaults_became_and_the_run_keeps_them(photos, monkeypatch):
+    done = hpcddm("submit", "my photos.yaml", "--dry-run", "--site", "embedded", "--run-dir", "run")
+    assert done.exit_code == 0, done.output
+    line = next(line for line in done.output.splitlines() if line.startswith("  experts: "))
+    printed = yaml.safe_load(line)["experts"]
+    assert printed["model"] == {"name": "dit", "width": 128, "depth": 4, "heads": 4, "patch": 4}
+    assert printed["training"]["ema_halflife_images"] == 4096
+    run = RunDir(photos / "run")
+    run.root.mkdir(exist_ok=True)
+    experiment, _, chosen = load_for_run("my photos.yaml", (), run.root)
+    chosen.store(run)
+    monkeypatch.setattr(experiment_defaults, "EXPERT_IMAGES", 999_424)
+    assert load_for_run("my photos.yaml", (), run.root)[0] == experiment
+    longer = load_for_run("my photos.yaml", ("experts.training.images=81920",), run.root)[0].experts.training
+    assert (longer.images, longer.warmup_images, longer.ema_halflife_images) == (81_920, 2048, 4096)
+    larger = load_for_run("my photos.yaml", ("data.image_size=64",), run.root)[0].experts
+    assert larger.model.width == 192 and larger.training.images == 4 * 999_424
+    assert load_for_run("my photos.yaml", (), photos / "other")[0].experts.training.images == 4 * 999_424
+
+
+def test_a_setting_of_a_sweep_has_the_defaults_that_its_own_values_give(photos):
+    grid = {"data.image_size": [32, 64]}
+    (photos / "s.yaml").write_text(yaml.safe_dump({"name": "s", "experiment": "my photos.yaml", "grid": grid}))
+    widths = {label: own.experts.model.width for label, own in read_sweep("s.yaml").experiments.items()}
+    assert widths == {"image_size=32": 128, "image_size=64": 192}
+
+
+def test_missing_data_is_the_only_thing_that_is_missing(tmp_path):
+    (tmp_path / "e.yaml").write_text("name: e\nexpert: {}\n")
+    done = hpcddm("submit", str(tmp_path / "e.yaml"), "--dry-run", "--site", "embedded")
+    first, second = done.stderr.splitlines()
+    assert first.endswith("e.yaml: data: this key is needed")
+    assert second.endswith("did you mean 'experts'?")
+
+
+WRONG = (
+    "data:",
+    "data: photos",
+    "experts:",
+    "experts: {model: dit}",
+    "experts: {training: [1]}",
+    "cluster: {experts: x}",
+)
+WRONG += ("router: {model: {name: [1]}}", "measuring: 3", "evaluate: {images: -1}", "cluster: {clustering: kmeans}")
+
+
+@pytest.mark.parametrize("section", WRONG)
+def test_what_is_wrong_is_named_in_one_line_and_not_filled_over(photos, section):
+    data = "" if section.startswith("data") else "data: {source: {name: image_folder, folder: photos}}\n"
+    (photos / "wrong.yaml").write_text(f"{data}{section}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_experiment("wrong.yaml")
+    line = 1 if not data else 2
+    assert str(caught.value).startswith(f"wrong.yaml:{line}: {section.partition(':')[0]}"), caught.value

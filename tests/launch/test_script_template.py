@@ -1,0 +1,55 @@
+"""Words of a command in the batch script: one word each for bash, whatever they hold."""
+
+import os
+import subprocess
+
+import pytest
+
+from hpcddm.config.site import Site
+from hpcddm.errors import UserError
+from hpcddm.launch.script_template import command_word, render
+
+
+def in_bash(words, **environment):
+    """The words as a program sees them that bash starts."""
+    script = f"command=({' '.join(map(command_word, words))})\nprintf '%s\\n' \"${{command[@]}}\""
+    environment = {"PATH": os.environ["PATH"], **environment}
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("word", ["--nv", "a*b?[c]", "x~", "{a,b}", "a&b|c>d<e", "!x", "#x", "k\xe4se", "--a=b%c"])
+def test_a_word_stays_as_it_is(word):
+    assert in_bash([word]).stdout == f"{word}\n"
+
+
+@pytest.mark.parametrize("value", ["/scratch/me", "with blank", "$(echo evil)", "`echo evil`", "a;b", '"', "*"])
+@pytest.mark.parametrize("word", ["--bind=$SCRATCH:/s", "--bind=${SCRATCH}:/s"])
+def test_a_variable_is_filled_in_and_its_value_is_not_read_again(word, value):
+    assert in_bash([word, "x"], SCRATCH=value).stdout == f"--bind={value}:/s\nx\n"
+
+
+def test_a_variable_that_is_not_set_ends_the_script_with_its_name():
+    done = in_bash(["--bind=$SCRATCH"])
+    assert done.returncode != 0 and done.stdout == "" and "SCRATCH: is not set in the job" in done.stderr
+
+
+EVIL = {
+    "globals": "{{ cycler.__init__.__globals__.os.system('touch CANARY') }}",
+    "classes": "{{ ().__class__.__mro__[1].__subclasses__() }}",
+    "format": "{{ '{0.__class__.__init__.__globals__}'.format(site) }}",
+    "filter": "{{ ''|attr('__class__') }}",
+    "another file": "{% include '../../etc/passwd' %}",
+    "a zero": "{{ 1 // 0 }}",
+    "a wrong key": "{{ site['no such'] }}",
+    "a long range": "{% for n in range(10000000) %}{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
+def test_a_template_reaches_nothing_but_its_values(tmp_path, text):
+    site, canary = Site(name="here", scheduler="slurm"), tmp_path / "canary"
+    parts = {"slurm/start.sh.j2": text.replace("CANARY", str(canary))}
+    with pytest.raises(UserError) as error:
+        place, values = "job.sbatch.j2", {"variants": "", "cache": tmp_path}
+        render("{% include 'slurm/start.sh.j2' %}", place, site, site.resources_for("train"), parts, **values)
+    assert "\n" not in str(error.value) and "root:" not in str(error.value) and not canary.exists()
