@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from hpcddm.arms import missing_experts, units_of
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.cross_checks import not_kept
 from hpcddm.config.experiment import Experiment
@@ -32,6 +31,8 @@ from hpcddm.errors import ConfigError
 from hpcddm.files import reading
 from hpcddm.jobs.devices import current_device
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.required_units import missing_experts, units_of
+from hpcddm.pipeline.unit_states import State, UnitStatus, require_current, survey
 from hpcddm.runs.files import METRICS
 from hpcddm.runs.layout import Locate, RunDir
 from hpcddm.runs.ranges import SPLITS, TRAIN
@@ -43,7 +44,6 @@ from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.draw_images import ImageRequest, draw
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.step_context import SampleStream, StepContext
-from hpcddm.unit_states import State, UnitStatus, require_current, survey
 
 
 class Run:

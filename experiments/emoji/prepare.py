@@ -32,9 +32,9 @@ from PIL import Image, ImageOps
 
 from hpcddm.commands.prefetch import fetch_needed
 from hpcddm.commands.prefetch_data import fetch_collection
+from hpcddm.data.collections.packages import Collection, Package
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
-from hpcddm.fetched.packages import Collection, Package
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.next_step import installing

@@ -17,12 +17,12 @@ from hpcddm.jobs.attempt import attempts
 from hpcddm.launch.checks.storage import readable
 from hpcddm.launch.work_states import WorkState
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
+from hpcddm.pipeline.unit_states import State, UnitStatus, survey
 from hpcddm.printing import echo
 from hpcddm.runs import links, manifest, sharing, training_states
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.unit_states import State, UnitStatus, survey
 
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""

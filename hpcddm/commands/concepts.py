@@ -15,12 +15,12 @@ from hpcddm.files import atomic
 from hpcddm.files.reading import Unreadable
 from hpcddm.next_step import command
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import require_complete, survey
 from hpcddm.printing import echo
 from hpcddm.runs.files import CONCEPTS_FILE, CONCEPTS_PAGE, CONCEPTS_PARQUET, CONCEPTS_TABLE, PROPOSAL_FILE
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CONCEPTS
-from hpcddm.unit_states import require_complete, survey
 
 if TYPE_CHECKING:
     from hpcddm.evaluation.concepts.table import Row

@@ -14,7 +14,7 @@ from hpcddm.runs.unit_keys import LISTS, expert_key
 from hpcddm.runs.unit_settings import expert_training
 
 if TYPE_CHECKING:
-    from hpcddm.planning.timing import Estimate
+    from hpcddm.commands.planning.timing import Estimate
 
 
 NEVER_AHEAD = 30_720

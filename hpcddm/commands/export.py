@@ -15,6 +15,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import reading
 from hpcddm.next_step import installing
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import require_current, survey
 from hpcddm.printing import echo
 from hpcddm.runs import manifest
 from hpcddm.runs.files import SCALE_FILE, WEIGHTS
@@ -25,7 +26,6 @@ from hpcddm.runs.results import Scale
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
 from hpcddm.runs.unit_settings import latent_space
-from hpcddm.unit_states import require_current, survey
 
 STEPS = 1000
 """Steps of the time axis: both sides embed 1000 t, which diffusers calls the time step."""

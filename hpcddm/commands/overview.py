@@ -17,12 +17,12 @@ from hpcddm.launch.slurm.early_failures import early_ends
 from hpcddm.launch.work_states import UnitObservation, WorkState, has_vanished, lacked_inputs
 from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import PlannedUnit, needed_by, plan
+from hpcddm.pipeline.unit_states import State, UnitStatus, activity, check_stale, survey
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CONTINUATION, expert_key, experts_of
 from hpcddm.runs.unit_settings import expert_training
-from hpcddm.unit_states import State, UnitStatus, activity, check_stale, survey
 
 NOT_BEGUN = (State.MISSING, State.OUTDATED, State.WAITING, WorkState.CANCELLED, WorkState.ELSEWHERE)
 """States of units that count for nothing where they come after the last stage that was asked for."""

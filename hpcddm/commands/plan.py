@@ -34,9 +34,9 @@ from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.unit_settings import images_per_step
 
 if TYPE_CHECKING:
-    from hpcddm.planning.collection import Collection
-    from hpcddm.planning.timing import Estimate
-    from hpcddm.planning.training_memory import RankMemory
+    from hpcddm.commands.planning.collection import Collection
+    from hpcddm.commands.planning.timing import Estimate
+    from hpcddm.commands.planning.training_memory import RankMemory
 
 SHARD = "shard"
 """Stage that indexes the images."""
@@ -186,10 +186,10 @@ def _rows(
     speed: float | None,
 ) -> tuple[list[StageRow], "Collection", dict[str, "Estimate"]]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
-    from hpcddm.planning.benchmark import Benchmark
-    from hpcddm.planning.collection import collection
-    from hpcddm.planning.costs import Costs
-    from hpcddm.planning.timing import Clock
+    from hpcddm.commands.planning.benchmark import Benchmark
+    from hpcddm.commands.planning.collection import collection
+    from hpcddm.commands.planning.costs import Costs
+    from hpcddm.commands.planning.timing import Clock
 
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
@@ -215,14 +215,14 @@ def _rows(
 
 
 def _memory(units: list[PlannedUnit], experiment: Experiment, site: Site, counts: dict[str, int]) -> "list[RankMemory]":
-    from hpcddm.planning.costs import Costs
-    from hpcddm.planning.training_memory import of_units
+    from hpcddm.commands.planning.costs import Costs
+    from hpcddm.commands.planning.training_memory import of_units
 
     return of_units([unit.key for unit in units], Costs(experiment, counts), site)
 
 
 def _print_memory(in_memory: "list[RankMemory]") -> None:
-    from hpcddm.planning.training_memory import line_of
+    from hpcddm.commands.planning.training_memory import line_of
 
     for own in in_memory:
         echo(f"memory    {line_of(own)}")

@@ -24,10 +24,10 @@ from hpcddm.config.package_data import find_yaml
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights
+from hpcddm.data.collections import COLLECTIONS
+from hpcddm.data.collections.idx_files import IDX_FILES, IdxFiles
+from hpcddm.data.collections.packages import Collection
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.fetched import COLLECTIONS
-from hpcddm.fetched.idx_files import IDX_FILES, IdxFiles
-from hpcddm.fetched.packages import Collection
 from hpcddm.files import atomic
 from hpcddm.launch.checks.missing_images import description, missing
 from hpcddm.launch.load_experiment import load_experiment

@@ -5,9 +5,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from hpcddm.data.collections import archives, attribution
+from hpcddm.data.collections.packages import Collection, Package
 from hpcddm.errors import UserError
-from hpcddm.fetched import archives, attribution
-from hpcddm.fetched.packages import Collection, Package
 from hpcddm.next_step import command
 from hpcddm.printing import echo
 

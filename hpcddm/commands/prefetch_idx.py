@@ -6,8 +6,8 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
+from hpcddm.data.collections.idx_files import IdxFiles
 from hpcddm.errors import UserError
-from hpcddm.fetched.idx_files import IdxFiles
 from hpcddm.printing import echo, printable
 
 SECONDS = 1800

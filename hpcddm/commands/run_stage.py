@@ -18,10 +18,10 @@ from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local.launcher import Local
 from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
+from hpcddm.pipeline.unit_states import State, activity, survey
 from hpcddm.runs import sharing
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.unit_states import State, activity, survey
 
 
 @click.command("run-stage")

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from hpcddm.arms import missing_experts, single_models, units_of
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.config.conditions import Form
 from hpcddm.config.cross_checks import not_kept
@@ -17,6 +16,7 @@ from hpcddm.config.sampling import ConversionSettings, SolverSettings
 from hpcddm.config.schema import VariantSettings, validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.required_units import missing_experts, single_models, units_of
 from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import out_of_run, stored_experiment

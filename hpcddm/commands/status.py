@@ -23,11 +23,11 @@ from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.local.progress import duration
 from hpcddm.launch.work_states import WorkState
 from hpcddm.next_step import command, without_step
+from hpcddm.pipeline.unit_states import State
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import INSPECT, REPORT
-from hpcddm.unit_states import State
 
 REFRESH_SECONDS = 5
 QUERY_SECONDS = 30

@@ -13,12 +13,12 @@ from hpcddm.launch.redo import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
 from hpcddm.launch.sweep_runs import SweepRun, assign, survey_sweep_runs
 from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.pipeline.unit_states import State, UnitStatus
 from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import Index, read_index
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.unit_states import State, UnitStatus
 
 
 @dataclass

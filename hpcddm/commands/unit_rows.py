@@ -11,9 +11,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.launch.work_states import UnitObservation, WorkState, progress_of, state_of
 from hpcddm.next_step import NextStep, without_step
 from hpcddm.pipeline.plan import batch_of
+from hpcddm.pipeline.unit_states import State, UnitStatus
 from hpcddm.printing import printable
 from hpcddm.runs.layout import RunDir
-from hpcddm.unit_states import State, UnitStatus
 
 MOST_CAUSES = 3
 """Number of units that are named as the reason for which others cannot start."""

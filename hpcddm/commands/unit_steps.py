@@ -10,9 +10,9 @@ from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.slurm.client import on
 from hpcddm.launch.work_states import UnitObservation, WorkState
 from hpcddm.next_step import NextStep, step
+from hpcddm.pipeline.unit_states import State
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep
-from hpcddm.unit_states import State
 
 Commands = tuple[tuple[object, ...], ...]
 

@@ -14,10 +14,10 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.launch.checks.missing_images import with_remedy
 from hpcddm.launch.other_run import with_partition
+from hpcddm.pipeline.unit_states import has_numbers
 from hpcddm.runs import initial_weights
 from hpcddm.runs.layout import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
-from hpcddm.unit_states import has_numbers
 
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""

@@ -9,8 +9,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.mistakes import Origins
 from hpcddm.config.package_data import find_yaml
 from hpcddm.config.strict_yaml import parse_value, read_yaml
+from hpcddm.data.collections import idx_files
 from hpcddm.errors import ConfigError
-from hpcddm.fetched import idx_files
 from hpcddm.launch import experiment_defaults
 
 

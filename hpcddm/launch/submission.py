@@ -19,6 +19,7 @@ from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.leaving import settled_jobs
 from hpcddm.launch.redo import changed_ranges, redone_units
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
+from hpcddm.pipeline.unit_states import State, UnitStatus, check_stale, survey
 from hpcddm.printing import warn
 from hpcddm.runs import initial_weights, passed_over
 from hpcddm.runs.journal import Journal, Submission
@@ -26,7 +27,6 @@ from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_at
 from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES, list_key
-from hpcddm.unit_states import State, UnitStatus, check_stale, survey
 
 if TYPE_CHECKING:
     from hpcddm.data.sources.base import Split

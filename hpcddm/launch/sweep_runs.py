@@ -9,11 +9,11 @@ from hpcddm.errors import ConfigError
 from hpcddm.files.atomic import digest
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.pipeline.plan import PlannedUnit, plan
+from hpcddm.pipeline.unit_states import UnitStatus, unit_state
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.sweep_index import Index
 from hpcddm.runs.unit_keys import stage_of
-from hpcddm.unit_states import UnitStatus, unit_state
 
 
 @dataclass(frozen=True)

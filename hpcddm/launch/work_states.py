@@ -8,12 +8,12 @@ from enum import StrEnum
 from hpcddm.jobs.outcome import COMES_BACK, Outcome
 from hpcddm.launch.base import Job
 from hpcddm.launch.checks.preflight import newest_state
+from hpcddm.pipeline.unit_states import Activity, State, UnitStatus
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.training_states import STATE
-from hpcddm.unit_states import Activity, State, UnitStatus
 
 
 class WorkState(StrEnum):

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hpcddm.commands.planning import memory
 from hpcddm.config import variants
 from hpcddm.config.sampling import PlacementSettings
 from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES, device_name
 from hpcddm.jobs.environment import Ranks
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.planning import memory
 from hpcddm.sampling.denoiser import Denoiser
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement

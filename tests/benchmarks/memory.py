@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from hpcddm.commands.planning import memory
+from hpcddm.commands.planning.live import LiveBytes
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.jobs.environment import Ranks
-from hpcddm.planning import memory
-from hpcddm.planning.live import LiveBytes
 from hpcddm.training import blocks
 from hpcddm.training import engine as engines
 from hpcddm.training.engine import BUCKET, Engine

@@ -14,11 +14,11 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import State, survey
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import CLUSTER
-from hpcddm.unit_states import State, survey
 from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_idx, write_source
 from tests.stages.routes import STAGES, Bench
 

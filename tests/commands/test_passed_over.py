@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from hpcddm.commands.announcements import lines_of_data
+from hpcddm.commands.planning import benchmark
 from hpcddm.data.catalog import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.evaluation.report.run_summary import _of_left_out
 from hpcddm.pipeline.plan import plan
-from hpcddm.planning import benchmark
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar

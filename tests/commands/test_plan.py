@@ -9,11 +9,11 @@ import yaml
 
 from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
 from hpcddm.commands.plan import LEGEND
+from hpcddm.commands.planning import benchmark
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.plan import plan as plan_units
-from hpcddm.planning import benchmark
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import LISTS

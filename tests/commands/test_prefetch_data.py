@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import prefetch_data
+from hpcddm.data.collections import COLLECTIONS, archives
+from hpcddm.data.collections.packages import Collection, Package
+from hpcddm.data.collections.wordnet import WORDNET
 from hpcddm.errors import UserError
-from hpcddm.fetched import COLLECTIONS, archives
-from hpcddm.fetched.packages import Collection, Package
-from hpcddm.fetched.wordnet import WORDNET
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from tests.commands.archives import packed

@@ -10,8 +10,8 @@ from hashlib import sha256
 import pytest
 
 from hpcddm.commands import prefetch, prefetch_idx
-from hpcddm.fetched import idx_files
-from hpcddm.fetched.idx_files import FASHION_MNIST
+from hpcddm.data.collections import idx_files
+from hpcddm.data.collections.idx_files import FASHION_MNIST
 from hpcddm.launch.checks import missing_images
 from hpcddm.launch.checks.missing_images import description
 from hpcddm.launch.load_experiment import load_experiment

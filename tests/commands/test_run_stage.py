@@ -13,11 +13,11 @@ from hpcddm.launch.array_items import items_of, submit_unit, write_specs
 from hpcddm.launch.local.launcher import Local
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import activity
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, within_run
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from hpcddm.unit_states import activity
 from tests.helpers import DATA_STAGES, hpcddm, python, tiny, write_source
 
 MAKE = """

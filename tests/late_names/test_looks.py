@@ -13,10 +13,10 @@ from hpcddm.jobs.inputs import NotReady, gather
 from hpcddm.jobs.records import records
 from hpcddm.jobs.spec import Spec
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import State, survey
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CATALOG
-from hpcddm.unit_states import State, survey
 from tests.helpers import finish, tiny
 
 OWNER = "slurm-x-0123456789ab-7_0"

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from hpcddm.commands.planning.live import LiveBytes
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.planning.live import LiveBytes
 from hpcddm.training import blocks
 from tests.helpers import REPOSITORY
 from tests.models import examples

@@ -6,8 +6,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+from hpcddm.data.collections.wordnet import FOLDER, WORDNET
 from hpcddm.errors import UserError, require
-from hpcddm.fetched.wordnet import FOLDER, WORDNET
 from hpcddm.next_step import command
 
 FETCH = command("hpcddm", "prefetch", WORDNET.name)

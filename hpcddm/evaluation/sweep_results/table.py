@@ -12,13 +12,13 @@ from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.files import atomic
 from hpcddm.jobs.outcome import SETTLED
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import State, UnitStatus, activity, survey
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import figures_of
 from hpcddm.runs.sweep_index import Index
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.unit_states import State, UnitStatus, activity, survey
 
 CSV, PLOT = "table.csv", "table.png"
 FLOOR = "floor"

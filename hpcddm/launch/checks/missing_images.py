@@ -7,8 +7,8 @@ from pathlib import Path
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import share_folder
+from hpcddm.data.collections.idx_files import IDX_FILES
 from hpcddm.errors import UserError
-from hpcddm.fetched.idx_files import IDX_FILES
 from hpcddm.next_step import LABEL, step
 
 

@@ -8,10 +8,10 @@ from hpcddm.jobs.outcome import COMES_BACK
 from hpcddm.jobs.records import records
 from hpcddm.launch.base import Launcher, bare_site, launcher_of
 from hpcddm.next_step import command
+from hpcddm.pipeline.unit_states import activity
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Submission, current
 from hpcddm.runs.layout import RunDir
-from hpcddm.unit_states import activity
 
 
 def check_other_schedulers(

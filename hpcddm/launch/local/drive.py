@@ -9,10 +9,10 @@ from hpcddm.jobs.stopping import SAVING_SECONDS
 from hpcddm.launch.array_items import Item, array_spec, submit_array
 from hpcddm.launch.base import DirectLauncher
 from hpcddm.launch.local.progress import ProgressDisplay
+from hpcddm.pipeline.unit_states import activity
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.layout import RunDir
-from hpcddm.unit_states import activity
 
 POLL_SECONDS = 0.2
 

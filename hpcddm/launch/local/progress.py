@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hpcddm.launch.array_items import Item
+from hpcddm.pipeline.unit_states import activity
 from hpcddm.printing import MOST_OF_A_LINE, printable
-from hpcddm.unit_states import activity
 
 PLAIN_SECONDS = 15
 

@@ -6,11 +6,11 @@ import pytest
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.launch.sweep_runs import assign, survey_sweep_runs
+from hpcddm.pipeline.unit_states import State, survey
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import set_aside
 from hpcddm.runs.sweep_index import Index, link, read_index, write_index
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.unit_states import State, survey
 from tests.helpers import DATA_STAGES, JOINED, finish
 
 TRAINED, FINAL = {*DATA_STAGES, "measuring", "train", "route"}, {"evaluate", "report"}

@@ -8,12 +8,12 @@ import sys
 import pytest
 import torch
 
+from hpcddm.commands.planning import memory
+from hpcddm.commands.planning.costs import Costs
+from hpcddm.commands.planning.live import LiveBytes
+from hpcddm.commands.planning.training_memory import line_of, of_units
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
-from hpcddm.planning import memory
-from hpcddm.planning.costs import Costs
-from hpcddm.planning.live import LiveBytes
-from hpcddm.planning.training_memory import line_of, of_units
 from hpcddm.training import blocks
 from tests.helpers import REPOSITORY, tiny
 from tests.models import examples

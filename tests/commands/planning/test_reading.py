@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
+from hpcddm.commands.planning import reading
 from hpcddm.errors import UserError
-from hpcddm.planning import reading
 from tests.helpers import tiny, write_source
 from tests.pictures import IMG2DATASET
 

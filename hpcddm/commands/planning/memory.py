@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hpcddm.commands.planning.live import LiveBytes
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.flops import unallocated
 from hpcddm.models.layers import attend_unfused
-from hpcddm.planning.live import LiveBytes
 from hpcddm.training import blocks
 from hpcddm.training.engine import BUCKET
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from hpcddm.commands.planning import reading
+from hpcddm.commands.planning.costs import Costs
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import tar
@@ -24,8 +26,6 @@ from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import DTYPES, current_device
 from hpcddm.jobs.environment import Ranks, data_threads
-from hpcddm.planning import reading
-from hpcddm.planning.costs import Costs
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
     DENOISER,

@@ -5,9 +5,9 @@ from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.config.strategies import usage as usage_of_strategies
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import State, require_complete, survey
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import LISTS, MONOLITH, ROUTER, STUDENT, expert_keys, joined_keys
-from hpcddm.unit_states import State, require_complete, survey
 
 
 def units_of(experiment: Experiment, strategy: str, option: str = "strategy") -> list[str]:

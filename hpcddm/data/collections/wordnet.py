@@ -3,7 +3,7 @@
 The licence permits use, copying and distribution for any purpose without fee; it has no identifier of SPDX's.
 """
 
-from hpcddm.fetched.packages import Collection, Package
+from hpcddm.data.collections.packages import Collection, Package
 
 ARCHIVE = "package/WNdb-3.0.tar.gz"
 FOLDER = "3.0"

@@ -88,7 +88,7 @@ class _Child:
     @classmethod
     def start(cls, errors: IO[str]) -> "_Child":
         # Nothing is imported from the working directory, which may be a run's, with a file json.py.
-        command = [sys.executable, "-P", "-m", "hpcddm.planning.benchmark_process"]
+        command = [sys.executable, "-P", "-m", "hpcddm.commands.planning.benchmark_process"]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
         assert process.stdin is not None and process.stdout is not None, "both are pipes"

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hpcddm.commands.planning.benchmark import Benchmark, machine
+from hpcddm.commands.planning.costs import Costs
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.jobs.records import AttemptRecord, as_number, records
 from hpcddm.pipeline.plan import is_collective
-from hpcddm.planning.benchmark import Benchmark, machine
-from hpcddm.planning.costs import Costs
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.layout import RunDir
 from hpcddm.stages.workload import SAMPLE_WORK

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from hpcddm.commands.planning.costs import Costs
 from hpcddm.config import variants
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.plan import STAGES, plan
-from hpcddm.planning.costs import Costs
 from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.sampling import nfe
 from hpcddm.sampling.conversions.base import Conversion

@@ -6,11 +6,11 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.jobs.attempt import open_attempt
 from hpcddm.jobs.environment import Ranks
 from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_states import State, activity, check_stale, require_complete, survey
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.unit_keys import expert_key
-from hpcddm.unit_states import State, activity, check_stale, require_complete, survey
 from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import DATA_STAGES, finish, tiny
 

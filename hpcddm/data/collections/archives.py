@@ -6,8 +6,8 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from hpcddm.data.collections.packages import Package
 from hpcddm.errors import UserError
-from hpcddm.fetched.packages import Package
 from hpcddm.files import atomic, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.next_step import command

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcddm.commands.planning.benchmark import Benchmark, machine
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.data.catalog import stamp_of
 from hpcddm.data.sources.base import TarSource
 from hpcddm.errors import UserError
-from hpcddm.planning.benchmark import Benchmark, machine
 from hpcddm.runs.ranges import SPLITS, TRAIN
 from hpcddm.runs.unit_keys import expert_key
 from hpcddm.stages.workload import READING, Work

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hpcddm.fetched.packages import Collection
+from hpcddm.data.collections.packages import Collection
 from hpcddm.files import atomic
 
 FILE = "ATTRIBUTION.md"

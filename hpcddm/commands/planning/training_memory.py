@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 
+from hpcddm.commands.planning import memory
+from hpcddm.commands.planning.costs import Costs
+from hpcddm.commands.planning.memory import Memory, Sharing
 from hpcddm.config.site import Resources, Site
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.plan import is_collective
-from hpcddm.planning import memory
-from hpcddm.planning.costs import Costs
-from hpcddm.planning.memory import Memory, Sharing
 from hpcddm.runs.unit_keys import MONOLITH, stage_of
 from hpcddm.stages.workload import Work
 from hpcddm.training.loop import count_micro_batches
