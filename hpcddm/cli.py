@@ -5,9 +5,9 @@ import sys
 
 import click
 
-from hpcddm import __version__, exit_codes
-from hpcddm.errors import UserError
-from hpcddm.printing import echo
+from hpcddm import __version__
+from hpcddm.errors import UserError, exit_codes
+from hpcddm.errors.printing import echo
 
 VERBS = {
     "submit": "Submit what is missing of EXPERIMENT, or run it here.",

@@ -35,10 +35,10 @@ from hpcddm.commands.prefetch_data import fetch_collection
 from hpcddm.data.collections.packages import Collection, Package
 from hpcddm.data.sources.shares import is_heldout
 from hpcddm.errors import UserError, require
+from hpcddm.errors.next_step import installing
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.next_step import installing
-from hpcddm.printing import echo
 
 ICONS, CATEGORIES, CODES, INFO = "icons.json", "metadata.json", "chars.json", "info.json"
 """Files of a set: drawings; categories, where the first file has none; code points; author and licence."""

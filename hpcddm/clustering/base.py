@@ -15,7 +15,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError
-from hpcddm.printing import printable
+from hpcddm.errors.printing import printable
 
 
 @dataclass(frozen=True)

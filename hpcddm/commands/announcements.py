@@ -5,11 +5,11 @@ from collections.abc import Container
 from hpcddm.commands.typed import repeated, step_again
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import NextStep, step
+from hpcddm.errors.printing import echo
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import Decision
-from hpcddm.next_step import NextStep, step
-from hpcddm.printing import echo
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.files import BROKEN, CLUSTERS_PAGE, PAGE, PASSED_OVER
 from hpcddm.runs.layout import RunDir

@@ -12,14 +12,14 @@ from hpcddm.commands.options import RUN
 from hpcddm.commands.typed import retried
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, SchedulerSilent, UserError
+from hpcddm.errors.next_step import NextStep, step
+from hpcddm.errors.printing import echo
 from hpcddm.files import inside
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
 from hpcddm.launch.cancel_jobs import is_foreign, whose
 from hpcddm.launch.submission import stored_site
-from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import echo
 from hpcddm.runs import sharing
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, current

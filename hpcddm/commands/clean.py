@@ -12,13 +12,13 @@ from hpcddm.commands.options import RUN
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
 from hpcddm.errors import SchedulerSilent, UserError
+from hpcddm.errors.printing import echo
 from hpcddm.files import inside
 from hpcddm.jobs.attempt import attempts
 from hpcddm.launch.checks.storage import readable
 from hpcddm.launch.work_states import WorkState
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
 from hpcddm.pipeline.unit_states import State, UnitStatus, survey
-from hpcddm.printing import echo
 from hpcddm.runs import links, manifest, sharing, training_states
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease

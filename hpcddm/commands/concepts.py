@@ -11,12 +11,12 @@ from rich.table import Table
 from hpcddm.commands.options import PATH
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import command
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.files.reading import Unreadable
-from hpcddm.next_step import command
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.unit_states import require_complete, survey
-from hpcddm.printing import echo
 from hpcddm.runs.files import CONCEPTS_FILE, CONCEPTS_PAGE, CONCEPTS_PARQUET, CONCEPTS_TABLE, PROPOSAL_FILE
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment

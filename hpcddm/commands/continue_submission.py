@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
-from hpcddm import exit_codes
 from hpcddm.commands.options import RUN, TRUST
 from hpcddm.config import vouching
-from hpcddm.errors import require
+from hpcddm.errors import exit_codes, require
+from hpcddm.errors.printing import echo
 from hpcddm.launch import continuation
-from hpcddm.printing import echo
 from hpcddm.runs import provenance
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import HeldElsewhere

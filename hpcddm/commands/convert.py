@@ -14,9 +14,9 @@ from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import LayoutSettings
 from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.printing import echo
 from hpcddm.runs import initial_weights
 from hpcddm.runs.unit_keys import experts_of
 

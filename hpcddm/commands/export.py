@@ -12,11 +12,11 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import installing
+from hpcddm.errors.printing import echo
 from hpcddm.files import reading
-from hpcddm.next_step import installing
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.unit_states import require_current, survey
-from hpcddm.printing import echo
 from hpcddm.runs import manifest
 from hpcddm.runs.files import SCALE_FILE, WEIGHTS
 from hpcddm.runs.initial_weights import METADATA

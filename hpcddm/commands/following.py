@@ -8,11 +8,11 @@ from typing import BinaryIO
 
 import click
 
+from hpcddm.errors.printing import echo, printable
 from hpcddm.files import reading
 from hpcddm.jobs.attempt import attempts
 from hpcddm.jobs.outcome import COMES_BACK
 from hpcddm.jobs.records import AttemptRecord, read_record
-from hpcddm.printing import echo, printable
 from hpcddm.runs.layout import RunDir
 
 POLL_SECONDS = 0.5

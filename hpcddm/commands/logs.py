@@ -10,11 +10,11 @@ from hpcddm.commands.following import follow
 from hpcddm.commands.naming import unit_named
 from hpcddm.commands.options import RUN, UNIT
 from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import MOST_OF_A_LINE, echo, printable
 from hpcddm.files import reading
 from hpcddm.jobs.records import AttemptRecord, records
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import MOST_OF_A_LINE, echo, printable
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir

@@ -4,18 +4,17 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hpcddm import exit_codes
 from hpcddm.commands.typed import repeated, step_again, stored
 from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow, row_of, with_causes
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, exit_codes
+from hpcddm.errors.next_step import NextStep, step
 from hpcddm.files import fresh
 from hpcddm.launch.base import Job, bare_site, launcher_of
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.slurm.early_failures import early_ends
 from hpcddm.launch.work_states import UnitObservation, WorkState, has_vanished, lacked_inputs
-from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.plan import PlannedUnit, needed_by, plan
 from hpcddm.pipeline.unit_states import State, UnitStatus, activity, check_stale, survey
 from hpcddm.runs.journal import Journal

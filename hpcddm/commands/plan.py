@@ -16,6 +16,7 @@ from hpcddm.commands.terminal import table_console
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import echo
 from hpcddm.launch.checks import storage
 from hpcddm.launch.checks.gpu_requests import remarks
 from hpcddm.launch.checks.missing_images import with_remedy
@@ -26,7 +27,6 @@ from hpcddm.launch.run_defaults import load_for_run
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.printing import echo
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN

@@ -28,10 +28,10 @@ from hpcddm.data.collections import COLLECTIONS
 from hpcddm.data.collections.idx_files import IDX_FILES, IdxFiles
 from hpcddm.data.collections.packages import Collection
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.checks.missing_images import description, missing
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.printing import echo
 
 ROOMS = (
     "evaluation/concepts/taggers",

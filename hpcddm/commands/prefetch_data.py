@@ -8,8 +8,8 @@ from pathlib import Path
 from hpcddm.data.collections import archives, attribution
 from hpcddm.data.collections.packages import Collection, Package
 from hpcddm.errors import UserError
-from hpcddm.next_step import command
-from hpcddm.printing import echo
+from hpcddm.errors.next_step import command
+from hpcddm.errors.printing import echo
 
 NPM_SECONDS = 1800
 

@@ -10,8 +10,8 @@ from typing import Any
 from hpcddm.config import weights
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
-from hpcddm.next_step import installing
-from hpcddm.printing import echo
+from hpcddm.errors.next_step import installing
+from hpcddm.errors.printing import echo
 
 SECONDS = "60"
 """Longest silence of the hub, as a variable of huggingface_hub."""

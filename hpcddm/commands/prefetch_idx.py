@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcddm.data.collections.idx_files import IdxFiles
 from hpcddm.errors import UserError
-from hpcddm.printing import echo, printable
+from hpcddm.errors.printing import echo, printable
 
 SECONDS = 1800
 ANSWER_SECONDS = 60

@@ -15,14 +15,14 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import echo
 from hpcddm.launch.base import launcher_of
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import Decision, active_units, decide
-from hpcddm.next_step import step
 from hpcddm.pipeline.plan import needed_by, plan
-from hpcddm.printing import echo
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, out_of_run, stored_experiment

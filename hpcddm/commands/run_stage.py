@@ -10,13 +10,13 @@ from hpcddm.commands.options import RUN
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import step
 from hpcddm.files import inside
 from hpcddm.launch.array_items import array_spec, items_of, submit_unit
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import check_snapshots, check_state
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.local.launcher import Local
-from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGES, batch_of, is_collective, plan
 from hpcddm.pipeline.unit_states import State, activity, survey
 from hpcddm.runs import sharing

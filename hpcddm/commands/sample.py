@@ -16,8 +16,8 @@ from hpcddm.config.sampling import ConversionSettings, SolverSettings
 from hpcddm.config.schema import VariantSettings, validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import echo
 from hpcddm.pipeline.required_units import missing_experts, single_models, units_of
-from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.stored_results import stored_class_names

@@ -15,6 +15,7 @@ from hpcddm.commands.options import JSON, PATH, SITE
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import echo
 from hpcddm.launch import script_paths
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.selftest import shapes
@@ -33,7 +34,6 @@ from hpcddm.launch.selftest.local_trial import LocalTrial
 from hpcddm.launch.selftest.results import CheckRow, CheckVerdict
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.client import unavailable_reason
-from hpcddm.printing import echo
 
 TABLE_COLUMNS = 150
 ON_SLURM = (

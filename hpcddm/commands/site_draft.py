@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hpcddm.errors import ConfigError
+from hpcddm.errors.next_step import command
 from hpcddm.launch.checks.gpu_requests import all_stages
 from hpcddm.launch.slurm.cluster import UNLIMITED
 from hpcddm.launch.slurm.cluster import minutes as in_minutes
-from hpcddm.next_step import command
 from hpcddm.pipeline.plan import gpus_of
 from hpcddm.pipeline.stage import Gpus
 

@@ -11,10 +11,10 @@ from hpcddm.commands.site_draft import Answers, Draft
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import command
 from hpcddm.files import atomic
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.slurm.client import SlurmUnavailable, call, error_text, query, unavailable_reason, user_name
-from hpcddm.next_step import command
 
 SCRIPT = "#!/bin/bash\ntrue\n"
 

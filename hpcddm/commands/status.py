@@ -12,17 +12,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm import exit_codes
 from hpcddm.commands.announcements import clusters_line, lines_of_data
 from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.overview import Overview, Queue, scan_run
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, exit_codes
+from hpcddm.errors.next_step import command, without_step
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.local.progress import duration
 from hpcddm.launch.work_states import WorkState
-from hpcddm.next_step import command, without_step
 from hpcddm.pipeline.unit_states import State
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal

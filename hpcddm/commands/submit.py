@@ -13,6 +13,8 @@ from hpcddm.config.site import Site
 from hpcddm.config.sweep import Sweep
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import echo
 from hpcddm.files import inside
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch import continuation, script_paths
@@ -38,9 +40,7 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
-from hpcddm.next_step import step
 from hpcddm.pipeline.plan import STAGE_NAMES
-from hpcddm.printing import echo
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir

@@ -24,6 +24,8 @@ from hpcddm.commands.typed import step_again, store_command, sweep_command
 from hpcddm.config.site import Site
 from hpcddm.config.sweep import Sweep, matching, read_sweep
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.outputs import publish
 from hpcddm.evaluation.sweep_results.table import CSV, PLOT
 from hpcddm.files import atomic, fresh, reading
@@ -49,10 +51,8 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
-from hpcddm.next_step import step
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.printing import echo
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hpcddm.config.site import Site
 from hpcddm.config.sweep import Sweep
 from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.table import state_of
 from hpcddm.launch.array_items import Item
 from hpcddm.launch.base import Job, Launcher
@@ -14,7 +15,6 @@ from hpcddm.launch.submission import Decision, active_units, decide, submitted_j
 from hpcddm.launch.sweep_runs import SweepRun, assign, survey_sweep_runs
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.unit_states import State, UnitStatus
-from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import Index, read_index

@@ -7,9 +7,9 @@ from rich import box
 from rich.table import Table
 
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
+from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.printing import echo
 from hpcddm.runs.stored_results import figures_of
 
 COUNTS = {"images": ("images", ",.0f"), "train_flops": ("training\nFLOPs", ".3g")}

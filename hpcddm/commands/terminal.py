@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.printing import MOST_OF_A_LINE, printable
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 
 READABLE_COLUMNS = 140
 """Least width of most tables in a file or a pipe, where rich would assume 80."""

@@ -10,10 +10,10 @@ from hpcddm.config.package_data import is_path, share_folder
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import echo, printable
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.script_template import own_parts, stored_part, stored_parts
 from hpcddm.launch.submission import stored_keys
-from hpcddm.printing import echo, printable
 from hpcddm.runs.layout import RunDir
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from hpcddm.config import vouching
 from hpcddm.config.package_data import is_path
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import NextStep
 from hpcddm.files import atomic, inside, reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.next_step import NextStep
 from hpcddm.pipeline.plan import STAGE_NAMES
 from hpcddm.runs import sharing
 from hpcddm.runs.journal import Journal

@@ -8,11 +8,11 @@ from typing import Any
 
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
+from hpcddm.errors.next_step import NextStep, without_step
+from hpcddm.errors.printing import printable
 from hpcddm.launch.work_states import UnitObservation, WorkState, progress_of, state_of
-from hpcddm.next_step import NextStep, without_step
 from hpcddm.pipeline.plan import batch_of
 from hpcddm.pipeline.unit_states import State, UnitStatus
-from hpcddm.printing import printable
 from hpcddm.runs.layout import RunDir
 
 MOST_CAUSES = 3

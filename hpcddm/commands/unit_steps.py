@@ -5,11 +5,11 @@ from functools import cached_property
 
 from hpcddm.commands.typed import home_of, repeated
 from hpcddm.config.site import Resources
+from hpcddm.errors.next_step import NextStep, step
 from hpcddm.files import fresh
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.slurm.client import on
 from hpcddm.launch.work_states import UnitObservation, WorkState
-from hpcddm.next_step import NextStep, step
 from hpcddm.pipeline.unit_states import State
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep

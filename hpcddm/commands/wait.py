@@ -9,14 +9,14 @@ from pathlib import Path
 
 import click
 
-from hpcddm import exit_codes
 from hpcddm.commands.options import RUN
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import summary
 from hpcddm.commands.typed import step_again
+from hpcddm.errors import exit_codes
+from hpcddm.errors.next_step import NextStep, step
+from hpcddm.errors.printing import MOST_OF_A_LINE, echo, printable
 from hpcddm.evaluation.sweep_results.table import states_by_files
-from hpcddm.next_step import NextStep, step
-from hpcddm.printing import MOST_OF_A_LINE, echo, printable
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import is_sweep
 from hpcddm.runs.sweep_index import read_index

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from hpcddm.config import variants
-from hpcddm.printing import printable
+from hpcddm.errors.printing import printable
 
 Location = tuple[str | int, ...]
 """Keys and positions that lead to a value in nested settings."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.next_step import command
+from hpcddm.errors.next_step import command
 
 VARIABLE = "HPCDDM_CACHE"
 """Variable with the folder of the cache, which must be the same where weights are fetched and where jobs run."""

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic, private
 from hpcddm.files.atomic import digest
-from hpcddm.printing import echo
 
 VARIABLE = "HPCDDM_SUBMITTED"
 """Environment variable of a job: the digests of the site and of the template's parts that it was submitted with."""

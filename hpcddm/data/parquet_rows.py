@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hpcddm.config.filter.cells import KINDS, Kind
 from hpcddm.data.csv_rows import check_columns
 from hpcddm.errors import UserError
-from hpcddm.next_step import installing
+from hpcddm.errors.next_step import installing
 
 if TYPE_CHECKING:
     from polars import LazyFrame

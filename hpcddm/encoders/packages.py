@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from hpcddm.config import weights
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import installing
 from hpcddm.jobs.devices import DTYPES
-from hpcddm.next_step import installing
 
 INSTALL = {
     "transformers": ("transformers",),

@@ -1,7 +1,7 @@
 """The errors that a user can mend; the command line prints them as one line, or one for every mistake."""
 
-from hpcddm import exit_codes
-from hpcddm.printing import MOST_OF_A_LINE, printable
+from hpcddm.errors import exit_codes
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 
 
 class UserError(Exception):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcddm.printing import quoted
+from hpcddm.errors.printing import quoted
 
 LABEL = "next: "
 PROGRAMS = ("hpcddm", "cd", "rm", "touch", "tar", "scontrol", "pip", "npm", "python")

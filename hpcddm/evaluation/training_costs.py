@@ -9,8 +9,8 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
+from hpcddm.errors.printing import printable
 from hpcddm.pipeline.plan import init_request
-from hpcddm.printing import printable
 from hpcddm.runs import unit_settings, weights_files
 from hpcddm.runs.manifest import SNAPSHOTS, Manifest
 from hpcddm.runs.ranges import TRAIN

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 import h5py
 
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import printable
 from hpcddm.files import reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.printing import printable
 
 FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
 """What h5py raises for a file that is torn or damaged."""

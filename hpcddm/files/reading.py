@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from hpcddm.errors import UserError
-from hpcddm.printing import printable
+from hpcddm.errors.printing import printable
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

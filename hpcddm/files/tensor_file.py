@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors.printing import printable
 from hpcddm.files import reading
 from hpcddm.files.reading import MIB, Unreadable
-from hpcddm.printing import printable
 
 HEADER_BYTES = 16 * MIB
 """Most bytes of a header."""

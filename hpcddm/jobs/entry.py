@@ -18,6 +18,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 from hpcddm.files import fresh, inside, private
 from hpcddm.jobs import environment
 from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
@@ -26,7 +27,6 @@ from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.spec import Spec, read_map, read_spec
 from hpcddm.jobs.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.runs import manifest as manifests
 from hpcddm.runs import provenance, sharing, training_states
 from hpcddm.runs.heartbeat import HeartbeatWriter

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import step
 from hpcddm.files.reading import Unreadable
 from hpcddm.jobs.spec import Spec
-from hpcddm.next_step import step
 from hpcddm.runs import manifest as manifests
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors.printing import printable
 from hpcddm.files import fresh, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.jobs.attempt import BEGUN, ENDED, OWNER, VERDICT, attempts
 from hpcddm.jobs.failure_cause import cause_of
 from hpcddm.jobs.outcome import Outcome, outcome_of
 from hpcddm.jobs.record_types import Begun, Decided, Ended, Owner
-from hpcddm.printing import printable
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.job import JobId

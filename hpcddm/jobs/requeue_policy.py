@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 from hpcddm.files import atomic, fresh, inside
 from hpcddm.jobs.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
 from hpcddm.jobs.ending import Ending, parse_job
@@ -30,8 +32,6 @@ from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome
 from hpcddm.jobs.records import AttemptRecord, read_record, records
 from hpcddm.jobs.resource_requests import raised, request_of
 from hpcddm.jobs.spec import Spec, name_in, read_map, read_spec
-from hpcddm.next_step import step
-from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.runs import sharing, training_states
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from hpcddm import exit_codes
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, exit_codes
 
 LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
 """Set by the embedded launcher: units leave, with everything saved, when that process is gone."""

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from hpcddm import exit_codes
+from hpcddm.errors import exit_codes
 
 EXIT_CODE = exit_codes.WATCHDOG
 LAST_WORDS_SECONDS = 60

@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 
 from hpcddm.errors import SchedulerSilent, UserError
+from hpcddm.errors.printing import echo
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.printing import echo
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir

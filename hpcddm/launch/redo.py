@@ -7,11 +7,11 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.errors.printing import echo
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.launch.checks.preflight import newest_state
 from hpcddm.pipeline.plan import is_collective
 from hpcddm.pipeline.unit_states import State, UnitStatus, activity, are_numbered
-from hpcddm.printing import echo
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.unit_keys import CATALOG

@@ -9,12 +9,12 @@ import yaml
 from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic, reading
 from hpcddm.files.atomic import digest
 from hpcddm.files.reading import Unreadable
 from hpcddm.launch import experiment_defaults
 from hpcddm.launch.load_experiment import experiment_values, set_value
-from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import flatten
 

@@ -15,10 +15,10 @@ from hpcddm.config.package_data import own_file, share_folder
 from hpcddm.config.pretrained import VARIABLE
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, inside, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.launch.script_paths import check_line
-from hpcddm.printing import printable
 from hpcddm.runs.layout import RunDir
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import warn
 from hpcddm.files import atomic, fresh, reading
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.checks.gpu_requests import check_gpus
@@ -20,7 +21,6 @@ from hpcddm.launch.leaving import settled_jobs
 from hpcddm.launch.redo import changed_ranges, redone_units
 from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, batch_of, init_request, needed_by, plan
 from hpcddm.pipeline.unit_states import State, UnitStatus, check_stale, survey
-from hpcddm.printing import warn
 from hpcddm.runs import initial_weights, passed_over
 from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.layout import RunDir

@@ -16,12 +16,12 @@ from hpcddm.config.spaces import WHAT_X_IS
 from hpcddm.config.training import Expert
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import require
+from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, reading, tensors
 from hpcddm.files.tensor_file import TensorFile, require_floats
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import Denoiser
 from hpcddm.pipeline.plan import init_request
-from hpcddm.printing import printable
 from hpcddm.runs import initial_weights
 from hpcddm.runs.initial_weights import InitRequest
 from hpcddm.runs.training_states import START, Started

@@ -9,13 +9,13 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import default_at
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 from hpcddm.files.reading import Unreadable
 from hpcddm.jobs.attempt import attempts
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.jobs.records import AttemptRecord, read_record
-from hpcddm.next_step import step
 from hpcddm.pipeline.plan import PlannedUnit, plan
-from hpcddm.printing import MOST_OF_A_LINE, printable
 from hpcddm.runs import manifest
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Journal

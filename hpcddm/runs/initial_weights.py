@@ -17,10 +17,10 @@ from hpcddm.config.shapes import NetworkData
 from hpcddm.config.spaces import WHAT_X_IS, SpaceSettings
 from hpcddm.config.training import Expert, ExpertVariation, InitialWeights
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, reading
 from hpcddm.files.reading import Unreadable
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.printing import printable
 from hpcddm.runs import manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.results import require_flops

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from hpcddm.errors.printing import printable
 from hpcddm.files import atomic, fresh, reading
-from hpcddm.printing import printable
 from hpcddm.runs import sharing
 from hpcddm.runs.job import JobId, require_job
 

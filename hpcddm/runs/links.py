@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hpcddm.config.vouching import SWEEP_FILE
 from hpcddm.errors import UserError
-from hpcddm.printing import printable
+from hpcddm.errors.printing import printable
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.training_states import CONTINUED
 

@@ -3,9 +3,8 @@
 import subprocess
 import sys
 
-from hpcddm import exit_codes
 from hpcddm.config.experiment import Experiment
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, exit_codes
 from hpcddm.jobs.unit import Result, Unit
 
 

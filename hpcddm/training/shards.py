@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import printable
 from hpcddm.files import reading, tensors
 from hpcddm.files.reading import Unreadable
 from hpcddm.files.tensor_file import Form, TensorFile
 from hpcddm.models.checkpoints.writing import save_tensors
-from hpcddm.printing import printable
 
 STARTS = "starts"
 """Key in a file's metadata of the first value of each parameter that the file holds, by name, as JSON."""

@@ -12,10 +12,10 @@ from hpcddm.commands import submit as submitting
 from hpcddm.commands import typed
 from hpcddm.commands import wait as waiting
 from hpcddm.config import vouching
+from hpcddm.errors.printing import quoted
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.plan import needed_by, plan
-from hpcddm.printing import quoted
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir

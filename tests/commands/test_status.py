@@ -11,11 +11,11 @@ from rich.console import Console
 
 from hpcddm.commands.overview import Queue, scan_run
 from hpcddm.commands.status import table as status_table
+from hpcddm.errors.printing import quoted
 from hpcddm.files import atomic
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.plan import plan
-from hpcddm.printing import quoted
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcddm import exit_codes
 from hpcddm.commands import submit as command
 from hpcddm.commands.overview import Queue as QueueOfARun
 from hpcddm.config.site import Site
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, exit_codes
 from hpcddm.launch import code_copy, continuation
 from hpcddm.launch.array_items import items_of
 from hpcddm.launch.base import Job, Limits

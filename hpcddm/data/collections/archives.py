@@ -8,9 +8,9 @@ from typing import IO
 
 from hpcddm.data.collections.packages import Package
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import command
 from hpcddm.files import atomic, reading
 from hpcddm.files.reading import Unreadable
-from hpcddm.next_step import command
 
 PROOF = "proven.json"
 """File with the hashes of a package's archive and files; it is written last."""

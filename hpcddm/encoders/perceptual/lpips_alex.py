@@ -15,8 +15,8 @@ from hpcddm.config.image_encoders import PerceptualSettings
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import command
 from hpcddm.jobs.devices import current_device
-from hpcddm.next_step import command
 
 SMALLEST = 64
 """Side to which smaller images are enlarged: of less, the deeper layers have next to nothing left."""

@@ -13,7 +13,7 @@ from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.encoders.text.base import TextEncoder, without_padding
 from hpcddm.errors import UserError
-from hpcddm.next_step import installing
+from hpcddm.errors.next_step import installing
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 

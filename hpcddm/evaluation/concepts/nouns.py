@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import installing
 from hpcddm.evaluation.concepts.plurals import is_plural
 from hpcddm.evaluation.concepts.wordnet import WordNet
 from hpcddm.evaluation.concepts.words import segments
-from hpcddm.next_step import installing
 
 MODEL = "morphmodel_en.pgz"
 """HanTa's own model of English."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hpcddm.errors.next_step import installing
 from hpcddm.evaluation.concepts.choosing import bins
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.presence import KINDS
 from hpcddm.evaluation.concepts.scores import OTHER_ARM, PROMPT_ARM, REAL_ARM, Score, relative, require_moderate
 from hpcddm.evaluation.concepts.vocabulary import Vocabulary
 from hpcddm.files import atomic, reading
-from hpcddm.next_step import installing
 from hpcddm.runs.unit_keys import HOME_ARM
 
 

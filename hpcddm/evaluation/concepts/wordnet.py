@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpcddm.data.collections.wordnet import FOLDER, WORDNET
 from hpcddm.errors import UserError, require
-from hpcddm.next_step import command
+from hpcddm.errors.next_step import command
 
 FETCH = command("hpcddm", "prefetch", WORDNET.name)
 SYSTEM = Path("/usr/share/wordnet")

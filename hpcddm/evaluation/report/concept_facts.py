@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors.printing import printable
 from hpcddm.evaluation.concepts import analysis
 from hpcddm.evaluation.concepts.analysis import MINUS
 from hpcddm.evaluation.concepts.answer import Answer, answer, interval_text
@@ -14,7 +15,6 @@ from hpcddm.evaluation.concepts.content import Content
 from hpcddm.evaluation.concepts.scores import REAL_ARM
 from hpcddm.evaluation.concepts.table import HOME_ARM, Row
 from hpcddm.files import reading
-from hpcddm.printing import printable
 
 MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
 """Concepts that are shown at most: of the worst drawn ones; of those never seen; of those split."""

@@ -7,10 +7,10 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 from hpcddm.evaluation.report import pictures, plots
 from hpcddm.evaluation.report.cluster_facts import THRESHOLDS, Facts
 from hpcddm.evaluation.report.content import Cluster
-from hpcddm.printing import MOST_OF_A_LINE, printable
 
 CLUSTER_COLUMNS = (8, 7, 6)
 CLUSTER_ROOM = 490

@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import share_folder
 from hpcddm.data.collections.idx_files import IDX_FILES
 from hpcddm.errors import UserError
-from hpcddm.next_step import LABEL, step
+from hpcddm.errors.next_step import LABEL, step
 
 
 def missing(experiment: Experiment) -> list[Path]:

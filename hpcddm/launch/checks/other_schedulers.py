@@ -4,10 +4,10 @@ import time
 from collections.abc import Collection
 
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import command
 from hpcddm.jobs.outcome import COMES_BACK
 from hpcddm.jobs.records import records
 from hpcddm.launch.base import Launcher, bare_site, launcher_of
-from hpcddm.next_step import command
 from hpcddm.pipeline.unit_states import activity
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Submission, current

@@ -10,8 +10,8 @@ from hpcddm.config.schema import variants_of
 from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import command
 from hpcddm.launch.checks import storage
-from hpcddm.next_step import command
 from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.runs import manifest, training_states

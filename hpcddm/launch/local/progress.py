@@ -7,9 +7,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 from hpcddm.launch.array_items import Item
 from hpcddm.pipeline.unit_states import activity
-from hpcddm.printing import MOST_OF_A_LINE, printable
 
 PLAIN_SECONDS = 15
 

@@ -5,8 +5,8 @@ import pwd
 import subprocess
 from pathlib import Path
 
+from hpcddm.errors.printing import MOST_OF_A_LINE, printable
 from hpcddm.launch.base import clean_environment
-from hpcddm.printing import MOST_OF_A_LINE, printable
 
 CLIENT_SECONDS = 60
 

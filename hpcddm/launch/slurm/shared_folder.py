@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import echo
 from hpcddm.files import atomic, reading
 from hpcddm.files.fresh import exists
 from hpcddm.files.reading import Unreadable
 from hpcddm.launch.slurm.client import SlurmUnavailable, call, error_text, on, query
-from hpcddm.printing import echo
 from hpcddm.runs.layout import RunDir
 
 TOKEN_FILE = "folder.token"

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import torch
 
 from hpcddm.errors import UserError, require
-from hpcddm.printing import printable
+from hpcddm.errors.printing import printable
 
 MOST_SHARED = 2
 """Most bytes of all tensors per byte of the file: tensors that are tied have their values there once."""

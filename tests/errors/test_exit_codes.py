@@ -1,6 +1,7 @@
 """One number has one meaning, and the page that people read says all of them."""
 
-from hpcddm import errors, exit_codes
+from hpcddm import errors
+from hpcddm.errors import exit_codes
 from hpcddm.jobs import stopping, watchdog
 from tests.helpers import REPOSITORY
 

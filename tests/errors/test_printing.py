@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hpcddm.commands.terminal import plain_text
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import MOST_LETTERS, MOST_OF_A_LINE, echo, printable, quoted, warn
 from hpcddm.evaluation.report import rendering
-from hpcddm.printing import MOST_LETTERS, MOST_OF_A_LINE, echo, printable, quoted, warn
 
 SHOWN = {
     "plain": ("plain", "plain"),

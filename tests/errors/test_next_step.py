@@ -9,7 +9,7 @@ import click
 import pytest
 
 from hpcddm.cli import VERBS, main
-from hpcddm.next_step import PROGRAMS, NextStep, command, step
+from hpcddm.errors.next_step import PROGRAMS, NextStep, command, step
 from tests.helpers import REPOSITORY, commands
 
 PACKAGE = REPOSITORY / "hpcddm"
@@ -17,7 +17,7 @@ ONE = "|".join(sorted(VERBS, key=len, reverse=True))
 HAND_MADE = re.compile(
     rf"next: |[:`] *hpcddm ({ONE})\b|hpcddm ({ONE})( -\S+)* $|\bpip install |\bnpm pack |scontrol (release|update) "
 )
-"""Pattern of advice in a text that does not come from `hpcddm.next_step`."""
+"""Pattern of advice in a text that does not come from `hpcddm.errors.next_step`."""
 TEXTS_OF_PROGRAMS = {"next_step.py"}
 
 
@@ -78,7 +78,7 @@ def test_no_text_holds_a_command_that_was_put_together_by_hand(path):
     assert path.name in TEXTS_OF_PROGRAMS or hand_made == []
 
 
-ADVISING = {path: tree for path, tree in TREES.items() if "hpcddm.next_step import" in path.read_text()}
+ADVISING = {path: tree for path, tree in TREES.items() if "hpcddm.errors.next_step import" in path.read_text()}
 
 
 def calls():
