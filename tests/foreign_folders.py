@@ -167,9 +167,9 @@ def main() -> None:
     import hpcddm.api
     import hpcddm.commands.export
     import hpcddm.models.checkpoints.diffusers_dit
-    import hpcddm.stages.evaluate
-    import hpcddm.stages.report
-    import hpcddm.stages.train  # noqa: F401
+    import hpcddm.stages.evaluation.evaluate_job
+    import hpcddm.stages.report.report_job
+    import hpcddm.stages.training.train_job  # noqa: F401
 
     asked.work.mkdir(parents=True)
     os.chdir(asked.work)

@@ -30,7 +30,7 @@ KINDS = {
     "metric": ["evaluation/metrics/mean_shift.py"],
     "routing strategy": ["sampling/strategies/runner_up.py"],
     "solver": ["sampling/solvers/ralston.py"],
-    "stage": ["pipeline/brightness.py", "stages/brightness.py"],
+    "stage": ["stages/data/brightness.py", "stages/data/brightness_job.py"],
 }
 
 

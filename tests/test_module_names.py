@@ -46,7 +46,7 @@ def test_a_module_that_a_text_names_is_imported(file, name):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_that_is_looked_up_by_its_name_can_run(stage):
-    assert callable(variant_files.module("stages", stage).run)
+    assert callable(variant_files.module_below("stages", f"{stage}_job").run)
 
 
 @pytest.mark.parametrize("scheduler", Site.model_fields["scheduler"].annotation.__args__)

@@ -23,6 +23,19 @@ def files(room: str) -> list[Path]:
     return listed + [own_files()[place] for place in own_files() if Path(place).parent == Path(room)]
 
 
+def folders(room: str) -> list[str]:
+    """List the folders of a room that hold files of their own, such as 'stages/training'."""
+    return [f"{room}/{path.parent.name}" for path in sorted((PACKAGE / room).glob("*/__init__.py"))]
+
+
+def module_below(room: str, name: str) -> ModuleType:
+    """Import the file of this name from a room, or from one of its folders; raises `ConfigError` without one."""
+    for place in (room, *folders(room)):
+        if any(file.stem == name for file in files(place)):
+            return module(place, name)
+    raise ConfigError(f"{name}: the package has no file {room}/.../{name}.py")
+
+
 def module(room: str, name: str) -> ModuleType:
     """Import a file of a room, the user's own under the name that it would have in the package."""
     package = importlib.import_module(_dotted(room))

@@ -269,7 +269,7 @@ def _close_states(spec: Spec, unit: Unit) -> None:
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
-    stage = variant_files.module("stages", spec.stage)
+    stage = variant_files.module_below("stages", f"{spec.stage}_job")
     return stage.run(paths.located(Experiment.model_validate(spec.experiment), unit.run.root), unit)
 
 

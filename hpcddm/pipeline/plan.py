@@ -23,19 +23,20 @@ ORDER = (
 
 
 def _all_stages() -> dict[str, Stage]:
-    """Load the stages, each a file here and one in `stages/`; those that `ORDER` lacks follow the last that they read.
+    """Load the stages, each a file X.py of `stages/` beside its X_job.py.
 
-    Raises `ConfigError` for stages that read unknown ones, or each other.
+    Those that `ORDER` lacks follow the last that they read. Raises `ConfigError` for stages that read unknown ones, or
+    each other.
     """
-    made = {file.stem for file in variant_files.files("stages")} - {"__init__"}
-    names = [file.stem for file in variant_files.files("pipeline") if file.stem in made]
-    stages = {name: stage_in(variant_files.module("pipeline", name)) for name in names}
+    rooms = {file.stem: room for room in variant_files.folders("stages") for file in variant_files.files(room)}
+    names = [name for name in rooms if f"{name}_job" in rooms]
+    stages = {name: stage_in(variant_files.module(rooms[name], name)) for name in names}
     order, others = list(ORDER), [name for name in names if name not in ORDER]
     while others:
         ready = [name for name in others if set(stages[name].reads) <= set(order)]
         if not ready:
             unknown = sorted(set(stages[others[0]].reads) - set(order))
-            raise ConfigError(f"pipeline/{others[0]}.py: reads {', '.join(unknown)}: unknown, or reading it in turn")
+            raise ConfigError(f"stages/.../{others[0]}.py: reads {', '.join(unknown)}: unknown, or reading it in turn")
         others.remove(ready[0])
         order.insert(max((order.index(name) for name in stages[ready[0]].reads), default=-1) + 1, ready[0])
     return {name: stages[name] for name in order}

@@ -114,7 +114,7 @@ class Stage(ABC):
 
 
 def stage_in(module: ModuleType) -> Stage:
-    """Create the stage that a file of `pipeline/` defines; raises `ConfigError` naming the file without one."""
+    """Create the stage that a file of `stages/` defines; raises `ConfigError` naming the file without one."""
     defined = variant_files.defined(module, Stage)
     name = module.__name__.rpartition(".")[2]
     if len(defined) != 1 or defined[0].name != name:

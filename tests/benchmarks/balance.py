@@ -27,7 +27,7 @@ from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.stages.cluster import fitted_numbers
+from hpcddm.stages.data.cluster_job import fitted_numbers
 
 BOUNDS = (None, 1.5, 1.2, 1.05)
 """Largest share that is allowed, as a multiple of 1 / K; None for no bound."""

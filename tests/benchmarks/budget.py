@@ -18,11 +18,11 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.sweep import matching, read_sweep
 from hpcddm.errors import UserError
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
-from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import REPORT
+from hpcddm.stages.evaluation.evaluate import arm_names
 from tests.benchmarks import budget_curve, budget_figure, budget_tables, budget_tuning
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row
 from tests.benchmarks.budget_rows import (

@@ -27,7 +27,6 @@ from hpcddm.files import atomic
 from hpcddm.launch.sweep_runs import identities
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, unallocated
-from hpcddm.pipeline.evaluate import REFERENCE, arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
@@ -36,6 +35,7 @@ from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert
 from hpcddm.runs.unit_settings import expert_training
 from hpcddm.runs.weights_files import trained_to
 from hpcddm.sampling import nfe
+from hpcddm.stages.evaluation.evaluate import REFERENCE, arm_names
 from hpcddm.training import budgets
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row

@@ -36,7 +36,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE, numbers_file
 from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.ranges import TRAIN
-from hpcddm.stages.texts import encoded
+from hpcddm.stages.data.texts_job import encoded
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 
 COUNTS = (250_000, 1_000_000, 4_000_000)

@@ -40,7 +40,7 @@ from hpcddm.data.catalog import Catalog, SplitEntry, blocks_of
 from hpcddm.data.column_files import Blocks, write_columns
 from hpcddm.data.columns import Column
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.stages.cluster import fitted_numbers
+from hpcddm.stages.data.cluster_job import fitted_numbers
 from tests.benchmarks.balance import encoded
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 from tests.pictures import EMOJI, SIDE

@@ -12,10 +12,10 @@ import hpcddm
 from hpcddm.data.catalog import open_catalog
 from hpcddm.data.samples import CLUSTER, evaluation_numbers
 from hpcddm.errors import UserError
-from hpcddm.pipeline.evaluate import evaluate_range
 from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.stages.evaluation.evaluate import evaluate_range
 
 
 class EvaluatedRun:

@@ -20,9 +20,9 @@ from jaxtyping import Bool, Float, Int64
 from hpcddm.data import draws
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
-from hpcddm.pipeline.evaluate import REFERENCE
 from hpcddm.sampling.sampler import time_grid
 from hpcddm.sampling.step_context import SampleStream, StepContext
+from hpcddm.stages.evaluation.evaluate import REFERENCE
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
 KEPT, BEST_EACH_STEP = "per-trajectory", "top-1"

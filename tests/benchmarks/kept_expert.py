@@ -28,11 +28,11 @@ from hpcddm.evaluation.metrics.neighbours import overlap
 from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.jobs.devices import current_device
 from hpcddm.models import build_classifier
-from hpcddm.pipeline.evaluate import REFERENCE
-from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages.evaluate import Arm
+from hpcddm.stages.evaluation.evaluate import REFERENCE
+from hpcddm.stages.evaluation.evaluate_job import Arm
+from hpcddm.stages.training.measuring import measuring_keys
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
 KEPT = "per-trajectory"

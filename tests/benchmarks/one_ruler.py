@@ -15,7 +15,7 @@ import hpcddm
 from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.evaluation.metrics.kid import kernel_distance
-from hpcddm.pipeline.evaluate import REFERENCE, evaluate_range
+from hpcddm.stages.evaluation.evaluate import REFERENCE, evaluate_range
 
 HALVES = 20
 

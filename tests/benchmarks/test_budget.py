@@ -17,12 +17,12 @@ from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.sweep_runs import identities, sweep_runs_of
-from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, within_run
 from hpcddm.runs.unit_keys import REPORT
 from hpcddm.runs.unit_settings import expert_training, part_of, router_training
+from hpcddm.stages.evaluation.evaluate import arm_names
 from hpcddm.training import budgets, ema
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.benchmarks.planted import BUDGETS, planted, row

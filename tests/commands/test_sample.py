@@ -18,7 +18,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
-from hpcddm.stages import route
+from hpcddm.stages.training import route_job
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 
 USAGE = [variants.settings_class("sampling/strategies", name).usage for name in variants.names("sampling/strategies")]
@@ -52,7 +52,9 @@ def completed(folder, **changes):
         # A student read the experts as they are now.
         finish([unit for unit in units if unit.key == key == STUDENT], run)
         network = (
-            route.build(experiment) if key == ROUTER else build_denoiser.build(experiment, experiment.expert_config())
+            route_job.build(experiment)
+            if key == ROUTER
+            else build_denoiser.build(experiment, experiment.expert_config())
         )
         save_file(network.state_dict(), run.unit(key) / "weights.safetensors")
         publish(run, key, "weights.safetensors")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpcddm.data.sources.base import SPLITS
 from hpcddm.errors import UserError
-from hpcddm.stages import shard
+from hpcddm.stages.data import shard_job
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
 from tests.helpers import write_idx
 from tests.stages.routes import Bench
@@ -54,7 +54,7 @@ def accounted(root, source):
     bench, counts = Bench(root, "run", **ONE_TAR, data__source=source), Counter()
     for split in SPLITS:
         try:
-            found = shard.run(bench.settings, bench.unit(f"shard/{split}-000")).results
+            found = shard_job.run(bench.settings, bench.unit(f"shard/{split}-000")).results
         except UserError:
             # A share of few images may leave a split without any.
             continue

@@ -177,7 +177,7 @@ def test_units_of_this_machine_run_the_snapshot_and_live_runs_the_checkout(tmp_p
     checkout, run = clone(tmp_path), RunDir(tmp_path / "run")
     submit = ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root)
     # The rest of the pipeline takes no part in this.
-    break_imports(checkout, "hpcddm/stages/encode.py")
+    break_imports(checkout, "hpcddm/stages/data/encode_job.py")
     done = hpcddm(checkout, *submit)
     assert done.returncode == 1 and "edited while jobs were in the queue" in done.stderr
     made = json.loads((run.unit("shard/train-000") / "manifest.json").read_text())["record"]
@@ -194,9 +194,9 @@ def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_
     write_source(tmp_path / "images")
     write_experiment(tmp_path)
     checkout, run, key = clone(tmp_path), RunDir(tmp_path / "run"), "shard/train-000"
-    stage = checkout / "hpcddm/stages/shard.py"
+    stage = checkout / "hpcddm/stages/data/shard_job.py"
     mended = stage.read_text()
-    break_imports(checkout, "hpcddm/stages/shard.py")
+    break_imports(checkout, "hpcddm/stages/data/shard_job.py")
     submit = ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root)
     assert "edited while jobs were in the queue" in hpcddm(checkout, *submit).stderr
     (first,) = run.code.glob("*.json")
@@ -208,7 +208,7 @@ def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_
     assert change == f"since attempt 1 code {first.stem} -> {record['code']}" and record["modified"] is False
     assert change in (run.logs(key) / "attempt-2/rank0.log").read_text()
     assert f"{key}: other code or packages {change}" in hpcddm(checkout, "status", run.root).stdout
-    break_imports(checkout, "hpcddm/stages/encode.py")
+    break_imports(checkout, "hpcddm/stages/data/encode_job.py")
     again = hpcddm(checkout, *submit)
     assert f"earlier jobs were submitted with other code and keep theirs; the last was {record['code']}" in again.stdout
 

@@ -20,7 +20,7 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import HeldElsewhere
 from hpcddm.runs.unit_keys import CONTINUATION
-from hpcddm.stages import submission
+from hpcddm.stages import submission_job
 from tests.attempts import answer
 from tests.helpers import hpcddm, tiny
 from tests.launch.queues import Queue
@@ -231,14 +231,14 @@ def test_a_file_of_a_sweep_that_the_node_does_not_see_is_named(run, tmp_path, un
 
 def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
     unit = SimpleNamespace(run=run)
-    monkeypatch.setattr(submission.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
+    monkeypatch.setattr(submission_job.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
     codes = [exit_codes.FAILED, exit_codes.SILENT, exit_codes.LEAVES]
     with pytest.raises(RuntimeError, match="another command is at work"):
-        submission.run(None, unit)
+        submission_job.run(None, unit)
     with pytest.raises(RuntimeError, match="does not answer"):
-        submission.run(None, unit)
+        submission_job.run(None, unit)
     with pytest.raises(UserError, match="exit code 1"):
-        submission.run(None, unit)
+        submission_job.run(None, unit)
 
 
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):

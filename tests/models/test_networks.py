@@ -13,7 +13,7 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages import route
+from hpcddm.stages.training import route_job
 from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, SIDE, tiny
 
@@ -36,7 +36,7 @@ def run(tmp_path):
     configs |= dict.fromkeys((MONOLITH, STUDENT), settings.expert_config())
     torch.manual_seed(0)
     built = {key: build_denoiser.build(settings, config) for key, config in configs.items()} | {
-        ROUTER: route.build(settings)
+        ROUTER: route_job.build(settings)
     }
     for key, network in built.items():
         weights = {name: one + 0.05 * torch.randn_like(one) for name, one in network.state_dict().items()}

@@ -1,7 +1,6 @@
 import pytest
 
 from hpcddm.config import variants
-from hpcddm.pipeline.evaluate import evaluate_keys, evaluate_range
 from hpcddm.pipeline.plan import STAGE_NAMES, STAGES, plan
 from hpcddm.runs.unit_keys import (
     CATALOG,
@@ -17,6 +16,7 @@ from hpcddm.runs.unit_keys import (
     expert_of,
     name_of,
 )
+from hpcddm.stages.evaluation.evaluate import evaluate_keys, evaluate_range
 from tests.helpers import DATA_STAGES, JOINED, LATENT_SPACE, REPOSITORY, tiny
 
 NOUNS = {"vocabulary": {"name": "captions"}, "tagger": {"name": "lit", "image": {"name": "pixels"}}}

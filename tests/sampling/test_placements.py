@@ -15,7 +15,7 @@ from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.sampling.placements.lru import GIB, WeightCache
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages import route
+from hpcddm.stages.training import route_job
 from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, SIDE, tiny
 from tests.sampling.fields import conversion, evaluation
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
         save_file(
             _stirred(build_denoiser.build(experiment, experiment.expert_config(index))), path / f"{index}.safetensors"
         )
-    save_file(_stirred(route.build(experiment)), path / "router.safetensors")
+    save_file(_stirred(route_job.build(experiment)), path / "router.safetensors")
     return path
 
 
@@ -51,7 +51,7 @@ def networks(folder):
         network = build_denoiser.build(experiment, experiment.expert_config(index)).eval()
         network.load_state_dict(load_file(folder / f"{index}.safetensors"))
         found[f"train/expert-{index:02d}"] = network.requires_grad_(False)
-    router = route.build(experiment).eval()
+    router = route_job.build(experiment).eval()
     router.load_state_dict(load_file(folder / "router.safetensors"))
     return found, router
 

@@ -32,24 +32,26 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER, expert_keys
-from hpcddm.stages import (
-    assign,
-    captions,
-    catalog,
-    cluster,
-    concept_counts,
-    concept_mentions,
-    concept_tagger,
-    concept_tags,
-    concept_vocabulary,
-    encode,
-    inspect,
-    lists,
-    materialise,
-    route,
-    shard,
-    texts,
+from hpcddm.stages.concepts import (
+    concept_counts_job,
+    concept_mentions_job,
+    concept_tagger_job,
+    concept_tags_job,
+    concept_vocabulary_job,
 )
+from hpcddm.stages.data import (
+    assign_job,
+    captions_job,
+    catalog_job,
+    cluster_job,
+    encode_job,
+    inspect_job,
+    lists_job,
+    materialise_job,
+    shard_job,
+    texts_job,
+)
+from hpcddm.stages.training import route_job
 from tests.helpers import ALL_DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -65,22 +67,22 @@ IMAGES = {
     "evaluate__batch": 10,
 }
 STAGES = {
-    "shard": shard,
-    "catalog": catalog,
-    "encode": encode,
-    "cluster": cluster,
-    "assign": assign,
-    "lists": lists,
-    "inspect": inspect,
-    "captions": captions,
-    "texts": texts,
-    "materialise": materialise,
-    "route": route,
-    "concept_vocabulary": concept_vocabulary,
-    "concept_mentions": concept_mentions,
-    "concept_tagger": concept_tagger,
-    "concept_tags": concept_tags,
-    "concept_counts": concept_counts,
+    "shard": shard_job,
+    "catalog": catalog_job,
+    "encode": encode_job,
+    "cluster": cluster_job,
+    "assign": assign_job,
+    "lists": lists_job,
+    "inspect": inspect_job,
+    "captions": captions_job,
+    "texts": texts_job,
+    "materialise": materialise_job,
+    "route": route_job,
+    "concept_vocabulary": concept_vocabulary_job,
+    "concept_mentions": concept_mentions_job,
+    "concept_tagger": concept_tagger_job,
+    "concept_tags": concept_tags_job,
+    "concept_counts": concept_counts_job,
 }
 
 
@@ -141,14 +143,14 @@ class Bench:
 
     def make_experts(self) -> None:
         """Experts that were never trained, whose predictions differ."""
-        lists = {LISTS: manifest.read(self.run.unit(LISTS))}
+        made = {LISTS: manifest.read(self.run.unit(LISTS))}
         for number, key in enumerate(expert_keys(self.settings)):
             unit = self.unit(key)
             torch.manual_seed(number)
             network = build_denoiser.build(self.settings, self.settings.expert_config(number))
             weights = {name: value + 0.1 * torch.randn_like(value) for name, value in network.state_dict().items()}
             save_file(weights, unit.folder / "weights.safetensors")
-            self.publish(unit, Result(["weights.safetensors"], list_results(lists, number)))
+            self.publish(unit, Result(["weights.safetensors"], list_results(made, number)))
 
     def train(self, unit: Unit, run: Callable[[], Result], settings: Experiment | None = None) -> None:
         """Make a unit that trains in a process of its own, as the ranks of a job leave by ending theirs."""
@@ -174,7 +176,7 @@ class Bench:
     def route(self, name: str, **changes: Any) -> dict:
         """Make a router in a process of its own; its manifest's facts and outputs."""
         settings, unit = self.router(name, **changes)
-        self.train(unit, lambda: route.run(settings, unit), settings)
+        self.train(unit, lambda: route_job.run(settings, unit), settings)
         found = manifest.read(unit.folder)
         return {
             "facts": found.results,

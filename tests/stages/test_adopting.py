@@ -32,7 +32,7 @@ from hpcddm.runs.files import PASSED_OVER
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
-from hpcddm.stages import shard
+from hpcddm.stages.data import shard_job
 from hpcddm.training.inputs import training_inputs
 from hpcddm.training.noisy_batches import noisy_batches
 from tests import pictures
@@ -238,7 +238,7 @@ def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(adopted_r
 
 def test_a_picture_is_decoded_for_its_own_split_only(adopted_run, monkeypatch):
     decoded = []
-    monkeypatch.setattr(shard, "read_picture", lambda content: decoded.append(content) or read_picture(content))
+    monkeypatch.setattr(shard_job, "read_picture", lambda content: decoded.append(content) or read_picture(content))
     made = adopted_run({"share": 0.3})
     made.make("shard/train-000", "shard/heldout-000")
     kept = [manifest.read(made.run.unit(key)).results["images"] for key in ("shard/train-000", "shard/heldout-000")]

@@ -23,8 +23,8 @@ from hpcddm.evaluation.concepts.scores import PROMPT_ARM, by_concept, relative
 from hpcddm.evaluation.concepts.vocabulary import Vocabulary
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
-from hpcddm.stages import concept_counts, concept_scores, concepts
-from hpcddm.stages.concept_tags import largest
+from hpcddm.stages.concepts import concept_counts_job, concept_scores_job, concepts_job
+from hpcddm.stages.concepts.concept_tags_job import largest
 from tests import pictures
 from tests.stages.routes import Bench
 
@@ -128,7 +128,7 @@ def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benche
     unit = replace(bench.unit("concept_counts/all"), key="concepts/all")
     unit.folder.mkdir(parents=True)
     monkeypatch.setattr(Catalog, "texts", lambda catalog, name: OddKeys(texts(catalog, name)))
-    concepts._propose(bench.settings, unit, [], Advice([], [], []))
+    concepts_job._propose(bench.settings, unit, [], Advice([], [], []))
     table = {"file": str(unit.folder / "proposal.csv")}
     experts = bench.settings.cluster.experts
     made = validate(ClusterSettings, {"experts": experts, "clustering": {"name": "file", "table": table}}, "test")
@@ -156,8 +156,8 @@ class Drawing:
 def scores_of(bench, monkeypatch, units):
     """The scores by concept and arm, as the stage concepts reads those of some units; and that stage's unit."""
     for name, value in {"UnitDrawing": Drawing, "missing_experts": lambda *_: [], "nearest_keys": lambda _: []}.items():
-        monkeypatch.setattr(concept_scores, name, value)
-    monkeypatch.setattr(concept_scores.loading, "load_measuring_network", lambda *_: None)
+        monkeypatch.setattr(concept_scores_job, name, value)
+    monkeypatch.setattr(concept_scores_job.load_ensemble, "load_measuring_network", lambda *_: None)
     # The small tagger tells no concept for sure.
     monkeypatch.setattr("hpcddm.evaluation.concepts.scores.LEAST_SIGNAL", -1e9)
     own = bench.settings.concepts.model_copy(update={"units": units, "least_real": 2, "samples": 5})
@@ -166,15 +166,15 @@ def scores_of(bench, monkeypatch, units):
     made = [unit.key for unit in plan(bench.settings) if (bench.run.unit(unit.key) / "manifest.json").exists()]
     known = {key: manifest.read(bench.run.unit(key)) for key in made if not key.startswith("concept_scores")}
     base = replace(base, inputs=known)
-    bench.publish(base, concept_counts.run(settings, base))
+    bench.publish(base, concept_counts_job.run(settings, base))
     for key in keys:
         unit = replace(base, key=key)
         unit.folder.mkdir(parents=True, exist_ok=True)
-        bench.publish(unit, concept_scores.run(settings, unit), settings)
+        bench.publish(unit, concept_scores_job.run(settings, unit), settings)
     scored = {key: manifest.read(bench.run.unit(key)) for key in keys}
     unit = replace(base, key="concepts/all", inputs=known | scored)
     choice = Choice.read(bench.run.unit("concept_counts/all") / "chosen.json")
-    return by_concept(concepts._scores(settings, unit, choice)), choice, unit
+    return by_concept(concepts_job._scores(settings, unit, choice)), choice, unit
 
 
 def test_scores_do_not_depend_on_the_number_of_units_and_real_images_score_one(benches, monkeypatch):
@@ -201,7 +201,7 @@ def test_scores_do_not_depend_on_the_number_of_units_and_real_images_score_one(b
     for own in drawn:
         without = [place for place, number in enumerate(prompts) if names[own.concept] not in captions[number]]
         assert alone[own.concept]["monolith"].chance == pytest.approx(tagged[without, own.concept].mean(), rel=1e-4)
-    hashes = concepts._captions(unit, choice)
+    hashes = concepts_job._captions(unit, choice)
     for first in drawn:
         for second in drawn:
             both = {captions[number] for number in first.real} & {captions[number] for number in second.real}

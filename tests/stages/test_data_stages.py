@@ -16,7 +16,7 @@ from hpcddm.errors import UserError
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.layout import set_aside
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, LISTS, MONOLITH
-from hpcddm.stages import cluster
+from hpcddm.stages.data import cluster_job
 from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench
 
@@ -216,13 +216,13 @@ def test_tars_have_pictures_as_the_experiments_transform_makes_them(tmp_path, mo
 
 @pytest.mark.parametrize("count, most", [(10, 10), (10, 20), (11, 10), (1000, 7), (10**6, 100)])
 def test_the_samples_of_a_fit_are_all_or_some_from_everywhere(count, most):
-    numbers = np.array(cluster.fitted_numbers(count, 0, most))
+    numbers = np.array(cluster_job.fitted_numbers(count, 0, most))
     assert len(numbers) == min(count, most) and (np.diff(numbers) > 0).all()
     assert 0 <= numbers[0] and numbers[-1] < count
     if count > most:
         edges = np.arange(most + 1) * count // most
         assert (edges[:-1] <= numbers).all() and (numbers < edges[1:]).all()
-        assert count < 100 or (numbers != cluster.fitted_numbers(count, 1, most)).any()
+        assert count < 100 or (numbers != cluster_job.fitted_numbers(count, 1, most)).any()
 
 
 def test_what_a_bound_on_clusters_costs_is_in_the_manifest_and_the_log(made, capsys):

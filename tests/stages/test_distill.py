@@ -9,7 +9,7 @@ from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.draws import Draws
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import LISTS
-from hpcddm.stages import distill
+from hpcddm.stages.training import distill_job
 from hpcddm.training import budgets
 from tests.helpers import CLASSES, SIDE, tiny
 
@@ -45,7 +45,7 @@ def student(x, t, classes):
 @pytest.mark.parametrize("by", ["cluster", "router"])
 def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path, by):
     settings, given = tiny(tmp_path, distill={"teacher": by, "share": 0.5}), batch()
-    losses = distill._loss(settings, lambda device: ensemble())(student, given)
+    losses = distill_job._loss(settings, lambda device: ensemble())(student, given)
     t, classes = given.time, given.condition
     time = t.view(-1, 1, 1, 1).double()
     x = (1 - time) * given.x0 + time * given.noise
@@ -58,7 +58,7 @@ def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path
 
 def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path):
     settings, given = tiny(tmp_path, distill={"share": 0.5}, experts__objective=COSINE), batch()
-    losses = distill._loss(settings, lambda device: ensemble())(student, given)
+    losses = distill_job._loss(settings, lambda device: ensemble())(student, given)
     angle = (given.time.double() * torch.pi / 2).view(-1, 1, 1, 1)
     noisy = angle.cos() * given.x0 + angle.sin() * given.noise
     # The same state on the linear path, where eps = x + (1 - t) v.

@@ -21,7 +21,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import within_run
-from hpcddm.stages import latents
+from hpcddm.stages.data import latents_job
 from tests.encoders import networks
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.stages.routes import Bench, write_images
@@ -123,7 +123,7 @@ def test_an_autoencoder_by_its_folder_makes_a_column_of_latents(tmp_path):
     units = {unit.key: unit for unit in plan(run.settings)}
     run.make(*(key for key in units if key.startswith(("shard/", "catalog/"))))
     unit = run.unit("latents/train-000")
-    latents.run(paths.located(run.settings, run.run.root), unit)
+    latents_job.run(paths.located(run.settings, run.run.root), unit)
     (path,) = unit.folder.glob("*.h5")
     with h5py.File(path) as file:
         assert {values.shape for values in file.values()} == {(30, 2, 4, 7, 7)}

@@ -15,7 +15,7 @@ from hpcddm.files import reading
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, INSPECT, LISTS
-from hpcddm.stages import inspect
+from hpcddm.stages.data import inspect_job
 from tests.clustering.test_measures import by_definition
 from tests.evaluation.report.test_page import Page
 from tests.stages.routes import Bench, write_images
@@ -139,9 +139,9 @@ def test_it_comes_out_the_same_again_and_another_seed_shows_others(bench):
 
 def test_of_large_clusters_only_some_samples_are_looked_at(bench, monkeypatch):
     inspected(bench, cluster__clustering=KMEANS)
-    monkeypatch.setattr(inspect, "MOST_SAMPLED", 60)
-    monkeypatch.setattr(inspect, "MOST_IN_SILHOUETTES", 160)
-    monkeypatch.setattr(inspect, "ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr(inspect_job, "MOST_SAMPLED", 60)
+    monkeypatch.setattr(inspect_job, "MOST_IN_SILHOUETTES", 160)
+    monkeypatch.setattr(inspect_job, "ROWS_PER_BLOCK", 7)
     asked = []
     gather = samples.features(samples.catalog(bench.unit(INSPECT), "train")).gather
 

@@ -27,7 +27,7 @@ from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
-from hpcddm.stages import autoencoder, latent_scale, latents
+from hpcddm.stages.data import autoencoder_job, latent_scale_job, latents_job
 from hpcddm.training.inputs import training_inputs, x0_of
 from tests.helpers import LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.stages import routes
@@ -45,13 +45,13 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("latents")
     write_images(root / "images", COUNT, 100)
     with pytest.MonkeyPatch.context() as patch:
-        for stage in (latents, latent_scale):
+        for stage in (latents_job, latent_scale_job):
             patch.setitem(routes.STAGES, stage.__name__.rpartition(".")[2], stage)
         run = Bench(root, "run", data__space=SPACE, **FLIP, **PATCH_ONE)
         keys = [unit.key for unit in plan(run.settings)]
         run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
         trained = run.unit(AUTOENCODER)
-        run.train(trained, lambda: autoencoder.run(run.settings, trained))
+        run.train(trained, lambda: autoencoder_job.run(run.settings, trained))
         early = ("shard/", "catalog/", "autoencoder/", "measuring/", "train/", "route/", "evaluate/", "report/")
         run.make(*(key for key in keys if not key.startswith(early)))
     return run

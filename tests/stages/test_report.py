@@ -9,7 +9,7 @@ from hpcddm.evaluation import training_costs
 from hpcddm.evaluation.report import run_summary
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.stages import report
+from hpcddm.stages.report import report_job
 from hpcddm.training import budgets
 from tests.evaluation.metrics.sets import image_set
 from tests.helpers import tiny
@@ -45,11 +45,11 @@ def test_every_arm_has_its_own_bill_whatever_manifests_say(tmp_path):
     dense = budgets.monolith_training(settings).images * one
     # Each expert sees half of the 64 images, as does the student.
     expected = {"monolith": dense, "student": 32 * (one + teacher), "ensemble": 64 * one + router}
-    assert report._train_flops(settings, INPUTS) == expected
+    assert report_job._train_flops(settings, INPUTS) == expected
     lies = {key: unit(-(10**15), images=1) for key in (MONOLITH, expert_key(0), ROUTER)}
-    assert report._train_flops(settings, INPUTS | lies) == expected
+    assert report_job._train_flops(settings, INPUTS | lies) == expected
     there = {key: found for key, found in INPUTS.items() if key not in (MONOLITH, STUDENT, expert_key(1))}
-    assert report._train_flops(settings, there) == {"ensemble": 32 * one + router}
+    assert report_job._train_flops(settings, there) == {"ensemble": 32 * one + router}
 
 
 def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
@@ -57,11 +57,11 @@ def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
     inputs = {key: found for key, found in INPUTS.items() if key != STUDENT}
     settings = tiny(tmp_path, **kept)
     one, _, router = costs(settings)
-    assert report._train_flops(settings, inputs)["ensemble"] == 32 * one + router
+    assert report_job._train_flops(settings, inputs)["ensemble"] == 32 * one + router
     said = dict(run_summary.rows(settings, METRICS, inputs))
     assert said["Weights"] == "after 32 images of all experts together"
     settings = tiny(tmp_path, **kept, router__training__snapshots=[16])
-    assert report._train_flops(settings, inputs)["ensemble"] == 32 * one + router // 4
+    assert report_job._train_flops(settings, inputs)["ensemble"] == 32 * one + router // 4
     assert "16 images of all clusters" in dict(run_summary.rows(settings, METRICS, inputs))["Router"]
 
 
@@ -99,10 +99,10 @@ def begun(tmp_path, starts):
 
 def test_a_start_is_on_the_bill_of_every_arm_and_once(tmp_path):
     keys = (MONOLITH, STUDENT, expert_key(0), expert_key(1))
-    plain = report._train_flops(tiny(tmp_path, distill={}), INPUTS)
+    plain = report_job._train_flops(tiny(tmp_path, distill={}), INPUTS)
 
     def more(starts):
-        billed = report._train_flops(*begun(tmp_path, starts))
+        billed = report_job._train_flops(*begun(tmp_path, starts))
         return {arm: billed[arm] - flops for arm, flops in plain.items()}
 
     assert more(dict.fromkeys(keys, SEED)) == {"monolith": 7000, "student": 7000, "ensemble": 7000}
@@ -117,9 +117,9 @@ LIES = [SEED | {"train_flops": -1}, SEED | {"images": "many"}, SEED | {"sha256":
 @pytest.mark.parametrize("lie", LIES)
 def test_a_start_that_makes_no_sense_is_on_no_bill_and_a_contradiction(tmp_path, lie):
     settings, inputs = begun(tmp_path, {expert_key(0): SEED})
-    plain = report._train_flops(settings, inputs)["ensemble"]
+    plain = report_job._train_flops(settings, inputs)["ensemble"]
     inputs[expert_key(0)] = unit(start=lie)
-    assert report._train_flops(settings, inputs)["ensemble"] == plain - 7000
+    assert report_job._train_flops(settings, inputs)["ensemble"] == plain - 7000
     line = next(line for line in training_costs.contradictions(settings, inputs) if line.startswith("train/expert-00"))
     assert line.endswith("other initial weights than the experiment has")
     # And a unit that has begun with random weights has no start.
@@ -151,23 +151,23 @@ def with_metrics(pair):
 def test_real_against_itself_is_perfect_and_a_collapsed_arm_is_not():
     random = np.random.default_rng(0)
     real = image_set(random.standard_normal((80, 6)) + 3 * (np.arange(80) % 4)[:, None])
-    same = report._measures(real, real)
+    same = report_job._measures(real, real)
     perfect = {"fd": 0, "kid": same["kid"], "agreement": 0.8, "precision": 1, "recall": 1, "density": 1, "coverage": 1}
     assert same == pytest.approx(perfect | {"diversity": 1, "images": 80}, abs=1e-9)
     # Of each class always the same image, nearly.
     copies = np.tile(real.features[:4], (20, 1)) + 0.01 * random.standard_normal((80, 6))
-    collapsed = report._measures(image_set(copies), real)
+    collapsed = report_job._measures(image_set(copies), real)
     assert collapsed["diversity"] < 0.02 and collapsed["recall"] < 0.1 and collapsed["coverage"] < 0.5
     assert collapsed["precision"] == 1
 
 
 def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
-    assert report._router({"images": 3}) is None
+    assert report_job._router({"images": 3}) is None
     measured = {"noise_levels": [0.1], "accuracy": [0.9], "calibration_error": [0.1], "nll": [0.2], "images": 3}
-    shown = report._router(measured)
+    shown = report_job._router(measured)
     assert shown.accuracy == {"with condition": [0.9]}
     assert shown.calibration == {"as made": [0.1]} and shown.surprise == {"as made": [0.2]}
-    scaled = report._router(measured | {"scaled_calibration_error": [0.01], "accuracy_without_class": [0.5]})
+    scaled = report_job._router(measured | {"scaled_calibration_error": [0.01], "accuracy_without_class": [0.5]})
     assert scaled.calibration == {"as made": [0.1], "with temperature": [0.01]}
     assert scaled.accuracy["without condition"] == [0.5]
 

@@ -15,7 +15,7 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.unit_keys import CATALOG
-from hpcddm.stages import shard
+from hpcddm.stages.data import shard_job
 from tests import pictures
 from tests.data.sources.opening import records_of, split_of
 from tests.stages.routes import Bench
@@ -107,7 +107,7 @@ def test_a_table_chooses_records_and_is_read_once_for_a_unit(tmp_path, monkeypat
     asked = []
     real = Table.rows
     monkeypatch.setattr(Table, "rows", lambda table, *names: asked.append(1) or real(table, *names))
-    monkeypatch.setattr(shard, "IMAGES_AT_ONCE", 4)
+    monkeypatch.setattr(shard_job, "IMAGES_AT_ONCE", 4)
     made = plain(tmp_path, source, data__keep="score >= 1 and width > 3", data__table={"file": "scores.csv"})
     made.make("shard/train-000")
     index = index_tar(made.run.unit("shard/train-000") / "images-00000.tar")

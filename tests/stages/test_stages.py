@@ -19,7 +19,8 @@ from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from hpcddm.sampling.draw_images import oracle_clusters
-from hpcddm.stages import measuring, report
+from hpcddm.stages.report import report_job
+from hpcddm.stages.training import measuring_job
 from hpcddm.training import budgets
 from hpcddm.training.loop import Trained
 from tests.helpers import REPOSITORY, SIDE, tiny
@@ -52,12 +53,12 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 @pytest.mark.parametrize("own_seed", [0, 3])
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
-    monkeypatch.setattr(measuring, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
+    monkeypatch.setattr(measuring_job, "train", lambda task, training, unit: tasks.append(task) or Trained([], {}))
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(samples, "training_reader", lambda settings, unit: nullcontext(images))
     unit = SimpleNamespace(key="measuring/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
     for seed in (0, 1):
-        measuring.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)
+        measuring_job.run(tiny(tmp_path, seed=seed, measuring__classifier__seed=own_seed), unit)
     # The stream keeps its name, so that its random numbers stay.
     assert [(task.seed, task.batches._draws.stream) for task in tasks] == [(own_seed, "critics/judge")] * 2
 
@@ -75,7 +76,7 @@ def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypat
 
     def run(content):
         given = {"weights": str(file), "content": content}
-        return measuring.run(tiny(tmp_path, measuring__classifier__pretrained=given), unit)
+        return measuring_job.run(tiny(tmp_path, measuring__classifier__pretrained=given), unit)
 
     result = run(atomic.sha256(file))
     assert (result.outputs, result.results["images"]) == ([WEIGHTS], 0)
@@ -104,7 +105,7 @@ def test_a_network_that_is_given_costs_no_training_and_is_under_the_fingerprint(
     digest = settings[1]["measuring/classifier"]["measuring.classifier.pretrained.content"]
     assert digest == atomic.sha256(file)
     workload = SimpleNamespace(settings=given, counts={"heldout": 10})
-    assert not any(work.is_training for work in measuring.work(workload, "measuring/classifier"))
+    assert not any(work.is_training for work in measuring_job.work(workload, "measuring/classifier"))
 
 
 SMALL = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
@@ -162,9 +163,9 @@ def test_the_report_says_which_experts_are_missing_and_what_the_oracle_makes_of_
     monkeypatch.setattr(samples, "evaluated", lambda unit, settings: np.arange(4))
     monkeypatch.setattr(samples, "reader", lambda unit, split: reader)
     there = SimpleNamespace(inputs={expert_key(0): None})
-    said = report._remark(experiment, there)
+    said = report_job._remark(experiment, there)
     assert said.startswith("1 of 2 experts, without train/expert-01: ")
     assert said.endswith("; oracle leaves to the router the 25.0% of the samples whose own is missing")
     routed = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update={"strategies": ["full"]})})
-    assert report._remark(routed, there).endswith("the FLOPs are theirs and the router's")
-    assert report._remark(experiment, SimpleNamespace(inputs=dict.fromkeys(map(expert_key, (0, 1))))) == ""
+    assert report_job._remark(routed, there).endswith("the FLOPs are theirs and the router's")
+    assert report_job._remark(experiment, SimpleNamespace(inputs=dict.fromkeys(map(expert_key, (0, 1))))) == ""

@@ -43,7 +43,7 @@ class Costs:
 
     def work(self, key: str) -> list[Work]:
         """List the work of a unit on images; empty for a stage that does not go by images."""
-        stage = variant_files.module("stages", stage_of(key))
+        stage = variant_files.module_below("stages", f"{stage_of(key)}_job")
         return stage.work(self.workload, key) if hasattr(stage, "work") else []
 
     def flops(self, work: Work) -> int:

@@ -7,7 +7,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from hpcddm.commands.planning.costs import Costs
 from hpcddm.config import variants
 from hpcddm.models import build_denoiser, build_router
-from hpcddm.pipeline.evaluate import arm_names
 from hpcddm.pipeline.plan import STAGES, plan
 from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.sampling import nfe
@@ -15,7 +14,8 @@ from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser import Denoiser
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages.report import GALLERY_PICTURES
+from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.report.report_job import GALLERY_PICTURES
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
     ENCODE_LATENTS,

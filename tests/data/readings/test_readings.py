@@ -26,9 +26,9 @@ from hpcddm.data.record import Record
 from hpcddm.jobs.environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
-from hpcddm.pipeline.materialise import copy_key
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
+from hpcddm.stages.data.materialise import copy_key
 from tests.catalogs import catalog_of
 from tests.orders import uniform, windowed
 

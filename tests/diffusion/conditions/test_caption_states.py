@@ -21,7 +21,8 @@ from hpcddm.pipeline.plan import plan
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH
-from hpcddm.stages import captions, texts, train
+from hpcddm.stages.data import captions_job, texts_job
+from hpcddm.stages.training import train_job
 from hpcddm.training.noisy_batches import noisy_batches
 from tests import pictures
 from tests.stages.adopting import ADOPTED
@@ -75,8 +76,8 @@ def run(folder):
     """A finished column of the encoder of words, in two ranges."""
     made = run_of(folder, "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captions, "CAPTIONS_AT_ONCE", 16)
-        patch.setattr(texts, "CAPTIONS_AT_ONCE", 16)
+        patch.setattr(captions_job, "CAPTIONS_AT_ONCE", 16)
+        patch.setattr(texts_job, "CAPTIONS_AT_ONCE", 16)
         made.make_texts()
     return made
 
@@ -115,8 +116,8 @@ def test_a_column_has_no_padding(run):
 
 @pytest.mark.parametrize("shards", [1, 5])
 def test_the_ranges_change_no_bit(folder, run, shards, monkeypatch):
-    monkeypatch.setattr(captions, "CAPTIONS_AT_ONCE", 16)
-    monkeypatch.setattr(texts, "CAPTIONS_AT_ONCE", 16)
+    monkeypatch.setattr(captions_job, "CAPTIONS_AT_ONCE", 16)
+    monkeypatch.setattr(texts_job, "CAPTIONS_AT_ONCE", 16)
     other = run_of(folder, f"ranges-{shards}", shards)
     other.make_texts()
     assert len(list(other.run.root.glob("texts/*"))) == shards
@@ -150,14 +151,14 @@ def rows(path):
 def test_a_unit_that_was_stopped_begins_anew_and_ends_with_the_same_bits(folder, run):
     unit = run.unit("texts/000")
     before, rows_before = (unit.folder / "states.h5").read_bytes(), rows(unit.folder / "states.h5")
-    for stage, stopped in ((texts, unit), (captions, run.unit(CAPTIONS))):
+    for stage, stopped in ((texts_job, unit), (captions_job, run.unit(CAPTIONS))):
         stopped.stop.reason = "enough"
         with pytest.raises(Stopped):
             stage.run(run.settings, stopped)
     assert (unit.folder / "states.h5").read_bytes() == before, "what was complete stays"
     assert {path.name for path in unit.folder.iterdir()} == {"states.h5", "manifest.json"}
     (unit.folder / "states.h5").unlink()
-    texts.run(run.settings, run.unit("texts/000"))
+    texts_job.run(run.settings, run.unit("texts/000"))
     assert np.array_equal(rows(unit.folder / "states.h5"), rows_before)
 
 
@@ -167,7 +168,7 @@ CHANGES = {"experts__training__images": 96, "cluster__clustering": {"name": "ran
 def train_expert(folder, name, cached):
     """Train an expert, in a process of its own as in a job."""
     run = run_of(folder, name, cached=cached, **CHANGES)
-    train.run(run.settings, run.unit("train/expert-00"))
+    train_job.run(run.settings, run.unit("train/expert-00"))
     # Interpreter shutdown can abort in gloo's threads.
     os._exit(0)
 
@@ -240,7 +241,7 @@ def test_samples_without_captions_are_refused_before_anything_is_encoded(folder,
     bare = run_of(tmp_path, "bare")
     bare.make(*(unit.key for unit in plan(bare.settings) if unit.stage in ("shard", "catalog")))
     with pytest.raises(UserError, match="data.condition: the train images have no captions; say where they are in"):
-        captions.run(bare.settings, bare.unit(CAPTIONS))
+        captions_job.run(bare.settings, bare.unit(CAPTIONS))
 
 
 def test_only_a_column_needs_the_stages_and_only_other_states_other_trainings(folder):

@@ -19,7 +19,7 @@ from hpcddm.evaluation.report import page
 from hpcddm.evaluation.sweep_results import plot
 from hpcddm.evaluation.sweep_results.spread import over_seeds, write_seeds
 from hpcddm.evaluation.sweep_results.table import SettingResult, write_csv
-from hpcddm.stages import report
+from hpcddm.stages.report import report_job
 from tests.evaluation.metrics.sets import image_set
 from tests.evaluation.report.test_page import Page, bare, content
 from tests.helpers import python
@@ -103,7 +103,7 @@ def new_metric(tmp_path, monkeypatch):
 
 
 def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monkeypatch, capsys):
-    measured = report._measures(SAMPLES, REAL)
+    measured = report_job._measures(SAMPLES, REAL)
     assert list(measured)[:3] == ["fd", "kid", "brightness"]
     assert measured["brightness"] == SAMPLES.features.mean() and json.dumps(measured)
     figures, floor = (measured | {"train_flops": 10**9, "brightness": value} for value in (0.123, 0.045))

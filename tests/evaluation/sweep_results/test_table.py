@@ -18,7 +18,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.stored_experiment import within_run
 from hpcddm.runs.sweep_index import Index, write_index
 from hpcddm.runs.unit_keys import REPORT
-from hpcddm.stages import table as stage
+from hpcddm.stages import table_job as stage
 from tests.attempts import write_attempt
 from tests.helpers import finish
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.captions import uncounted_captions
-from hpcddm.pipeline.evaluate import evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS, expert_keys
+from hpcddm.stages.data.captions import uncounted_captions
+from hpcddm.stages.data.latent_scale import space_parts
+from hpcddm.stages.evaluation.evaluate import evaluation_settings, gpus_to_sample, sampling_units
 
 ALIGNMENT_BYTES = 100_000
 """Bytes of the file."""

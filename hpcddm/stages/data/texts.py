@@ -4,9 +4,9 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.shapes import texts_settings
-from hpcddm.pipeline.captions import texts_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.unit_keys import CAPTIONS
+from hpcddm.stages.data.captions import texts_keys
 
 CAPTIONS_AT_ONCE = 512
 """Captions that are tokenised together, from which those of like length are encoded together."""

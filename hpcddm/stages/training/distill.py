@@ -4,14 +4,14 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.pipeline.train import denoiser_disk
 from hpcddm.runs.initial_weights import InitRequest, denoiser_request
 from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, expert_keys, student_keys
 from hpcddm.runs.unit_settings import fingerprinted, student_training
+from hpcddm.stages.data.captions import captions_read, uncounted_captions
+from hpcddm.stages.data.latent_scale import space_keys, space_parts
+from hpcddm.stages.training.train import denoiser_disk
 
 
 class DistillStage(Stage):

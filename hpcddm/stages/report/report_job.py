@@ -21,10 +21,6 @@ from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.evaluation.report.content import Cluster, Concepts, Content, Gallery, Router
 from hpcddm.files import atomic, hdf5, reading
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.inspect import RANDOM_PICTURES
-from hpcddm.pipeline.report import GALLERY_PICTURES
-from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CLUSTERS_FILE, CONCEPTS_FILE, CURVE, EVALUATION, METRICS, PAGE, SHOWN_FILE, WEIGHTS
 from hpcddm.runs.manifest import Manifest
@@ -45,6 +41,10 @@ from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitDrawing
 from hpcddm.sampling.sampler import sample
+from hpcddm.stages.data.inspect import RANDOM_PICTURES
+from hpcddm.stages.evaluation.evaluate import REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.stages.report.report import GALLERY_PICTURES
+from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 ENSEMBLE = "ensemble"

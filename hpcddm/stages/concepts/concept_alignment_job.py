@@ -16,7 +16,6 @@ from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.evaluation.concepts.choosing import Choice
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.evaluate import strategy_labels
 from hpcddm.runs.files import ALIGNMENT_FILE, CHOSEN_FILE, PARTITION
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_COUNTS
@@ -25,6 +24,7 @@ from hpcddm.sampling.alignment import LevelErrors, Recorded
 from hpcddm.sampling.draw_images import UnitDrawing
 from hpcddm.sampling.nfe import NetworkEvaluations
 from hpcddm.sampling.sampler import sample, time_grid
+from hpcddm.stages.evaluation.evaluate import strategy_labels
 from hpcddm.stages.workload import Work, Workload
 from hpcddm.training.inputs import x0_of
 

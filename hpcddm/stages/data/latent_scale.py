@@ -4,11 +4,11 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.spaces import WHAT_X_IS
-from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import range_keys
 from hpcddm.runs.unit_keys import LATENT_SCALE
 from hpcddm.runs.unit_settings import autoencoder_keys, latent_space, required_space
+from hpcddm.stages.data.latents import MADE_OF
 
 
 def space_keys(experiment: Experiment) -> list[str]:

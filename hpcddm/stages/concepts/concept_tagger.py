@@ -4,11 +4,11 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.concept_mentions import mentions_keys
 from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_TAGGER, CONCEPT_VOCABULARY
+from hpcddm.stages.concepts.concept_mentions import mentions_keys
 
 TAGGER_BYTES = 64_000_000
 """Bytes of what is trained, two heads and a number for each concept; encoders are none of it."""

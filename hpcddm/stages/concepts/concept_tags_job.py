@@ -12,9 +12,9 @@ from hpcddm.evaluation.concepts.presence import CONCEPT_TYPE, SCORE_TYPE, TAG_SC
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.concept_tags import TAGS_OF_IMAGE
 from hpcddm.runs.files import TAGS_FILE, THRESHOLDS_FILE
 from hpcddm.runs.ranges import split_of
+from hpcddm.stages.concepts.concept_tags import TAGS_OF_IMAGE
 from hpcddm.stages.workload import ENCODER, READING, Work, Workload
 
 IMAGES_AT_ONCE = 256

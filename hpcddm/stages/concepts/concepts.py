@@ -4,15 +4,15 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.concept_alignment import alignment_keys
-from hpcddm.pipeline.concept_mentions import mentions_keys
-from hpcddm.pipeline.concept_scores import ROW_BYTES, scored_arms, scores_keys
-from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import tags_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, CONCEPTS, LISTS
+from hpcddm.stages.concepts.concept_alignment import alignment_keys
+from hpcddm.stages.concepts.concept_mentions import mentions_keys
+from hpcddm.stages.concepts.concept_scores import ROW_BYTES, scored_arms, scores_keys
+from hpcddm.stages.concepts.concept_vocabulary import MOST_CONCEPTS
 
 PAGE_BYTES, SHOWN_PICTURES = 500_000, 16 * 4 * 4
 """Bytes of the page without pictures; pictures on it: four of a concept in each of four arms."""

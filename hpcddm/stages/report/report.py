@@ -3,15 +3,21 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.captions import uncounted_captions
-from hpcddm.pipeline.concepts import concepts_keys, page_bytes
 from hpcddm.pipeline.disk import values_per_image
-from hpcddm.pipeline.evaluate import arm_names, evaluate_keys, evaluation_settings, gpus_to_sample, sampling_units
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.inspect import pictures_per_cluster
-from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.unit_keys import INSPECT, REPORT, expert_keys
+from hpcddm.stages.concepts.concepts import concepts_keys, page_bytes
+from hpcddm.stages.data.captions import uncounted_captions
+from hpcddm.stages.data.inspect import pictures_per_cluster
+from hpcddm.stages.data.latent_scale import space_parts
+from hpcddm.stages.evaluation.evaluate import (
+    arm_names,
+    evaluate_keys,
+    evaluation_settings,
+    gpus_to_sample,
+    sampling_units,
+)
 
 GALLERY_PICTURES = 20
 """Pictures in the gallery per arm and per expert."""

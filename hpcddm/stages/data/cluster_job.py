@@ -10,9 +10,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import draws, samples
 from hpcddm.errors import require
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.cluster import MOST_FITTED
 from hpcddm.runs.files import PARTITION
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.stages.data.cluster import MOST_FITTED
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

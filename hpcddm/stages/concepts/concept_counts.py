@@ -3,12 +3,12 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.concept_mentions import mentions_keys
-from hpcddm.pipeline.concept_vocabulary import MOST_CONCEPTS
 from hpcddm.pipeline.fingerprints import SAMPLES
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import tags_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_COUNTS, CONCEPT_VOCABULARY, LISTS
+from hpcddm.stages.concepts.concept_mentions import mentions_keys
+from hpcddm.stages.concepts.concept_vocabulary import MOST_CONCEPTS
 
 COUNTED = 3
 """Counts of a concept in a cluster: by captions, by images, and by both."""

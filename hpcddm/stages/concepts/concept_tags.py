@@ -4,12 +4,12 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.concept_tagger import tagger_gpus, tagger_keys
-from hpcddm.pipeline.concept_vocabulary import CONCEPT_BYTES, MOST_CONCEPTS
 from hpcddm.pipeline.fingerprints import image_settings
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.ranges import images_of_range, tags_keys
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
+from hpcddm.stages.concepts.concept_tagger import tagger_gpus, tagger_keys
+from hpcddm.stages.concepts.concept_vocabulary import CONCEPT_BYTES, MOST_CONCEPTS
 
 TAGS_OF_IMAGE, TAG_BYTES = 32, 6
 """Concepts of the largest scores that are kept of each image, and the bytes of one: its number, and a float16."""

@@ -24,7 +24,6 @@ from hpcddm.evaluation.report import concept_pictures, concepts_page
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
 from hpcddm.files import atomic, reading
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.concept_scores import concept_strategies
 from hpcddm.runs.files import (
     ALIGNMENT_FILE,
     CHOSEN_FILE,
@@ -40,6 +39,7 @@ from hpcddm.runs.files import (
 )
 from hpcddm.runs.ranges import HELDOUT, SPLITS, TRAIN
 from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, CONCEPT_COUNTS, HOME_ARM, MONOLITH_ARM
+from hpcddm.stages.concepts.concept_scores import concept_strategies
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

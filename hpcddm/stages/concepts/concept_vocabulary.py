@@ -4,10 +4,10 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
-from hpcddm.pipeline.concept_words import words_keys
 from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
+from hpcddm.stages.concepts.concept_words import words_keys
 
 CONCEPT_BYTES, MOST_CONCEPTS = 60, 50_000
 """Bytes of a concept, and the most that are expected."""

@@ -5,12 +5,12 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.pipeline import disk
-from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
-from hpcddm.pipeline.latent_scale import space_keys, space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.initial_weights import InitRequest, router_request
 from hpcddm.runs.unit_keys import CATALOG, LISTS, ROUTER, expert_keys
+from hpcddm.stages.data.captions import captions_read, uncounted_captions
+from hpcddm.stages.data.latent_scale import space_keys, space_parts
 
 LABEL_BYTES = 16
 """Class and cluster of a sample of the experts."""

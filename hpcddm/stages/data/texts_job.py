@@ -13,10 +13,10 @@ from hpcddm.diffusion.conditions.sentences import Sentences, require_finite
 from hpcddm.files import reading
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE, captions_of_unit
 from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE
 from hpcddm.runs.results import Index
 from hpcddm.runs.unit_keys import CAPTIONS
+from hpcddm.stages.data.texts import CAPTIONS_AT_ONCE, captions_of_unit
 from hpcddm.stages.workload import TEXT_ENCODER, Work, Workload
 
 ENCODED_AT_ONCE = 64

@@ -5,11 +5,8 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.config.strategies import parse as parse_strategy
-from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.disk import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES, common_settings
-from hpcddm.pipeline.latent_scale import space_keys, space_parts
-from hpcddm.pipeline.measuring import measuring_keys
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.unit_keys import (
     CATALOG,
@@ -22,6 +19,9 @@ from hpcddm.runs.unit_keys import (
     name_of,
     student_keys,
 )
+from hpcddm.stages.data.captions import captions_read, uncounted_captions
+from hpcddm.stages.data.latent_scale import space_keys, space_parts
+from hpcddm.stages.training.measuring import measuring_keys
 
 REFERENCE, REAL = "heldout", "train"
 """Arms of real images: the reference of all distances, and training images whose distance is the floor."""

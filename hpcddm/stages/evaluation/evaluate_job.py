@@ -17,13 +17,13 @@ from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_classifier
 from hpcddm.models.base import Classifier
-from hpcddm.pipeline.evaluate import REAL, REFERENCE, arm_names, evaluate_range
-from hpcddm.pipeline.measuring import measuring_keys
-from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.unit_keys import name_of
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.draw_images import UnitDrawing
+from hpcddm.stages.evaluation.evaluate import REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.stages.training.measuring import measuring_keys
+from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 

@@ -22,11 +22,11 @@ from hpcddm.evaluation.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, C
 from hpcddm.evaluation.report.content import Cluster
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.inspect import CHOSEN_PICTURES, RANDOM_PICTURES, pictures_per_cluster
 from hpcddm.runs.files import CLUSTERS_FILE, CLUSTERS_PAGE, PARTITION
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import class_names, list_results
 from hpcddm.runs.unit_keys import CLUSTER
+from hpcddm.stages.data.inspect import CHOSEN_PICTURES, RANDOM_PICTURES, pictures_per_cluster
 from hpcddm.stages.workload import SINGLE_READING, Work, Workload
 
 MOST_SAMPLED, MOST_IN_SILHOUETTES = 4096, 4096

@@ -4,8 +4,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import samples
 from hpcddm.data.copies import files_of, write_copy
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.materialise import copied_expert
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.stages.data.materialise import copied_expert
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

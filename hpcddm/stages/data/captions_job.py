@@ -6,11 +6,11 @@ from hpcddm.data.captions import CAPTION, NUMBER_TYPE, write_distinct
 from hpcddm.errors import require
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.pipeline.captions import texts_keys
-from hpcddm.pipeline.texts import CAPTIONS_AT_ONCE
 from hpcddm.runs.files import CAPTIONS_FILE, INDEX, numbers_file
 from hpcddm.runs.ranges import SPLITS
 from hpcddm.runs.unit_keys import name_of
+from hpcddm.stages.data.captions import texts_keys
+from hpcddm.stages.data.texts import CAPTIONS_AT_ONCE
 
 
 def run(settings: Experiment, unit: Unit) -> Result:

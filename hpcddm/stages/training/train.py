@@ -7,10 +7,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.config.training import Expert
 from hpcddm.pipeline import disk
-from hpcddm.pipeline.captions import captions_read, uncounted_captions
 from hpcddm.pipeline.fingerprints import common_settings, expert_settings, overridden_models
-from hpcddm.pipeline.latent_scale import space_keys, space_parts
-from hpcddm.pipeline.materialise import copies_read
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.files import list_name
 from hpcddm.runs.initial_weights import InitRequest, denoiser_request
@@ -24,6 +21,9 @@ from hpcddm.runs.unit_keys import (
     train_keys,
 )
 from hpcddm.runs.unit_settings import expert_training, fingerprinted, overridden_images
+from hpcddm.stages.data.captions import captions_read, uncounted_captions
+from hpcddm.stages.data.latent_scale import space_keys, space_parts
+from hpcddm.stages.data.materialise import copies_read
 
 
 def missing_experts(experiment: Experiment, there: Container[str]) -> list[str]:

@@ -5,15 +5,21 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
 from hpcddm.config.strategies import parse as parse_strategy
-from hpcddm.pipeline.captions import uncounted_captions
-from hpcddm.pipeline.concept_tagger import tagger_keys
 from hpcddm.pipeline.disk import values_per_image
-from hpcddm.pipeline.evaluate import arm_names, evaluation_settings, gpus_to_sample, sampling_units, strategy_labels
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.latent_scale import space_parts
 from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
 from hpcddm.runs.ranges import TRAIN, range_keys
 from hpcddm.runs.unit_keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, HOME_ARM, expert_keys, name_of
+from hpcddm.stages.concepts.concept_tagger import tagger_keys
+from hpcddm.stages.data.captions import uncounted_captions
+from hpcddm.stages.data.latent_scale import space_parts
+from hpcddm.stages.evaluation.evaluate import (
+    arm_names,
+    evaluation_settings,
+    gpus_to_sample,
+    sampling_units,
+    strategy_labels,
+)
 
 SHOWN, ROW_BYTES = 4, 600
 """Samples of each concept and arm that are kept as pictures; bytes of the scores of one concept in one arm."""

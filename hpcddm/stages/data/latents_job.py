@@ -18,12 +18,12 @@ from hpcddm.files.atomic import digest
 from hpcddm.jobs.devices import own_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.pipeline.fingerprints import ALL
-from hpcddm.pipeline.latents import MADE_OF
 from hpcddm.runs.files import LATENTS
 from hpcddm.runs.manifest import DIGESTS
 from hpcddm.runs.ranges import split_of
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runs.unit_settings import autoencoder_keys, has_mirrored, required_space
+from hpcddm.stages.data.latents import MADE_OF
 from hpcddm.stages.workload import ENCODE_LATENTS, READING, Work, Workload
 
 IMAGES_AT_ONCE = 64

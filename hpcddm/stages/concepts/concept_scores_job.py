@@ -30,13 +30,13 @@ from hpcddm.evaluation.concepts.scores import (
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_classifier
-from hpcddm.pipeline.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
-from hpcddm.pipeline.train import missing_experts
 from hpcddm.runs.files import CHOSEN_FILE, PICTURES_FILE, SCORES_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CONCEPT_COUNTS, EXTRACTOR, HOME_ARM
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.draw_images import UnitDrawing
+from hpcddm.stages.concepts.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
+from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 MOST_COMPARED = 1 << 16
