@@ -32,7 +32,7 @@ def test_a_class_that_the_networks_do_not_know_is_refused(run, label):
 def test_the_states_of_all_units_are_read_once_for_all_velocities(run, monkeypatch):
     reads, loads = [], []
     monkeypatch.setattr(api, "missing_experts", lambda settings, folder, units: reads.append(units) or units[-1:])
-    monkeypatch.setattr(api.loading, "load_ensemble", lambda *arguments: loads.append(arguments[2]))
+    monkeypatch.setattr(api.load_ensemble, "load_ensemble", lambda *arguments: loads.append(arguments[2]))
     for strategy in ("top-1", "top-2", "monolith", "top-1"):
         run.ensemble(strategy)
     assert len(reads) == len(loads) == 2

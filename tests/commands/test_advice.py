@@ -21,8 +21,8 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
+from tests.errors.test_next_step import commands_of, require_advice
 from tests.helpers import REPOSITORY, finish, hpcddm, tiny, write_experiment, write_source
-from tests.test_next_step import commands_of, require_advice
 
 EXPERT, OTHER = expert_key(0), expert_key(1)
 ODD = "it's [a] folder; $HOME"

@@ -167,7 +167,7 @@ DISAGREE = """
 import os, sys, time
 from datetime import timedelta
 import torch, torch.distributed as dist
-from hpcddm import devices
+from hpcddm.jobs import devices
 from hpcddm.jobs.environment import Ranks
 rank = int(sys.argv[2])
 store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False)
@@ -241,7 +241,7 @@ IN_A_JOB = """
 import os, sys
 from types import SimpleNamespace
 import torch, torch.distributed as dist
-from hpcddm import devices
+from hpcddm.jobs import devices
 from hpcddm.jobs.environment import current_ranks, gpus_on_node
 if sys.argv[1] == "fake":
     shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")

@@ -11,7 +11,7 @@ import hpcddm
 from hpcddm.data import draws
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.evaluation.report.pictures import grid
-from tests import runs
+from tests import whole_runs
 from tests.helpers import REPOSITORY
 
 
@@ -29,7 +29,7 @@ def test_the_code_of_the_page_runs(finished, tmp_path, monkeypatch):
 def test_python_draws_what_the_verb_draws(finished, tmp_path):
     output = tmp_path / "grid.png"
     options = ("--strategy", "top-1", "--class", "3", "--num-images", 4, "--seed", 7, "--steps", 3)
-    done = runs.hpcddm("sample", finished, "--output", output, *options)
+    done = whole_runs.hpcddm("sample", finished, "--output", output, *options)
     assert done.returncode == 0, done.stderr
     images = hpcddm.open(finished, steps=3).sample(4, strategy="top-1", classes=[3], seed=7)
     assert np.array_equal(np.asarray(Image.open(output)), np.asarray(grid(images, columns=8)))

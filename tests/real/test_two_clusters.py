@@ -142,7 +142,7 @@ def test_selftest_tries_every_cluster_of_a_site(home, tmp_path):
 PROVE = """
 import sys
 from hpcddm.errors import UserError
-from hpcddm.launch import shared_folder
+from hpcddm.launch.slurm import shared_folder
 from hpcddm.runs.layout import RunDir
 shared_folder.PROOF_SECONDS, shared_folder.SEEN_SECONDS = 60, 1
 try:

@@ -40,7 +40,7 @@ def wait_for(condition, seconds=15):
 
 SHORT = """
 import sys
-from hpcddm.launch import controller
+from hpcddm.launch.local import controller
 controller.DEATH_SECONDS = controller.SAVING_SECONDS = 1
 controller.UnitController(sys.argv[1]).run(max_retry=1)
 """
