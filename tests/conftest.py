@@ -17,8 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 STATE_HOME = tempfile.TemporaryDirectory(prefix="hpcddm-tests-")
 os.environ["XDG_STATE_HOME"] = STATE_HOME.name
 
-SHAPES_CHECKED = ("clustering", "concepts", "conditions", "data", "encoders", "ensemble", "models", "objectives")
-SHAPES_CHECKED += ("spaces",)
+SHAPES_CHECKED = ("clustering", "data", "diffusion", "encoders", "evaluation.concepts", "models", "sampling")
 """Rooms whose annotated shapes are checked at every call while tests run; jobs never check them."""
 jaxtyping.install_import_hook([f"hpcddm.{room}" for room in SHAPES_CHECKED], f"{shape_checker.__name__}.checked")
 

@@ -10,7 +10,6 @@ from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DI
 from hpcddm.commands.typed import Typed, keep_command, site_before, step_again, store_command, submit_command
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
-from hpcddm.config.sweep import Sweep
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import step
@@ -27,6 +26,7 @@ from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.content_hashes import with_content
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
 from hpcddm.launch.run_defaults import Defaults, load_for_run
 from hpcddm.launch.script_template import store_parts, stored_part

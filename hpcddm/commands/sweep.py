@@ -22,7 +22,6 @@ from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
 from hpcddm.commands.trusting import stored_start
 from hpcddm.commands.typed import step_again, store_command, sweep_command
 from hpcddm.config.site import Site
-from hpcddm.config.sweep import Sweep, matching, read_sweep
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
@@ -41,6 +40,7 @@ from hpcddm.launch.checks.preflight import check_need, check_snapshots, check_st
 from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.continuation import Rest
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.load_sweep import Sweep, matching, read_sweep
 from hpcddm.launch.redo import set_ranges_aside
 from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (

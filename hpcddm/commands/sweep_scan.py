@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from hpcddm.config.site import Site
-from hpcddm.config.sweep import Sweep
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.table import state_of
 from hpcddm.launch.array_items import Item
 from hpcddm.launch.base import Job, Launcher
+from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import changed_ranges
 from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
 from hpcddm.launch.sweep_runs import SweepRun, assign, survey_sweep_runs

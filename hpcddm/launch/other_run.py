@@ -8,6 +8,7 @@ from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.cross_checks import validated
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.fingerprints import feature_settings
 from hpcddm.pipeline.plan import plan
 from hpcddm.pipeline.unit_states import require_current, survey
 from hpcddm.runs import manifest
@@ -16,7 +17,6 @@ from hpcddm.runs.initial_weights import settings_below
 from hpcddm.runs.layout import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
 from hpcddm.runs.unit_keys import CLUSTER
-from hpcddm.stages.data.cluster import feature_settings
 
 KEY = "cluster.clustering.of"
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.sweep import Sweep
 from hpcddm.errors import ConfigError
 from hpcddm.files.atomic import digest
 from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.load_sweep import Sweep
 from hpcddm.pipeline.plan import PlannedUnit, plan
 from hpcddm.pipeline.unit_states import UnitStatus, unit_state
 from hpcddm.runs.layout import RunDir

@@ -65,3 +65,10 @@ def overridden_models(experiment: Experiment) -> list[dict[str, Any]]:
     """Return the models of experts that have another one, with their clusters."""
     changed = [(override.clusters, override.model) for override in experiment.experts.overrides]
     return [{"clusters": clusters, "model": hashed(model)} for clusters, model in changed if model is not None]
+
+
+def feature_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of which the features of an image are a function."""
+    data = experiment.data
+    images = {"image_size": data.image_size, "channels": data.channels, "transform": hashed(data.transform)}
+    return {"encode": hashed(experiment.encode)} | ({"data": images} if experiment.encode.encoder.reads_images else {})

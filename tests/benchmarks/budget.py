@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.sweep import matching, read_sweep
 from hpcddm.errors import UserError
+from hpcddm.launch.load_sweep import matching, read_sweep
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
 from hpcddm.runs.layout import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment

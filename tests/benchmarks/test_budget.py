@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.sweep import read_sweep
 from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.sweep_runs import identities, sweep_runs_of
 from hpcddm.pipeline.plan import plan
 from hpcddm.runs.layout import RunDir

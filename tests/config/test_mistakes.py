@@ -7,10 +7,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.mistakes import LONGEST_VALUE, MOST_LINES
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
-from hpcddm.config.sweep import read_sweep
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.load_sweep import read_sweep
 from tests.helpers import EXPERIMENT, changed, write_experiment, write_source
 
 FILE = """\

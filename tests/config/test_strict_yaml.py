@@ -5,10 +5,10 @@ import json
 import pytest
 
 from hpcddm.config.strict_yaml import MOST_VALUES, parse_value, read_yaml
-from hpcddm.config.sweep import matching, read_sweep
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.load_sweep import matching, read_sweep
 from tests.helpers import hpcddm, write_experiment, write_source
 
 VALUES = {

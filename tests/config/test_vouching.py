@@ -8,11 +8,11 @@ import pytest
 from hpcddm.config import variant_files
 from hpcddm.config.package_data import share_folder
 from hpcddm.config.site import Site
-from hpcddm.config.sweep import read_sweep
 from hpcddm.config.vouching import is_users, remember, run_around
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.script_template import own_parts, store_parts
 from hpcddm.launch.submission import store_site
 from hpcddm.runs import provenance

@@ -6,10 +6,10 @@ import pytest
 import yaml
 from PIL import Image
 
-from hpcddm.config.sweep import read_sweep
 from hpcddm.errors import ConfigError
 from hpcddm.launch import experiment_defaults
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.run_defaults import load_for_run
 from hpcddm.runs.layout import RunDir
 from tests.helpers import hpcddm, write_experiment

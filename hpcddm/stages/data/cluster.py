@@ -4,6 +4,7 @@ from typing import Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import hashed
+from hpcddm.pipeline.fingerprints import feature_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import TRAIN, range_keys
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER
@@ -43,10 +44,3 @@ class ClusterStage(Stage):
         sample = 4 * experiment.encode.encoder.dimensions(experiment.data)
         fitted = min(images["train"], MOST_FITTED) if experiment.cluster.clustering.fits_features else 0
         return DiskSpace(1024 * sample, fitted * sample, 2)
-
-
-def feature_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of which the features of an image are a function."""
-    data = experiment.data
-    images = {"image_size": data.image_size, "channels": data.channels, "transform": hashed(data.transform)}
-    return {"encode": hashed(experiment.encode)} | ({"data": images} if experiment.encode.encoder.reads_images else {})

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from hpcddm.commands import sweep as command
-from hpcddm.config.sweep import read_sweep
+from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.sweep_runs import sweep_runs_of
 from hpcddm.runs.layout import RunDir
 from tests.evaluation.sweep_results.taking import Taking

@@ -3,8 +3,9 @@
 import pytest
 import yaml
 
-from hpcddm.config.sweep import MAX_LABEL, label_of, read_sweep, short_names
+from hpcddm.config.sweep import MAX_LABEL, label_of, short_names
 from hpcddm.errors import ConfigError
+from hpcddm.launch.load_sweep import read_sweep
 from tests.helpers import write_experiment, write_source
 
 

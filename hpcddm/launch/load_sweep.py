@@ -1,0 +1,119 @@
+"""Reads sweeps from YAML: the experiment of every setting."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcddm.config.cross_checks import validated
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.mistakes import Origins
+from hpcddm.config.package_data import find_yaml
+from hpcddm.config.schema import validate
+from hpcddm.config.strict_yaml import parse_value, read_yaml
+from hpcddm.config.sweep import Setting, SweepFile, hashed_label, label_of, short_names
+from hpcddm.errors import ConfigError
+from hpcddm.launch import experiment_defaults
+from hpcddm.launch.load_experiment import filled_file, resolve_paths, set_value
+
+FOLDER = "experiments/sweeps"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Settings and experiments of a sweep by label, which is also the name of a setting's run folder."""
+
+    name: str
+    file: Path
+    base: Path
+    """File of the experiment that its settings vary."""
+    settings: dict[str, Setting]
+    experiments: dict[str, Experiment]
+    folded: list[tuple[str, str]]
+    """Labels of settings that give the same experiment as an earlier one: (left out, taken)."""
+
+
+def read_sweep(name: str, base: str | None = None) -> Sweep:
+    """Read a sweep by name or path and validate every setting.
+
+    base: path of the experiment that the file names, if already resolved.
+    Raises `ConfigError` with the file, the setting, the key and the valid values.
+    """
+    path = find_yaml(name, FOLDER, "sweep")
+    content, own_lines = read_yaml(path)
+    file = validate(SweepFile, content, own_lines)
+    place = _base_file(file, path) if base is None else Path(base)
+    values, origins = _base(file, own_lines, place)
+    short = short_names(file.varied)
+    sweep = Sweep(file.name, path, place, {}, {}, [])
+    labels: dict[str, str] = {}
+    for setting in file.settings():
+        label = label_of(setting, short)
+        experiment = _experiment(values, origins, setting, own_lines, label)
+        # The same in every key, defaults filled in, however it is written.
+        whole = experiment.model_dump_json()
+        if whole in labels:
+            sweep.folded.append((label, labels[whole]))
+            continue
+        if label in sweep.settings:
+            label = hashed_label(label, setting)
+        labels[whole] = label
+        sweep.settings[label], sweep.experiments[label] = setting, experiment
+    return sweep
+
+
+def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
+    """Return the labels of some settings; only: KEY=VALUE or LABEL, of several values of a key, or labels, any.
+
+    Raises `ConfigError` for a key that the sweep does not vary, and where no setting has the values.
+    """
+    wanted: dict[str, set[str]] = {}
+    varied = dict.fromkeys(key for setting in sweep.settings.values() for key in setting)
+    for given in only:
+        key, is_given, text = given.partition("=")
+        value = parse_value(key, text, f"--only {given}") if is_given and key in varied else None
+        having = {label for label, own in sweep.settings.items() if key in own and is_given and own[key] == value}
+        if not having and given in sweep.settings:
+            key, having = "label", {given}
+        elif not is_given or key not in varied:
+            raise ConfigError(
+                f"--only {given}: needs a setting's label, or KEY=VALUE with a key of {sweep.file}: {', '.join(varied)}"
+            )
+        wanted.setdefault(key, set()).update(having)
+    labels = set(sweep.settings).intersection(*wanted.values())
+    if not labels:
+        raise ConfigError(f"--only {' --only '.join(only)}: no setting of {sweep.file} has these values")
+    return labels
+
+
+def _base_file(file: SweepFile, path: Path) -> Path:
+    """Return the experiment's file; its path is relative to the sweep's file."""
+    beside = path.parent / file.experiment
+    return beside if beside.is_file() else find_yaml(file.experiment, "experiments", "experiment")
+
+
+def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, Any], Origins]:
+    """Read the experiment's values from the file at `place` and set those that all settings share."""
+    values, origins = read_yaml(place)
+    resolve_paths(values, place.resolve().parent)
+    origins = origins.before_changes(lambda: filled_file(place))
+    for key, value in file.set.items():
+        text = f"{own_lines.line(('set', key))}: set"
+        set_value(values, key, value, text)
+        origins = origins.changed(key, text)
+    return values, origins
+
+
+def _experiment(
+    values: dict[str, Any], origins: Origins, setting: Setting, own_lines: Origins, label: str
+) -> Experiment:
+    """Make the experiment of a setting; own_lines: of the sweep's file, which mistakes are blamed on."""
+    merged = dict(values)
+    for key, value in setting.items():
+        section = next((name for name in ("grid", "zip") if (name, key) in own_lines.lines), "list")
+        place = f"{own_lines.line((section, key))}: setting {label}"
+        set_value(merged, key, value, place)
+        origins = origins.changed(key, place)
+    resolve_paths(merged, Path(own_lines.file).resolve().parent)
+    experiment_defaults.fill(merged, Path(origins.file).stem)
+    return validated(merged, origins)
