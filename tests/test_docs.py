@@ -87,10 +87,13 @@ def test_files_exist(page):
     assert [module for module in modules if not (REPOSITORY / (module.replace(".", "/") + ".py")).is_file()] == []
 
 
-def test_the_architecture_names_every_room():
-    rows = re.findall(r"^\| (`[^|]+) \|", README.read_text().partition("## Architecture")[2], re.MULTILINE)
-    named = {name for row in rows for name in re.findall("`([a-z_]+/|[a-z_]+[.]py)`", row)}
-    package = REPOSITORY / "hpcddm"
-    assert [name for name in named if not (package / name).exists()] == []
-    rooms = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
-    assert rooms - named == set()
+def test_the_architecture_names_every_room_and_only_what_is_there():
+    tree = README.read_text().partition("## Architecture")[2].partition("```\n")[2].partition("```")[0]
+    package, found, own = REPOSITORY / "hpcddm", set(), REPOSITORY / "hpcddm"
+    for line in tree.splitlines()[1:]:
+        if re.match("  [a-z_]+/ ", line):
+            own = package / line.split("/")[0].strip()
+            found.add(own.name)
+        names = re.findall(r"(?<![\w`])[a-z_]+(?:/|[.]py)", line.replace(f"  {own.name}/", ""))
+        assert [name for name in names if not (own / name).exists() and not (package / name).exists()] == [], line
+    assert found == {path.parent.name for path in package.glob("*/__init__.py")}

@@ -51,4 +51,4 @@ def test_a_stage_that_is_looked_up_by_its_name_can_run(stage):
 
 @pytest.mark.parametrize("scheduler", Site.model_fields["scheduler"].annotation.__args__)
 def test_a_scheduler_that_is_looked_up_by_its_name_makes_launchers(scheduler):
-    assert callable(importlib.import_module(f"hpcddm.launch.{scheduler}").create)
+    assert callable(importlib.import_module(f"hpcddm.launch.{scheduler}.launcher").create)
