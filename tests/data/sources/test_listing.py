@@ -4,10 +4,12 @@ import os
 import shutil
 import socket
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from hpcddm.config import variant_files, variants
 from hpcddm.data.sources import listing
 from hpcddm.errors import UserError
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded
@@ -184,8 +186,11 @@ def test_pipes_and_sockets_are_not_opened(folder, monkeypatch):
 
 
 @pytest.fixture
-def nobody():
+def nobody(monkeypatch):
     """A user without any permission, as root has all."""
+    # The checkout may be where nobody else can look.
+    monkeypatch.setattr(variant_files, "files", cache(variant_files.files))
+    variants.load("data/sources", "image_folder")
     if os.geteuid() == 0:
         os.seteuid(65534)
         yield
