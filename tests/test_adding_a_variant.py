@@ -144,9 +144,10 @@ def test_a_file_in_no_room_or_of_the_packages_name_is_refused(own, place, messag
 @pytest.mark.parametrize("reads, message", [("('nothing',)", "reads nothing: unknown"), ("('mine',)", "reads mine")])
 def test_a_stage_that_reads_an_unknown_one_or_itself_is_refused_in_one_line(tmp_path, reads, message):
     own = write_variants(tmp_path / "own")
-    text = (own / "pipeline" / "brightness.py").read_text().replace('("catalog", "lists")', reads)
-    (own / "pipeline" / "mine.py").write_text(text.replace('"brightness"', '"mine"'))
-    (own / "stages" / "mine.py").write_text((own / "stages" / "brightness.py").read_text())
+    data = own / "stages" / "data"
+    text = (data / "brightness.py").read_text().replace('("catalog", "lists")', reads)
+    (data / "mine.py").write_text(text.replace('"brightness"', '"mine"'))
+    (data / "mine_job.py").write_text((data / "brightness_job.py").read_text())
     done = hpcddm("submit", "quickstart", "--dry-run", "--run-dir", tmp_path / "run", HPCDDM_VARIANTS=str(own))
     assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
 

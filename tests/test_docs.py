@@ -95,5 +95,7 @@ def test_the_architecture_names_every_room_and_only_what_is_there():
             own = package / line.split("/")[0].strip()
             found.add(own.name)
         names = re.findall(r"(?<![\w`])[a-z_]+(?:/|[.]py)", line.replace(f"  {own.name}/", ""))
-        assert [name for name in names if not (own / name).exists() and not (package / name).exists()] == [], line
+        assert [
+            name for name in names if not any(own.rglob(name.rstrip("/"))) and not (package / name).exists()
+        ] == [], line
     assert found == {path.parent.name for path in package.glob("*/__init__.py")}

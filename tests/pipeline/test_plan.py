@@ -25,8 +25,8 @@ CLASSES = {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}}
 
 
 def test_every_stage_has_its_file_and_every_file_of_a_stage_is_in_the_pipeline():
-    files = [file for file in (REPOSITORY / "hpcddm" / "stages").glob("*.py") if "\ndef run(" in file.read_text()]
-    assert {file.stem for file in files} == {*STAGE_NAMES, *OTHER_STAGES}
+    files = [file for file in (REPOSITORY / "hpcddm" / "stages").rglob("*.py") if "\ndef run(" in file.read_text()]
+    assert {file.stem for file in files} == {f"{stage}_job" for stage in (*STAGE_NAMES, *OTHER_STAGES)}
 
 
 def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):

@@ -46,7 +46,7 @@ def made(tmp_path_factory):
     write_images(root / "images", COUNT, 100)
     with pytest.MonkeyPatch.context() as patch:
         for stage in (latents_job, latent_scale_job):
-            patch.setitem(routes.STAGES, stage.__name__.rpartition(".")[2], stage)
+            patch.setitem(routes.STAGES, stage.__name__.rpartition(".")[2].removesuffix("_job"), stage)
         run = Bench(root, "run", data__space=SPACE, **FLIP, **PATCH_ONE)
         keys = [unit.key for unit in plan(run.settings)]
         run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))

@@ -94,8 +94,8 @@ def test_a_metric_that_lacks_something_says_what():
 @pytest.fixture
 def new_metric(tmp_path, monkeypatch):
     """A file of a metric in a folder of its own."""
-    (tmp_path / "metrics").mkdir()
-    (tmp_path / "metrics" / "brightness.py").write_text(NEW)
+    (tmp_path / "evaluation" / "metrics").mkdir(parents=True)
+    (tmp_path / "evaluation" / "metrics" / "brightness.py").write_text(NEW)
     monkeypatch.setenv(variant_files.VARIABLE, str(tmp_path))
     all_metrics.cache_clear()
     yield next(metric for metric in all_metrics() if metric.key == "brightness")

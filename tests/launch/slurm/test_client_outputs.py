@@ -21,7 +21,7 @@ from hpcddm.runs.journal import Submission
 from hpcddm.runs.layout import RunDir
 from tests.fixtures.capture import NAME, OTHER, TOKEN
 
-FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("slurm-*"))
+FOLDERS = sorted((Path(__file__).parents[2] / "fixtures").glob("slurm-*"))
 
 
 @dataclass(frozen=True)
@@ -231,5 +231,5 @@ def test_cancelling_what_is_gone_is_no_mistake(captured, site, tmp_path, monkeyp
 
 def test_a_requeue_that_came_true_already_is_told_by_the_word_that_the_script_looks_for(captured):
     assert "is pending" in captured.answer("requeue-of-a-pending-job").errors
-    script = Path(__file__).parents[2] / "slurm/job.sbatch.j2"
+    script = Path(__file__).parents[3] / "slurm/job.sbatch.j2"
     assert '*"is pending"*' in script.read_text()
