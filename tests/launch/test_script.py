@@ -216,7 +216,11 @@ def test_the_functions_are_bash_and_most_of_what_a_job_does_is_there(tmp_path):
 COMMANDS = {
     # Python is asked what a unit waits for, and for the verdict; submitit's module is what the ranks run.
     "python": """
-        case "$*" in *requeue_policy*) cat >/dev/null; echo "$VERDICT" ;; *input_gate*) ;; *) echo "$*" >>"$CALLS" ;; esac
+        case "$*" in
+            *requeue_policy*) cat >/dev/null; echo "$VERDICT" ;;
+            *input_gate*) ;;
+            *) echo "$*" >>"$CALLS" ;;
+        esac
     """,
     "srun": """
         while [ $# -gt 0 ]; do
