@@ -22,9 +22,10 @@ SHAPES_CHECKED = ("clustering", "data", "diffusion", "encoders", "evaluation/con
 """Folders whose annotated shapes are checked at every call while tests run; jobs never check them."""
 UNCHECKED = ("data/collections/*", "models/build_*", "sampling/load_ensemble.py", "sampling/draw_images.py")
 UNCHECKED += ("sampling/router_samples.py", "sampling/posthoc_ema.py", "sampling/nfe.py", "sampling/probe.py")
-"""Files in them that have no shapes; tests hand them simpler units and numbers than jobs."""
+"""Files whose shapes are not checked: tests hand them simpler units and numbers than jobs do."""
 FILES = {file for folder in SHAPES_CHECKED for file in (PACKAGE / folder).rglob("*.py")}
 FILES -= {file for pattern in UNCHECKED for file in PACKAGE.glob(pattern)}
+assert all(any(PACKAGE.glob(pattern)) for pattern in (*SHAPES_CHECKED, *UNCHECKED)), "a pattern that fits no file"
 MODULES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in sorted(FILES)]
 jaxtyping.install_import_hook(MODULES, f"{shape_checker.__name__}.checked")
 

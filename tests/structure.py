@@ -1,7 +1,8 @@
 """Picture of the package by its imports: python -m tests.structure [CHECKOUT]
 
-Rooms, floors, arrows between rooms, arrows that run up or in circles, loose modules, and how many of the package's own
-files the import of some modules pulls in. Imports inside functions and for type checkers alone do not count.
+Prints the rooms, the layers (floors) that their imports make, or a circle that prevents them, the loose modules, and
+how many of the package's own files the import of some modules pulls in. Imports inside functions and for type checkers
+alone do not count.
 """
 
 import ast
@@ -35,7 +36,7 @@ def imported_when_loaded(nodes: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def modules_of(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that an import statement may take as modules, such as 'hpcddm.data.reader'."""
+    """Yield the names in an import statement that may be modules, such as 'hpcddm.data.reader'."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
@@ -58,13 +59,20 @@ class Package:
                 for place in (path.with_suffix(".py"), path / "__init__.py"):
                     if module.startswith("hpcddm.") and place.is_file() and place != file:
                         yield place
+                        yield from self._packages_around(place)
+
+    def _packages_around(self, file: Path) -> Iterator[Path]:
+        """Yield the `__init__.py` of the folders around a file below the package, which Python runs first."""
+        for folder in file.relative_to(self.folder).parents:
+            if folder.name:
+                yield self.folder / folder / "__init__.py"
 
     def room(self, file: Path) -> str:
         """Name the room of a file: its first folder below the package, or its own name."""
         return file.relative_to(self.folder).parts[0].removesuffix(".py")
 
     def reached(self, file: Path) -> set[Path]:
-        """Return the other files that are imported when a file is; empty `__init__.py` do not count."""
+        """Return the other files that are imported when a file is; empty files do not count."""
         found, left = {file}, [file]
         while left:
             new = self.imports[left.pop()] - found
@@ -105,7 +113,7 @@ def main() -> None:
     print(f"arrows of rooms  {sum(map(len, rooms.values()))}")
     try:
         listed = floors(rooms)
-        print(f"floors           {len(listed)}, no circle, no import upwards")
+        print(f"floors           {len(listed)}, no circle")
         for number, floor in enumerate(listed):
             print(f"  {number:2}  {', '.join(floor)}")
     except CycleError as error:

@@ -132,12 +132,24 @@ def own(tmp_path, monkeypatch):
         ("encoders/image/pixels.py", "the package has a file of this name"),
         ("encoder/mine.py", "the package has no room encoder/"),
         ("mine.py", "the package has no room"),
+        ("stages/training/encode.py", "stages/data/encode.py has this name, too"),
+        ("stages/training/table_job.py", "stages/table_job.py has this name, too"),
+        ("stages/mine.py", "a stage of your own is stages/GROUP/NAME.py"),
+        ("pipeline/mine.py", "a stage of your own is stages/GROUP/NAME.py"),
     ],
 )
 def test_a_file_in_no_room_or_of_the_packages_name_is_refused(own, place, message):
     (own / place).parent.mkdir(parents=True, exist_ok=True)
     (own / place).write_text("")
     with pytest.raises(ConfigError, match=message):
+        variant_files.own_files()
+
+
+def test_a_stage_in_two_groups_is_refused(own):
+    for group in ("data", "training"):
+        (own / "stages" / group).mkdir(parents=True)
+        (own / "stages" / group / "mine.py").write_text("")
+    with pytest.raises(ConfigError, match="stages/data/mine.py has this name, too"):
         variant_files.own_files()
 
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tests.helpers import REPOSITORY, python, tiny, write_source
-from tests.structure import Package, floors
+from tests.structure import Package, floors, imported_when_loaded, modules_of
 
 PACKAGE = REPOSITORY / "hpcddm"
 
@@ -14,11 +14,11 @@ ROOMS = (
     *("data", "clustering", "encoders", "diffusion", "models", "training", "sampling", "evaluation"),
     *("launch", "stages", "api", "commands", "cli"),
 )
-"""The rooms from below: each may import those before it, and none after it."""
+"""The rooms, lowest first: each may import those before it, and none after it."""
 LOOSE = {"api", "cli"}
 """Modules among them that are no folders; the version is in the package's own file."""
 LATE = {"commands", "launch"}
-"""Rooms whose functions may import: they wait for torch, numpy or matplotlib only where they need them."""
+"""Rooms in which functions may import: they wait for torch, numpy or matplotlib only where they need them."""
 LATE_FILES = {
     "__init__.py": "opens a run without making `import hpcddm` wait for torch",
     "config/cross_checks.py": "needs numpy for a filter only",
@@ -79,6 +79,27 @@ def test_folders_are_few_and_none_is_full():
     assert {folder.name for folder in folders if folder.parent == PACKAGE} == set(ROOMS) - LOOSE
     assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__", *LOOSE}
     assert [folder for folder in folders if len(list(folder.glob("*.py"))) > MOST_FILES] == []
+
+
+HEAVY = {"torch", "deepspeed", "h5py", "faiss", "webdataset", "matplotlib", "numpy", "PIL"}
+LIGHT = ("errors/*", "files/atomic.py", "config/*.py", "runs/*", "pipeline/*", "launch/*", "launch/*/*", "commands/*")
+LIGHT += ("stages/*/*.py", "cli.py")
+"""What the login node runs, but for jobs; it does not wait for the modules above when it is imported."""
+
+
+def test_what_the_login_node_runs_imports_nothing_heavy():
+    package = Package(REPOSITORY)
+    light = {file for pattern in LIGHT for file in PACKAGE.glob(pattern) if file.suffix == ".py"}
+    light -= {file for file in light if file.stem.endswith("_job")}
+    reached = light.union(*(package.reached(file) for file in light))
+    heavy = {
+        (str(file.relative_to(PACKAGE)), module.partition(".")[0])
+        for file in reached
+        for node in imported_when_loaded(ast.parse(file.read_text()).body)
+        for module in modules_of(node)
+        if module.partition(".")[0] in HEAVY
+    }
+    assert heavy == set()
 
 
 def test_no_room_is_in_a_circle():

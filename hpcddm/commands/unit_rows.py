@@ -27,7 +27,7 @@ class UnitRow:
     unit: str
     """stage/unit."""
     state: str
-    """One word of `unit_states.State` or of `launch.watching.WorkState`; rarely Slurm's own, such as 'suspended'."""
+    """One word of `unit_states.State` or of `launch.work_states.WorkState`; rarely Slurm's own, such as 'suspended'."""
     reason: str
     """Reason for the state, for the user."""
     next: NextStep

@@ -1,4 +1,4 @@
-"""Files of the package's rooms, and of the user's own folder beside it, whose tree mirrors the package's."""
+"""Files of the package's rooms, and of the user's own folder, whose tree mirrors the package's."""
 
 import importlib
 import os
@@ -24,7 +24,7 @@ def files(room: str) -> list[Path]:
 
 
 def folders(room: str) -> list[str]:
-    """List the folders of a room that hold files of their own, such as 'stages/training'."""
+    """List the package's folders inside a room, such as 'stages/training'."""
     return [f"{room}/{path.parent.name}" for path in sorted((PACKAGE / room).glob("*/__init__.py"))]
 
 
@@ -33,7 +33,7 @@ def module_below(room: str, name: str) -> ModuleType:
     for place in (room, *folders(room)):
         if any(file.stem == name for file in files(place)):
             return module(place, name)
-    raise ConfigError(f"{name}: the package has no file {room}/.../{name}.py")
+    raise ConfigError(f"neither the package nor {VARIABLE} has a file {room}/.../{name}.py")
 
 
 def module(room: str, name: str) -> ModuleType:
@@ -70,7 +70,8 @@ def own_folder() -> Path | None:
 def own_files() -> dict[str, Path]:
     """Return the user's own files by their place in the package, such as 'sampling/solvers/mine.py'.
 
-    Raises `ConfigError` naming the file when it is in no room, or has the name of one of the package's.
+    Raises `ConfigError` naming the file when it is in no room, has the name of one of the package's, or is a stage that
+    would not be found or would be found twice.
     """
     return _own_files(own_folder())
 
@@ -85,7 +86,19 @@ def _own_files(folder: Path | None) -> dict[str, Path]:
             raise ConfigError(f"{VARIABLE}: {path}: the package has no room {Path(place).parent}/")
         if (PACKAGE / place).exists():
             raise ConfigError(f"{VARIABLE}: {path}: the package has a file of this name, too; take another one")
+    _require_findable_stages(places)
     return places
+
+
+def _require_findable_stages(places: dict[str, Path]) -> None:
+    """Refuse own stages in other places than stages/GROUP/, and of a name that any group has."""
+    names = {path.stem: str(path.relative_to(PACKAGE)) for path in (PACKAGE / "stages").rglob("*.py")}
+    for place, path in places.items():
+        room, *groups, _ = Path(place).parts
+        if room == "pipeline" or (room == "stages" and not groups):
+            raise ConfigError(f"{VARIABLE}: {path}: a stage of your own is stages/GROUP/NAME.py beside NAME_job.py")
+        if room == "stages" and names.setdefault(path.stem, place) != place:
+            raise ConfigError(f"{VARIABLE}: {path}: {names[path.stem]} has this name, too; take another one")
 
 
 def _dotted(room: str) -> str:

@@ -53,7 +53,7 @@ class Unit:
     def input(self, key: str, path: str) -> Path:
         """Return the path of an output of an input unit; raises `KeyError` for a unit that is no input of this one."""
         if key not in self.inputs:
-            raise KeyError(f"{self.key} reads {key} without declaring it in its file in pipeline/")
+            raise KeyError(f"{self.key} reads {key} without declaring it in its file in stages/")
         return self.run.output(key, path)
 
     def inputs_of(self, stage: str) -> dict[str, Manifest]:

@@ -50,7 +50,7 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     for setting in file.settings():
         label = label_of(setting, short)
         experiment = _experiment(values, origins, setting, own_lines, label)
-        # The same in every key, defaults filled in, however it is written.
+        # Settings are the same if all keys agree once defaults are filled in.
         whole = experiment.model_dump_json()
         if whole in labels:
             sweep.folded.append((label, labels[whole]))
@@ -63,7 +63,9 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
 
 
 def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
-    """Return the labels of some settings; only: KEY=VALUE or LABEL, of several values of a key, or labels, any.
+    """Return the labels of the settings that `only` picks.
+
+    Each entry is KEY=VALUE or a label; several values of one key, or several labels, are alternatives.
 
     Raises `ConfigError` for a key that the sweep does not vary, and where no setting has the values.
     """
@@ -107,7 +109,7 @@ def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, A
 def _experiment(
     values: dict[str, Any], origins: Origins, setting: Setting, own_lines: Origins, label: str
 ) -> Experiment:
-    """Make the experiment of a setting; own_lines: of the sweep's file, which mistakes are blamed on."""
+    """Make the experiment of a setting; own_lines: lines of the sweep's file, named in error messages."""
     merged = dict(values)
     for key, value in setting.items():
         section = next((name for name in ("grid", "zip") if (name, key) in own_lines.lines), "list")

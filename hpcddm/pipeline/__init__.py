@@ -1,4 +1,4 @@
-"""The stages as data, without torch: one file per stage says everything about it. Read this first.
+"""The contract of a stage, the graph of units and their states, without torch. Read this first.
 
 The way of the data:
 
@@ -21,6 +21,6 @@ A unit's key is `stage/unit`. A unit is complete if and only if its manifest exi
 fits: the settings that its stage names in `fingerprint_settings` and the digests of its inputs, which are the units
 that `requires` names and, of those that `optional` names, the ones that are there.
 
-`pipeline/<stage>.py` is a subclass of `Stage`; the code that makes a unit is `stages/<stage>.py`; `plan.py` builds the
-graph of an experiment's units from both.
+`stages/GROUP/<stage>.py` declares a subclass of `Stage`; `<stage>_job.py` beside it makes the units; `plan.py` builds
+the graph of an experiment's units from the declarations.
 """

@@ -49,7 +49,7 @@ class DiskSpace:
 
 
 class Stage(ABC):
-    """One stage of the pipeline; `name` is that of its file, and of the module in `stages/` that makes its units."""
+    """One stage of the pipeline; `name` is that of its file; `<name>_job.py` beside it makes its units."""
 
     name: ClassVar[str]
     reads: ClassVar[tuple[str, ...]]

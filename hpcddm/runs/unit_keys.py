@@ -1,4 +1,4 @@
-"""Keys of units, `stage/unit`, by which the two sides of the house meet."""
+"""Keys of units, `stage/unit`, which the login node and the jobs have in common."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
 """Weights that a training keeps: at its end and at stated numbers of images, averaged in several ways; their files.
 
 A snapshot bears the number of the experiment, which counts all experts together; where it lies in a unit's own images
-is what `trainings` makes of that number. The router has numbers of its own, the first of which goes with the first of
-the experts, and so on.
+is what `unit_settings` makes of that number. The router has numbers of its own, the first of which goes with the first
+of the experts, and so on.
 """
 
 from collections.abc import Mapping, Sequence

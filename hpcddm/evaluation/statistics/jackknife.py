@@ -7,9 +7,9 @@ percentiles of 1,000 bootstrap samples over observations in 89-96 % and bias-cor
 are too short for few observations, and need a seed.
 
 Observations with errors in common say less than as many others. `cosines` are the correlations of their errors at
-most (of concepts: `concepts.overlap`), and the variance is the greater one of two: the jackknife's, and for what is
-linear in the outcomes that of least squares with such errors, for correlations the sum over pairs weighted by the
-cosines (as in Conley 1999).
+most (of concepts: `evaluation.concepts.overlap`), and the variance is the greater one of two: the jackknife's, and for
+what is linear in the outcomes that of least squares with such errors, for correlations the sum over pairs weighted by
+the cosines (as in Conley 1999).
 """
 
 import math
