@@ -68,3 +68,5 @@ def test_an_installed_package_submits_from_any_folder(tmp_path):
         path.name for path in (CHECKOUT / "slurm/sites").iterdir()
     )
     assert (target / "share/hpcddm/experiments/emoji/prepare.py").is_file()
+    templates = {path.relative_to(CHECKOUT) for path in (CHECKOUT / "hpcddm").rglob("*.j2")}
+    assert templates and {path for path in templates if not (target / path).is_file()} == set()
