@@ -51,7 +51,8 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
     Raises `UserError` with the path and the number of bytes when the disk is full or not writable.
     """
     try:
-        inside.make(path.parent)
+        if not path.parent.is_dir():
+            inside.make(path.parent)
         with replacing(path, durable) as staged:
             staged.write_text(text)
     except OSError as error:

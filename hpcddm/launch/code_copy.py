@@ -62,6 +62,14 @@ class Snapshot:
         )
         return code
 
+    def ensure(self) -> Code:
+        """Make it and hash it once in a command, and return its version: a job of Slurm hashes it when it starts."""
+        return self._ensured
+
+    @cached_property
+    def _ensured(self) -> Code:
+        return self.make()
+
     @cached_property
     def _made(self) -> Code:
         record = provenance.record_of(self.folder)
@@ -131,6 +139,10 @@ class Checkout:
     def make(self) -> Code:
         """Return the version that lies there now."""
         return provenance.own_code()
+
+    def ensure(self) -> Code:
+        """Return the version that lies there now."""
+        return self.make()
 
     def others(self) -> list[Code]:
         """Return an empty list: older versions of a checkout are not kept."""

@@ -241,14 +241,14 @@ def decide(
     check_stale(kept, set(redo), partial(_explained, experiment, run))
     redone = set(redone_units(own, set(redo))) | changed
     decision = Decision(states, active=active, changed_ranges=changed)
-    within = None if until is None else needed_by(until, units)
+    within, submitted = None if until is None else needed_by(until, units), set[str]()
     for unit in units:
         missing = unit.missing_inputs(
             {*decision.elsewhere, *decision.blocked, *decision.refused, *decision.not_requested}
         )
         # What reads a unit that is redone goes along: its job does nothing when the bytes come out the same.
         is_own = unit.site in (None, launcher.site.name)
-        touched = unit.key in redone or (is_own and any(unit.counts(other.key) for other in decision.to_run))
+        touched = unit.key in redone or (is_own and any(key in submitted and unit.counts(key) for key in unit.inputs))
         if states[unit.key].state is State.COMPLETE and not touched:
             decision.complete.append(unit.key)
         elif within is not None and unit.key not in within:
@@ -268,6 +268,7 @@ def decide(
             decision.refused[unit.key] = fault
         else:
             decision.to_run.append(unit)
+            submitted.add(unit.key)
             if unit.key in active:
                 decision.recalled.append(active.pop(unit.key))
     return decision

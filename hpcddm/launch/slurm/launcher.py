@@ -199,7 +199,7 @@ class Slurm(QueueLauncher):
         """
         from hpcddm.launch.slurm.executor import TemplateExecutor
 
-        self.code.make()
+        self.code.ensure()
         inside.make(self.run.jobs)
         folder, cluster = self.run.jobs.resolve(), array.resources.cluster
         write_map(array.specs, folder, token)
