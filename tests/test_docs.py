@@ -1,5 +1,6 @@
 """The pages that people read: links that lead somewhere, commands, options, targets and files that exist."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -14,6 +15,9 @@ EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 EVERY_VERB = set(VERBS)
 MADE_UP = {"slurm/sites/my-cluster.yaml"}
 """Files that a page tells its reader to make."""
+NAMES_ANY_FILE = {"changelog.md", "adding-a-variant.md"}
+"""Pages that name files which are gone, or which the reader writes."""
+PLACEHOLDERS = {"X.py", "X_job.py"}
 
 
 def anchors(page: Path) -> set[str]:
@@ -85,6 +89,19 @@ def test_files_exist(page):
     assert [name for name in names - MADE_UP if not (REPOSITORY / name.rstrip(".")).exists()] == []
     modules = re.findall(r"-m (tests\.[\w.]+)", code_of(page))
     assert [module for module in modules if not (REPOSITORY / (module.replace(".", "/") + ".py")).is_file()] == []
+
+
+def test_a_python_file_that_a_page_or_a_docstring_names_is_there():
+    folders = ("hpcddm", "tests", "slurm", "experiments")
+    there = {str(path.relative_to(REPOSITORY)) for folder in folders for path in (REPOSITORY / folder).rglob("*.py")}
+    ends = {"/".join(parts[start:]) for parts in (name.split("/") for name in there) for start in range(len(parts))}
+    texts = {page: page.read_text() for page in PAGES if page.name not in NAMES_ANY_FILE}
+    for file in (REPOSITORY / "hpcddm").rglob("*.py"):
+        strings = (node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant))
+        texts[file] = "\n".join(value for value in strings if isinstance(value, str))
+    names = {(file.name, name) for file, text in texts.items() for name in re.findall(r"`([\w./-]+[.]py)`", text)}
+    gone = {(file, name) for file, name in names if name.removeprefix("share/hpcddm/") not in ends | PLACEHOLDERS}
+    assert len(names) > 20 and gone == set()
 
 
 def test_the_architecture_names_every_room_and_only_what_is_there():
