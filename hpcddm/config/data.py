@@ -39,7 +39,7 @@ class ReadingSettings(VariantSettings):
 
 
 class AugmentationSettings(VariantSettings):
-    """Random change of the images of a training, drawn anew at every visit of a sample."""
+    """Random change of the images of a training, drawn again at every visit of a sample."""
 
     room: ClassVar[str] = "data/augmentations"
 

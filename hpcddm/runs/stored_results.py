@@ -1,4 +1,4 @@
-"""What manifests say of classes, splits, lists and figures, for all who need no more of a unit than that."""
+"""Classes, splits, lists and figures as the manifests of a run state them."""
 
 from collections.abc import Mapping
 from typing import Any
