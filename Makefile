@@ -12,7 +12,7 @@ TESTBED := slurm/testbed
 # One word for the shell, whatever it holds; SET alone is several.
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help install submit test test-bare test-long gpu-check benchmarks lint testbed-up testbed-down clean
+.PHONY: help install submit test test-bare test-long gpu-check benchmarks lint docs testbed-up testbed-down clean
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
@@ -20,9 +20,10 @@ help:
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
 	@echo "make test-bare     this commit's make submit and make test on a bare Debian 12 and 13, which need root: two hours"
 	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
-	@echo "make benchmarks    the figures of docs/results.md about submitting, backbones and dispatch, measured here"
+	@echo "make benchmarks    the figures of docs/results/ about submitting, backbones and dispatch, measured here"
 	@echo "make testbed-up    three real Slurm clusters on this machine; make testbed-down removes them"
 	@echo "make lint          ruff and mypy"
+	@echo "make docs          docs/ and an API reference as a site with search, in build/docs/index.html"
 
 install: $(VENV)/installed
 
@@ -52,6 +53,10 @@ benchmarks: $(VENV)/installed-test
 lint: $(VENV)/installed-test
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/mypy
 
+# The notice that is turned off advertises the successor of this theme.
+docs: $(VENV)/installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict --config-file docs/site/mkdocs.yml
+
 testbed-up:
 	@bash $(TESTBED)/install.sh && bash $(TESTBED)/up.sh
 
@@ -71,4 +76,8 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 
 $(VENV)/installed-test: $(VENV)/installed
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $@

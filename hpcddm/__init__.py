@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hpcddm.api import Run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def open(root: Path | str, **evaluation: Any) -> "Run":  # noqa: A001  Read as hpcddm.open.
-    """Open a run; evaluation: settings of its sampler to change, such as steps=50, guidance=2.0.
+    """Open a run.
 
-    Raises `ConfigError` when the folder holds no run, or a setting is wrong.
+    Args:
+        root: Folder of the run.
+        **evaluation: Settings of the sampler that replace those of the run, such as steps=50 or guidance=2.0.
+
+    Returns:
+        The run. It loads networks when a method first needs them.
+
+    Raises:
+        ConfigError: The folder does not hold a run, or a setting is wrong.
     """
     # Not at the top: the command line imports this package, and torch takes its seconds.
     from hpcddm.api import open_run

@@ -1,10 +1,4 @@
-"""Python: open a run, read its samples and results, draw images, evaluate its velocity fields.
-
-import hpcddm
-
-run = hpcddm.open("runs/quickstart")
-images = run.sample(8, strategy="top-2", classes=[5])
-"""
+"""Open a run in Python, read its samples and results, draw images and evaluate its velocity fields."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -16,30 +10,32 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from hpcddm.config.class_names import class_number
 from hpcddm.config.conditions import ConditionSettings
-from hpcddm.config.cross_checks import not_kept
+from hpcddm.config.cross_checks import weights_conflict
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import validate
 from hpcddm.config.spaces import SpaceSettings
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
-from hpcddm.data.named import NamedReader
+from hpcddm.data import run_samples
+from hpcddm.data.column_reader import ColumnReader
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.spaces.base import Space, space_of
+from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.errors import ConfigError
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.jobs.devices import current_device
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.required_units import missing_experts, units_of
-from hpcddm.pipeline.unit_states import State, UnitStatus, require_current, survey
+from hpcddm.pipeline.required_units import missing_experts, units_of_strategy
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import UnitStatus, require_current, survey_units
 from hpcddm.runs.files import METRICS
-from hpcddm.runs.layout import Locate, RunDir
 from hpcddm.runs.ranges import SPLITS, TRAIN
-from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
+from hpcddm.runs.run_dir import Locate, RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.stored_results import stored_class_names
-from hpcddm.runs.unit_keys import CATALOG, LISTS, REPORT
-from hpcddm.runs.weights_files import chosen
+from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, REPORT
+from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.draw_images import ImageRequest, draw
 from hpcddm.sampling.ensemble import Ensemble
@@ -47,52 +43,68 @@ from hpcddm.sampling.step_context import SampleStream, StepContext
 
 
 class Run:
-    """A run with the networks that it has trained, which are loaded when they are first needed, and kept.
+    """A run and its trained networks, which are loaded when a method first needs them and then kept in memory.
 
-    settings: its experiment. The strategy of a method is by default the first one that the run has evaluated; it can be
-    any of `hpcddm sample --strategy`.
+    Methods with an argument `strategy` take any value of `hpcddm sample --strategy`. The default is the first strategy
+    that the run evaluates.
+
+    Args:
+        run: Folder of the run.
+        experiment: Experiment of the run.
+
+    Examples:
+        >>> import hpcddm
+        >>> run = hpcddm.open("runs/quickstart")  # doctest: +SKIP
+        >>> images = run.sample(8, strategy="top-2", classes=["Sandal"])  # doctest: +SKIP
+        >>> condition = run.condition.of_classes([5, 5])  # doctest: +SKIP
+        >>> velocity = run.velocity(torch.randn(2, *run.space.shape), time=1.0, condition=condition)  # doctest: +SKIP
     """
 
-    def __init__(self, run: RunDir, settings: Experiment) -> None:
-        self._run, self.settings = run, settings
+    def __init__(self, run: RunDir, experiment: Experiment) -> None:
+        self._run, self.experiment = run, experiment
         self._ensembles: dict[tuple[str, ...], Ensemble] = {}
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes in the order of their numbers; none for images without classes.
+        """Names of the classes, by class number; empty for images without classes.
 
-        Raises `UserError` unless the catalog is complete.
+        Raises:
+            UserError: The catalog is not complete.
         """
-        self._require(CATALOG)
-        return stored_class_names(self.settings, self._run)
+        self._require_current(CATALOG)
+        return stored_class_names(self.experiment, self._run)
 
     @cached_property
     def condition(self) -> conditions.Condition[ConditionSettings]:
-        """Condition of the networks: `of_classes`, `of_prompts`, `null`, and `of(reader, numbers)` of samples."""
-        return conditions.build(self.settings.data, self._output())
+        """Condition of the networks: its `of_classes`, `of_prompts`, `of_samples` and `null` make conditions."""
+        return conditions.create_condition(self.experiment.data, self._output_locator())
 
     @cached_property
     def space(self) -> Space[SpaceSettings]:
-        """Space of x: its `shape`, `to_model` from images and `to_images` back."""
-        return space_of(self.settings.data, self._output())
+        """Space of x: its `shape`, the conversion `to_model` from images, and the conversion `to_images` back."""
+        return create_space(self.experiment.data, self._output_locator())
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Content of the report's metrics.json; raises `UserError` unless the report is complete."""
-        self._require(REPORT)
-        content: dict[str, Any] = reading.need_json(self._run.output(REPORT, METRICS))
+        """Content of the report's metrics.json.
+
+        Raises:
+            UserError: The report is not complete.
+        """
+        self._require_current(REPORT)
+        content: dict[str, Any] = checked_reads.read_required_json(self._run.output(REPORT, METRICS))
         return content
 
-    def _require(self, *keys: str) -> dict[str, UnitStatus]:
-        """Return the states of all units; raises `UserError` for the first of these that is not current."""
-        # Settings of the sampler that were changed here make nothing stale; those of a later submit do.
-        states = survey(plan(stored_experiment(self._run)), self._run)
+    def _require_current(self, *keys: str) -> dict[str, UnitStatus]:
+        """Return the states of all units; raise `UserError` for the first of `keys` that is not current."""
+        # Changing settings of the sampler here does not make units stale; a later submit with other settings does.
+        states = survey_units(plan_units(stored_experiment(self._run)), self._run)
         require_current(states, self._run, *keys)
         return states
 
-    def _output(self) -> Locate:
-        """Return a function that finds outputs of complete units, and raises `UserError` for those of others."""
-        states = self._require()
+    def _output_locator(self) -> Locate:
+        """Return a function that locates the outputs of complete units; it raises `UserError` for other units."""
+        states = self._require_current()
 
         def locate(key: str, name: str) -> Path:
             require_current(states, self._run, key)
@@ -100,44 +112,72 @@ class Run:
 
         return locate
 
-    def data(self, split: str = TRAIN) -> NamedReader:
-        """Open the samples of a split, 'train' or 'heldout': images, labels, captions and clusters by number.
+    def data(self, split: str = TRAIN) -> ColumnReader:
+        """Open the samples of a split.
 
-        Also any column by its name, and batches of images and columns. Raises `ConfigError` for another split,
-        `UserError` where the data stages are not complete, or what their clusters were made of is gone or has changed.
+        The reader returns images, labels, captions, clusters and other columns by sample number. It also iterates over
+        batches of images and columns.
+
+        Args:
+            split: 'train' or 'heldout'.
+
+        Raises:
+            ConfigError: The split has another name.
+            UserError: A data stage is not complete, or an input of the clusters is missing or has changed.
         """
         if split not in SPLITS:
             raise ConfigError(f"split {split}: valid names: {', '.join(SPLITS)}")
-        states = self._require(CATALOG)
+        states = self._require_current(CATALOG)
         catalog = open_catalog(self._run, split)
-        if states[LISTS].state is State.MISSING:
-            return NamedReader(catalog, None, {})
-        require_current(states, self._run, LISTS)
-        made = {samples.CLUSTER: samples.clusters}
-        if self.settings.cluster.clustering.needs_features:
-            made[samples.FEATURE] = samples.features
-        return NamedReader(catalog, samples.clusters(catalog), made)
+        if states[EXPERT_LISTS].state is State.MISSING:
+            return ColumnReader(catalog, None, {})
+        require_current(states, self._run, EXPERT_LISTS)
+        stage_columns = {run_samples.CLUSTER: run_samples.clusters}
+        if self.experiment.cluster.clustering.needs_features:
+            stage_columns[run_samples.FEATURE] = run_samples.features
+        return ColumnReader(catalog, run_samples.clusters(catalog), stage_columns)
 
     def sample(
         self,
         count: int,
         strategy: str | None = None,
-        classes: Sequence[int] = (),
+        classes: Sequence[int | str] = (),
         prompts: Sequence[str] = (),
         seed: int = 0,
         advance: Callable[[int], object] = lambda images: None,
     ) -> UInt8[np.ndarray, "n h w c"]:
-        """Draw images of some classes in turn, or of some prompts in turn; with neither, like the evaluation set.
+        """Draw images of classes or prompts, or with the conditions of the evaluation set.
 
-        The same seed gives the same images as `hpcddm sample`. advance: called with the number of images of a batch.
-        Raises `ConfigError` for an unknown strategy or class, `UserError` naming a unit that is not complete.
+        The same seed gives the same images as `hpcddm sample`.
+
+        Args:
+            count: Number of images.
+            strategy: Strategy that combines the experts; None for the default.
+            classes: Numbers or names of the classes that the images have in turn.
+            prompts: Prompts that the images have in turn.
+            seed: Seed of the noise.
+            advance: Called after each batch with the number of its images.
+
+        Returns:
+            Images, (count, H, W, C), uint8.
+
+        Raises:
+            ConfigError: The strategy or a class is unknown.
+            UserError: A unit that the strategy needs is not complete.
         """
-        num_classes = self.settings.data.num_classes
-        if num_classes is not None and (unknown := [label for label in classes if not 0 <= label < num_classes]):
+        numbers = [self._class_number(label) if isinstance(label, str) else label for label in classes]
+        num_classes = self.experiment.data.num_classes
+        if num_classes is not None and (unknown := [label for label in numbers if not 0 <= label < num_classes]):
             raise ConfigError(f"classes: {unknown[0]}: valid classes are 0 to {num_classes - 1}")
-        arm, request = strategy or self.settings.evaluate.strategies[0], ImageRequest(count, classes, prompts)
-        is_oracle = LISTS in units_of(self.settings, arm)
-        return draw(self.settings, self._run, self.ensemble(arm), arm, is_oracle, request, seed, advance)
+        arm, request = strategy or self.experiment.evaluate.strategies[0], ImageRequest(count, numbers, prompts)
+        is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
+        return draw(self.experiment, self._run, self.ensemble(arm), arm, is_oracle, request, seed, advance)
+
+    def _class_number(self, name: str) -> int:
+        try:
+            return class_number(name, stored_class_names(self.experiment, self._run))
+        except ValueError as error:
+            raise ConfigError(f"classes: {name}: {error}") from None
 
     def velocity(
         self,
@@ -148,47 +188,69 @@ class Run:
         clusters: Int[Tensor, " n"] | None = None,
         seed: int = 0,
     ) -> Float[Tensor, "n c h w"]:
-        """Evaluate the velocity eps - x0 that the sampler would follow at a time in [0, 1], noise being at 1.
+        """Evaluate the velocity v = eps - x0 that the sampler follows at one time, with the guidance of the evaluation.
 
-        It is guided as the evaluation is. clusters: known clusters, which only the oracle reads; seed: of the draws of
-        strategies that draw experts. Raises as `sample` does.
+        Args:
+            x: Noisy samples in the space of x, (N, C, H, W).
+            time: Time in [0, 1]: 0 for data, 1 for noise.
+            condition: Conditions of the N samples, made by `condition`.
+            strategy: Strategy that combines the experts; None for the default.
+            clusters: Known clusters of the samples, (N,); only the strategy 'oracle' reads them.
+            seed: Seed for strategies that draw experts at random.
+
+        Returns:
+            Velocity, (N, C, H, W).
+
+        Raises:
+            ConfigError: The strategy is unknown.
+            UserError: A unit that the strategy needs is not complete.
         """
-        arm, device = strategy or self.settings.evaluate.strategies[0], current_device()
-        own_clusters = None if clusters is None else clusters.to(device)
-        field = self.ensemble(arm).field(arm, self.settings.evaluate, own_clusters)
+        arm, device = strategy or self.experiment.evaluate.strategies[0], current_device()
+        known_clusters = None if clusters is None else clusters.to(device)
+        field = self.ensemble(arm).field(arm, self.experiment.evaluate, known_clusters)
         t = torch.full((len(x),), time, dtype=x.dtype, device=device)
         context = StepContext(SampleStream(seed, range(len(x))), 0, time)
         with torch.no_grad():
             return field(x.to(device), t, condition.to(device), context)
 
     def ensemble(self, strategy: str) -> Ensemble:
-        """Load the networks that a strategy reads, those of all units that are complete by then.
+        """Load the networks that a strategy needs, without experts whose units are not complete.
 
-        Raises as `sample` does.
+        Args:
+            strategy: Strategy that combines the experts.
+
+        Raises:
+            ConfigError: The strategy is unknown.
+            UserError: A unit that the strategy cannot omit is not complete.
         """
-        units = tuple(units_of(self.settings, strategy))
+        units = tuple(units_of_strategy(self.experiment, strategy))
         if units not in self._ensembles:
             # This reads all manifests of the run, which would take longer than a velocity.
-            missing = missing_experts(self.settings, self._run, list(units))
+            missing = missing_experts(self.experiment, self._run, list(units))
             needed = [key for key in units if key not in missing]
-            folder_of, choice = self._run.unit, chosen(self.settings)
+            folder_of, choice = self._run.unit, selected_weights(self.experiment)
             self._ensembles[units] = load_ensemble.load_ensemble(
-                self.settings, folder_of, needed, current_device(), choice
+                self.experiment, folder_of, needed, current_device(), choice
             )
         return self._ensembles[units]
 
 
 def open_run(root: Path | str, **evaluation: Any) -> Run:
-    """Open a run; evaluation: settings of its sampler to change, such as steps=50, guidance=2.0.
+    """Open a run.
 
-    Raises `ConfigError` when the folder holds no run, or a setting is wrong.
+    Args:
+        root: Folder of the run.
+        **evaluation: Settings of the sampler that replace those of the run, such as steps=50 or guidance=2.0.
+
+    Raises:
+        ConfigError: The folder does not hold a run, or a setting is wrong.
     """
     run = RunDir(Path(root))
     # Networks may need weights that a path names.
-    settings = out_of_run(stored_experiment(run), run)
+    experiment = with_absolute_paths(stored_experiment(run), run)
     if evaluation:
-        values = settings.evaluate.model_dump() | evaluation
-        settings = settings.model_copy(update={"evaluate": validate(EvaluateSettings, values, "hpcddm.open")})
-    for key, problem in not_kept(settings.experts.training, settings.evaluate).items():
+        values = experiment.evaluate.model_dump() | evaluation
+        experiment = experiment.model_copy(update={"evaluate": validate(EvaluateSettings, values, "hpcddm.open")})
+    for key, problem in weights_conflict(experiment.experts.training, experiment.evaluate).items():
         raise ConfigError(f"hpcddm.open: {key}: {problem}")
-    return Run(run, settings)
+    return Run(run, experiment)

@@ -10,24 +10,25 @@ from hpcddm.errors import UserError, exit_codes
 from hpcddm.errors.printing import echo
 
 VERBS = {
-    "submit": "Submit what is missing of EXPERIMENT, or run it here.",
+    "submit": "Submit the missing units of EXPERIMENT, or run them here.",
     "status": "Show the state of every unit of RUN, and the next command.",
     "wait": "Wait until RUN is complete, or needs the user.",
     "logs": "Print the log of a unit of RUN.",
     "retry": "Submit failed units of RUN again.",
     "cancel": "Cancel the jobs of RUN, of some of its units, or of whole stages.",
     "cost": "Count the GPU-hours and CPU-hours of RUN.",
-    "clean": "Remove files that RUN does not need any more.",
+    "clean": "Remove files that RUN no longer needs.",
     "sample": "Draw images with the trained networks of RUN into one PNG.",
     "export": "Write a denoiser of RUN as a folder that stock diffusers loads.",
-    "concepts": "Tell which frequency of a concept counts.",
+    "concepts": "Test which frequency of a concept determines its image quality.",
     "sweep": "Submit all settings of SWEEP, and compare them.",
+    "data": "Say what FOLDER is, and print the experiment that reads it.",
     "plan": "Estimate the costs of EXPERIMENT at a site.",
     "prefetch": "Fetch pretrained weights, images and words, on a node with network.",
     "convert": "Convert the weights in SOURCE to initial weights.",
-    "site-init": "Draft the file of a new site.",
+    "site": "Draft the file of a site, and sign what it sends to others.",
     "selftest": "Check a site with a few jobs of some seconds.",
-    "run-stage": "Run one unit of RUN here, without any scheduler.",
+    "run-unit": "Run one unit of RUN here, without any scheduler.",
 }
 HIDDEN = ("continue-submission",)
 EPILOG = """\b
@@ -37,12 +38,12 @@ Two commands do everything:
 Further:
   hpcddm submit fashion_mnist --site my-cluster --run-dir runs/fm experts.training.images=480000
   hpcddm status runs/fm
-  hpcddm sample runs/fm --strategy top-2 --class 3 --num-images 64 --seed 0 --output grid.png
+  hpcddm sample runs/fm --strategy top-2 --class "Ankle boot" --num-images 64 --seed 0 --output grid.png
 """
 
 
 class Group(click.Group):
-    """Verbs that are imported when they are called; errors that a user can mend are printed as one line."""
+    """Verbs that are imported when they are called; errors that a user can fix are printed as one line."""
 
     def list_commands(self, context: click.Context | None) -> list[str]:
         """Return the names of the verbs, in the order of `VERBS`."""

@@ -1,7 +1,7 @@
-# Functions that every batch script of a run shares: what a job does once Python can start. They use the variables that
-# the script has set; that is slurm/job.sbatch.j2. A copy of this file below your working directory comes first.
+# Functions that every batch script of a run shares: the steps of a job once Python can start. They use the variables of
+# the script, slurm/job.sbatch.j2. A copy of this file below your working directory takes precedence.
 
-# Files in the run may have been replaced since; the script is Slurm's copy, and knows the digest of what was submitted.
+# Files in the run may have been replaced since; the script is Slurm's copy and contains the submitted file's digest.
 code_digest() {
     cd "$code_folder" || return
     find . ! -type f ! -type d -print
@@ -14,15 +14,15 @@ check_code() {
     exit 1
 }
 
-# Puts this element back into the queue, and changes what it asks for while it waits there. It is never held: should this
-# script come to nothing in between, the job comes back as it was.
+# Requeues this element, and changes its resources while it is pending. It is never held: if this script dies in between,
+# the job comes back unchanged.
 requeue() {
     if is_cancelled; then echo cancelled; else scontrol requeue "$known_as"; fi
 }
 change() {
     local change answer begin
     for change in $changes; do
-        # Slurm lets a requeued job wait until its old credential has expired; a wait of ours begins after that.
+        # Slurm delays a requeued job until its old credential has expired; our delay begins after that.
         if [[ $change = StartTime=now+* ]]; then
             begin=$(scontrol show job -o "$known_as" | grep -oP 'EligibleTime=\K\d\S+')
             begin=$(($(date -d "${begin:-now}" +%s) - $(date +%s)))
@@ -32,25 +32,25 @@ change() {
     done
 }
 
-# What sbatch refuses to give may have been too much.
+# sbatch may refuse resources because they are too large.
 as_before() {
     [ -n "$changes" ] && changes="" && requeue_decision $code update "$words"
 }
 
-# Submits this element once more, to start as the flag of sbatch in $1 says; a call whose answer got lost is not repeated.
-# What Slurm told this job must not leak into the next one.
+# Resubmits this element with the flag of sbatch in $1; a call whose answer got lost is not repeated.
+# Slurm's variables of this job must not leak into the next one.
 again() {
     local others element_flag=(--array="$SLURM_ARRAY_TASK_ID")
     is_cancelled && echo cancelled && return
     others=$(squeue -a -h -r --name="$SLURM_JOB_NAME" -o %F_%K) || return
-    # A job without an array is the element 0 of itself.
+    # A job without an array is its own element 0.
     [ -z "$plain" ] || { others=${others//N\/A/0} element_flag=(); }
     grep -v "^${element}$" <<<"$others" | grep "_${SLURM_ARRAY_TASK_ID}$" && return
     env $(compgen -e | grep -E "^($scheduler_prefixes)" | grep -v '^SLURM_CONF$' | sed 's/^/--unset=/') \
         sbatch --parsable "${element_flag[@]}" --job-name="$SLURM_JOB_NAME" "$1" $changes "$0"
 }
 
-# Asks what is to be done after the ranks have ended, and tells the user's hook where it has to know.
+# Decides what to do after the ranks have ended, and calls the user's hook if necessary.
 requeue_decision() {
     local verdict
     verdict=$(
@@ -69,12 +69,12 @@ requeue_decision() {
     fi
 }
 
-# What this unit reads may be in the making under job ids that its dependency does not know, or on another cluster, which
-# no dependency reaches: then it waits behind them, or looks again later.
+# Jobs that the dependency does not name, or jobs of another cluster, which no dependency can name, may still write this
+# unit's inputs: then it waits for them, or checks again later.
 wait_for_others() {
     local cluster names queues= start
     while IFS='|' read -r cluster names; do
-        # A job that came back although its unit was cancelled makes nothing.
+        # A job that came back although its unit was cancelled does nothing.
         if [ "$cluster|$names" = '!|cancelled' ]; then requeue_decision 143; exit 1; fi
         if [ "${cluster:-$HPCDDM_CLUSTER}" = "$HPCDDM_CLUSTER" ]; then
             patiently squeue -a -h -r --name="$names" -o '%F_%K|%j' || return
@@ -93,10 +93,10 @@ wait_for_others() {
     exit 1
 }
 
-# Starts the ranks and waits for their end; $code is srun's exit code then, 143 where the job was told to leave before.
+# Starts the ranks and waits for their end; sets $code to srun's exit code, or to 143 if the job had to leave before.
 run_ranks() {
     local srun
-    # submitit looks for what to run under the job's id, which sbatch gave after that was written.
+    # submitit expects its pickle under the job's id, which sbatch assigned only after the pickle was written.
     home=$jobs/$HPCDDM_CLUSTER
     mkdir -p "$home"
     ln -sfn "$jobs/$token.pkl" "$home/${element}_submitted.pkl"
@@ -118,14 +118,14 @@ run_ranks() {
     rm -f "$HPCDDM_STOP_FILE"
 }
 
-# Does what was decided: ends the script, or puts the element back into the queue.
+# Carries out the decision: ends the script, or requeues the element.
 follow_decision() {
     local after_this="--dependency=afterany:$known_as"
     case $decision in
         complete) rm -f "$home/${element}"_*.pkl; exit 0 ;;
         # The next attempt avoids the nodes that ended this one.
         superseded) change; exit 0 ;;
-        # Somebody may have submitted it anew since this job began.
+        # Somebody may have resubmitted it since this job began.
         waiting) wait_for_others; exit 1 ;;
         requeue) patiently requeue && { [ "$words" = cancelled ] || change; } ;;
         resubmit) patiently again "$after_this" || { as_before && patiently again "$after_this"; } ;;
@@ -137,7 +137,7 @@ follow_decision() {
     exit 1
 }
 
-# All that a job does once Python can start on its node.
+# All steps of a job once Python can start on its node.
 run_unit() {
     check_code
     wait_for_others

@@ -9,9 +9,9 @@ import pytest
 
 from hpcddm.launch.base import Job
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.launch.slurm.launcher import Slurm
+from hpcddm.launch.slurm.launcher import SlurmLauncher
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 
 def write_attempt(
@@ -44,9 +44,9 @@ def beat(done: int = 640, total: int = 1280, age: float = 3, saved: int | None =
 
 def submitted(run: RunDir, units: list[str], job: str | None = "17", scheduler: str = "slurm", age: float = 900) -> str:
     """Journal an array of some time ago and return its token."""
-    token = Journal(run.journal).intend(scheduler, "north", units, "tiny-train")
+    token = Journal(run.journal).record_intent(scheduler, "north", units, "tiny-train")
     if job:
-        Journal(run.journal).submitted(token, job)
+        Journal(run.journal).record_submitted(token, job)
     lines = [json.loads(line) for line in run.journal.read_text().splitlines()]
     aged = [line | {"time": time.time() - age} if line["uuid"] == token else line for line in lines]
     run.journal.write_text("".join(json.dumps(line) + "\n" for line in aged))
@@ -59,8 +59,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, jobs: dict[str, Job] | None) -> list
     Nobody else answers: what left the queue is not known to have ended early.
     """
     asked: list[int] = []
-    monkeypatch.setattr("hpcddm.launch.slurm.early_failures.query", _say_nothing)
-    monkeypatch.setattr(Slurm, "states", lambda self, submissions: asked.append(1) or jobs)
+    monkeypatch.setattr("hpcddm.launch.slurm.early_failures.query_slurm", _say_nothing)
+    monkeypatch.setattr(SlurmLauncher, "states", lambda self, submissions: asked.append(1) or jobs)
     return asked
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpcddm.data import tar_index
-from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar
+from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry
 from hpcddm.data.column_files import write_columns
+from hpcddm.data.tar_entry import Tar
 
 
 def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:
@@ -16,5 +17,5 @@ def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:
         columns = tar_index.columns_of({index: tar_index.index_tar(tars[index]) for index in own})
         file, names = f"columns-{number}.h5", sorted(columns)
         write_columns(folder / file, columns)
-        parts.append(Part(f"train-{number:03d}", file, len(columns["key"]), f"digest {number}"))
+        parts.append(CatalogPart(f"train-{number:03d}", file, len(columns["key"]), f"digest {number}"))
     return Catalog(folder, SplitEntry(names, [Tar(path.name, path.stat().st_size) for path in tars], parts))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hpcddm.evaluation.concepts import analysis, table
+from hpcddm.evaluation.concepts import analysis, concept_table
 from hpcddm.evaluation.concepts.advice import advise
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.presence import JOINT
@@ -48,7 +48,7 @@ def content(
             own.append(Score(concept, arm, 16, score, 0.2, 0.4, 0.1, diversity=0.3, home_usage=0.6, chance=0.1))
         scores[concept] = {score.arm: score for score in own}
     captions = {concept: [f"{number // shared:016x}"] * 4 for number, concept in enumerate(scores)}
-    rows = table.rows(Vocabulary([Concept(name) for name in names]), counts, JOINT, scores, captions)
+    rows = concept_table.make_rows(Vocabulary([Concept(name) for name in names]), counts, JOINT, scores, captions)
     dense_arm = DENSE if dense else None
     made = {
         "experiment": "emoji", "seed": seed, "settings": {"samples": 16},

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1] / "hpcddm"
 SHAPES_CHECKED = ("clustering", "data", "diffusion", "encoders", "evaluation/concepts", "models", "sampling")
 """Folders whose annotated shapes are checked at every call while tests run; jobs never check them."""
 UNCHECKED = ("data/collections/*", "models/build_*", "sampling/load_ensemble.py", "sampling/draw_images.py")
-UNCHECKED += ("sampling/router_samples.py", "sampling/posthoc_ema.py", "sampling/nfe.py", "sampling/probe.py")
+UNCHECKED += ("sampling/router_samples.py", "sampling/posthoc_ema.py", "sampling/nfe.py", "sampling/denoiser_probe.py")
 """Files whose shapes are not checked: tests hand them simpler units and numbers than jobs do."""
 FILES = {file for folder in SHAPES_CHECKED for file in (PACKAGE / folder).rglob("*.py")}
 FILES -= {file for pattern in UNCHECKED for file in PACKAGE.glob(pattern)}
@@ -72,10 +72,10 @@ def run(finished: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def load_variants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The variants of the load test, beside those of the package."""
-    monkeypatch.setenv(variant_files.VARIABLE, str(LOAD_VARIANTS))
-    variants.names.cache_clear()
+    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(LOAD_VARIANTS))
+    variants.list_variants.cache_clear()
     yield
-    variants.names.cache_clear()
+    variants.list_variants.cache_clear()
 
 
 def _cluster(name: str) -> str:

@@ -201,6 +201,6 @@ LOADED = {
     **{name: name for name in FOR_ALL},
     f"{UNIT}/manifest.json": "manifest.json",
     "catalog/manifest.json": "manifest.json",
-    **{f"{ATTEMPT}/{name}.json": f"{name}.json" for name in ("owner", "begun", "ended", "verdict", "heartbeat")},
+    **{f"{ATTEMPT}/{name}.json": f"{name}.json" for name in ("owner", "first_step", "ended", "verdict", "heartbeat")},
 }
 """Files that status reads -> what it names where one is wrong."""

@@ -243,7 +243,7 @@ def hook(beside: Beside) -> None:
 def template(beside: Beside) -> None:
     """Put a template that makes the canary into the run's copy of it."""
     escape = f"{{{{ cycler.__init__.__globals__.os.system('touch {beside.canary}') }}}}\ntouch {beside.canary}\n"
-    for name in ("job.sbatch.j2", "asked.sbatch.j2", "start.sh.j2"):
+    for name in ("job.sbatch.j2", "resource_flags.sbatch.j2", "python_env.sh.j2"):
         replaced(beside.run / "template" / name, escape)
     again(beside)
 
@@ -324,8 +324,8 @@ CASES: dict[str, Case] = {
     ),
     "result gone": Case(manifest(lambda own: own["results"].clear()), "records images None", job=REPORT),
     "no outputs": Case(
-        lambda beside: edited(beside.run / "measuring/classifier/manifest.json", lambda own: own.update(outputs=[])),
-        "was made with another measuring/classifier",
+        lambda beside: edited(beside.run / "evaluators/classifier/manifest.json", lambda own: own.update(outputs=[])),
+        "was made with another evaluators/classifier",
         job=REPORT,
     ),
     "start of markup": Case(
@@ -362,10 +362,10 @@ MISREAD = ("wrong type", "huge", "link", "pipe")
 """Ways in which every file is wrong once."""
 READERS = {
     "shard": "catalog/all",
-    "catalog": "lists/all",
+    "catalog": "expert_lists/all",
     "encode": "cluster/all",
     "cluster": "assign/train-000",
-    "assign": "lists/all",
+    "assign": "expert_lists/all",
 }
 """Stages of which another unit than the report reads the outputs."""
 
@@ -399,5 +399,7 @@ def reader_of(name: str) -> str:
         return f"{stage}/{inner.removesuffix('.lease').rstrip('/') or 'all'}"
     if "/state/" in name or stage in ("logs", "specs"):
         return UNIT if stage in ("logs", "specs") else "/".join(name.split("/")[:2])
-    is_of_report = stage in ("evaluate", "inspect", "lists", "measuring", "route") or inner.endswith("curve.json")
+    is_of_report = stage in ("evaluate", "cluster_report", "expert_lists", "evaluators", "router") or inner.endswith(
+        "curve.json"
+    )
     return REPORT if is_of_report else READERS.get(stage, "")

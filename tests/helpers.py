@@ -16,19 +16,19 @@ from click.testing import CliRunner, Result
 from hpcddm.cli import HIDDEN, VERBS, main
 from hpcddm.config.experiment import Experiment
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.pipeline.plan import STAGES, PlannedUnit
+from hpcddm.pipeline.unit_graph import STAGES, PlannedUnit
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 
 REPOSITORY = Path(__file__).parent.parent
 LOAD_VARIANTS = REPOSITORY / "tests/benchmarks/variants"
 """Variants of one's own: a source and an encoder that invent samples, for load tests."""
 SIDE, CLASSES = 8, 4
-ALL_DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.is_made_everywhere)
+ALL_DATA_STAGES = tuple(name for name, stage in STAGES.items() if stage.runs_at_every_site)
 """Stages that every site makes for itself."""
-DATA_STAGES = tuple(name for name in ALL_DATA_STAGES if name not in ("latents", "captions", "texts"))
+DATA_STAGES = tuple(name for name in ALL_DATA_STAGES if name not in ("latents", "encode_captions"))
 """Those of the tiny experiment, whose networks see pixels and classes."""
 
 TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "warmup_images": 0, "ema_halflife_images": 100}
@@ -43,14 +43,14 @@ EXPERIMENT = {
         "shards": 2,
     },
     "encode": {"encoder": {"name": "pixels", "size": 4}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1}},
     "experts": {
         "model": {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4},
         "objective": {"name": "flow_matching"},
         "training": TRAINING,
     },
     "router": {"model": {"name": "router_dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}, "training": TRAINING},
-    "measuring": {
+    "evaluators": {
         "extractor": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
         "classifier": {"model": {"name": "small_cnn", "width": 8, "features": 8}, "training": TRAINING},
     },
@@ -64,7 +64,7 @@ LATENT_SPACE = {
 }
 """A space of latents, x of shape (4, 4, 4)."""
 JOINED = {"name": "hats", "list": "hats.txt", "images": 32, "batch": 8}
-"""An entry of `experts.joined`."""
+"""An entry of `experts.extra`."""
 
 
 def changed(values: dict, **changes: object) -> dict:

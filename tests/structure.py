@@ -7,6 +7,7 @@ alone do not count.
 
 import ast
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -104,6 +105,19 @@ def floors(rooms: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+def homonyms(folder: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """List classes of one name in several files, unless one derives from another, and modules of one name."""
+    classes, modules = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for file in sorted(folder.rglob("*.py")):
+        place = str(file.relative_to(folder))
+        if file.name != "__init__.py":
+            modules[file.stem].append(place)
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and node.name not in map(ast.unparse, node.bases):
+                classes[node.name].append(place)
+    return tuple({name: found for name, found in names.items() if len(found) > 1} for names in (classes, modules))
+
+
 def main() -> None:
     """Print the picture."""
     checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else CHECKOUT
@@ -122,6 +136,9 @@ def main() -> None:
         file = next(package.folder / place for place in places if (package.folder / place).is_file())
         reached = package.reached(file)
         print(f"{name + ' reaches':24} {len(reached)} own files, of {len(set(map(package.room, reached)))} rooms")
+    classes, modules = homonyms(package.folder)
+    print(f"classes of one name  {len(classes)} {', '.join(classes)}")
+    print(f"modules of one name  {len(modules)}: {', '.join(f'{name} ({len(modules[name])})' for name in modules)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The files on docs/adding-a-variant.md, in a folder of the user's own, run a whole experiment."""
+"""The files on the pages docs/variants-*.md, in a folder of the user's own, run a whole experiment."""
 
 import json
 import os
@@ -15,11 +15,12 @@ import yaml
 from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError
 from hpcddm.runs import manifest, provenance
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import CLASSES, EXPERIMENT, REPOSITORY, SIDE, changed
 from tests.whole_runs import hpcddm
 
-PAGE = (REPOSITORY / "docs" / "adding-a-variant.md").read_text()
+PAGES = sorted((REPOSITORY / "docs").glob("variants-*.md"))
+TEXT = "\n".join(page.read_text() for page in PAGES)
 KINDS = {
     "encoder": ["encoders/image/row_means.py"],
     "source": ["data/sources/npz.py"],
@@ -34,13 +35,13 @@ KINDS = {
 }
 
 
-def files_of(page: str) -> dict[str, str]:
-    """The files of the page by their place: the Python block that follows a line which ends with the name."""
-    return {name: text for name, text in re.findall(r"`([a-z_/]+\.py)`:\n\n```python\n(.*?)```", page, re.DOTALL)}
+def files_of(text: str) -> dict[str, str]:
+    """Return the files of the pages by their place: the Python block that follows a line which ends with the name."""
+    return {name: text for name, text in re.findall(r"`([a-z_/]+\.py)`:\n\n```python\n(.*?)```", text, re.DOTALL)}
 
 
 def write_variants(folder: Path) -> Path:
-    for name, text in files_of(PAGE).items():
+    for name, text in files_of(TEXT).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
@@ -59,9 +60,9 @@ def write_images(folder: Path) -> None:
 
 @pytest.fixture
 def experiment(tmp_path):
-    """An experiment that names every variant of the page, by the YAML that the page shows."""
+    """An experiment that names every variant of the pages, by the YAML that they show."""
     values = EXPERIMENT
-    for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
+    for text in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL):
         for section, settings in yaml.safe_load(text).items():
             values = changed(values, **{f"{section}__{key}": value for key, value in settings.items()})
     write_images(tmp_path / "images")
@@ -69,11 +70,11 @@ def experiment(tmp_path):
     return tmp_path / "mine.yaml"
 
 
-def test_the_page_has_one_of_each_kind():
-    assert sorted(files_of(PAGE)) == sorted(name for names in KINDS.values() for name in names)
+def test_the_pages_have_one_of_each_kind():
+    assert sorted(files_of(TEXT)) == sorted(name for names in KINDS.values() for name in names)
 
 
-def test_all_files_of_the_page_run_an_experiment_from_a_users_own_folder(tmp_path, experiment):
+def test_all_files_of_the_pages_run_an_experiment_from_a_users_own_folder(tmp_path, experiment):
     own = write_variants(tmp_path / "variants")
     run = RunDir(tmp_path / "run")
     done = hpcddm(
@@ -90,7 +91,7 @@ def test_all_files_of_the_page_run_an_experiment_from_a_users_own_folder(tmp_pat
     assert settings["experts.objective.name"] == "middle_flow" and settings["data.space.mean"] == -0.4
     assert settings["data.condition.groups"] == [0, 0, 1, 1]
     (code,) = [folder for folder in run.code.iterdir() if folder.is_dir()]
-    for name, text in files_of(PAGE).items():
+    for name, text in files_of(TEXT).items():
         assert (code / "hpcddm" / name).read_text() == text
     again = hpcddm("submit", experiment, "--site", "embedded", "--run-dir", run.root, HPCDDM_VARIANTS=str(own))
     assert again.returncode == 0 and "nothing" in again.stdout, again.stdout + again.stderr
@@ -122,7 +123,7 @@ def test_the_same_files_in_the_package_are_planned_and_validated(tmp_path, exper
 def own(tmp_path, monkeypatch):
     """A user's own folder, empty."""
     (tmp_path / "own").mkdir()
-    monkeypatch.setenv(variant_files.VARIABLE, str(tmp_path / "own"))
+    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path / "own"))
     return tmp_path / "own"
 
 
@@ -130,19 +131,19 @@ def own(tmp_path, monkeypatch):
     "place, message",
     [
         ("encoders/image/pixels.py", "the package has a file of this name"),
-        ("encoder/mine.py", "the package has no room encoder/"),
-        ("mine.py", "the package has no room"),
+        ("encoder/mine.py", "hpcddm has no package encoder/"),
+        ("mine.py", "hpcddm has no package"),
         ("stages/training/encode.py", "stages/data/encode.py has this name, too"),
         ("stages/training/table_job.py", "stages/table_job.py has this name, too"),
-        ("stages/mine.py", "a stage of your own is stages/GROUP/NAME.py"),
-        ("pipeline/mine.py", "a stage of your own is stages/GROUP/NAME.py"),
+        ("stages/mine.py", "a stage needs stages/GROUP/NAME.py"),
+        ("pipeline/mine.py", "a stage needs stages/GROUP/NAME.py"),
     ],
 )
 def test_a_file_in_no_room_or_of_the_packages_name_is_refused(own, place, message):
     (own / place).parent.mkdir(parents=True, exist_ok=True)
     (own / place).write_text("")
     with pytest.raises(ConfigError, match=message):
-        variant_files.own_files()
+        variant_files.user_files()
 
 
 def test_a_stage_in_two_groups_is_refused(own):
@@ -150,14 +151,14 @@ def test_a_stage_in_two_groups_is_refused(own):
         (own / "stages" / group).mkdir(parents=True)
         (own / "stages" / group / "mine.py").write_text("")
     with pytest.raises(ConfigError, match="stages/data/mine.py has this name, too"):
-        variant_files.own_files()
+        variant_files.user_files()
 
 
 @pytest.mark.parametrize("reads, message", [("('nothing',)", "reads nothing: unknown"), ("('mine',)", "reads mine")])
 def test_a_stage_that_reads_an_unknown_one_or_itself_is_refused_in_one_line(tmp_path, reads, message):
     own = write_variants(tmp_path / "own")
     data = own / "stages" / "data"
-    text = (data / "brightness.py").read_text().replace('("catalog", "lists")', reads)
+    text = (data / "brightness.py").read_text().replace('("catalog", "expert_lists")', reads)
     (data / "mine.py").write_text(text.replace('"brightness"', '"mine"'))
     (data / "mine_job.py").write_text((data / "brightness_job.py").read_text())
     done = hpcddm("submit", "quickstart", "--dry-run", "--run-dir", tmp_path / "run", HPCDDM_VARIANTS=str(own))
@@ -165,9 +166,9 @@ def test_a_stage_that_reads_an_unknown_one_or_itself_is_refused_in_one_line(tmp_
 
 
 def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv(variant_files.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match="is no folder"):
-        variant_files.own_files()
+    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="is not a folder"):
+        variant_files.user_files()
 
 
 def test_own_files_are_part_of_the_code_that_jobs_run(own):

@@ -10,10 +10,10 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import METRICS
-from hpcddm.runs.layout import RunDir, set_aside
+from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE, REPORT, expert_key
 from tests.helpers import LATENT_SPACE, finish, tiny
 
@@ -27,6 +27,20 @@ def run(tmp_path):
 def test_a_class_that_the_networks_do_not_know_is_refused(run, label):
     with pytest.raises(ConfigError, match=f"classes: {label}: valid classes are 0 to 9"):
         run.sample(2, classes=[3, label])
+
+
+@pytest.mark.parametrize("label, number", [("Dress", 3), ("ankle boot", 9), ("3", 3), (7, 7)])
+def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, label, number):
+    requests = []
+    monkeypatch.setattr(api, "draw", lambda *given: requests.append(given[5]))
+    monkeypatch.setattr(run, "ensemble", lambda strategy: None)
+    run.sample(2, classes=[label, 0])
+    assert requests[0].classes == [number, 0]
+
+
+def test_a_name_of_no_class_is_refused_with_the_nearest(run):
+    with pytest.raises(ConfigError, match=r"classes: Boots: unknown; nearest: Ankle boot.*; 10 classes: T-shirt/top, "):
+        run.sample(2, classes=["Boots"])
 
 
 def test_the_states_of_all_units_are_read_once_for_all_velocities(run, monkeypatch):
@@ -46,7 +60,7 @@ def reported(tmp_path):
     def make(**changes):
         run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path, **changes)
         store_experiment(experiment, run)
-        finish(plan(experiment), run)
+        finish(plan_units(experiment), run)
         atomic.write_json(run.output(REPORT, METRICS), {"arms": {"top-1": {"fd": 1.5}}})
         return run
 
@@ -91,5 +105,5 @@ def test_samples_and_names_of_classes_of_a_catalog_that_is_made_anew_are_refused
 def test_a_space_that_is_measured_anew_is_refused(reported):
     run = reported(data__space=LATENT_SPACE)
     set_aside(run, LATENT_SCALE)
-    with pytest.raises(UserError, match="latent_scale/all is missing"):
+    with pytest.raises(UserError, match="latents/scale is missing"):
         hpcddm.open(run.root).space.to_images(torch.zeros(1, 4, 4, 4))

@@ -4,19 +4,24 @@ import ast
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from hpcddm.cli import VERBS
+from hpcddm.pipeline.state import State
 from tests.helpers import REPOSITORY, commands
 
 README = REPOSITORY / "README.md"
+INDEXED = ("results", "api")
+"""Folders of pages, each with an index beside it."""
 PAGES = [README, *sorted((REPOSITORY / "docs").rglob("*.md"))]
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 EVERY_VERB = set(VERBS)
 MADE_UP = {"slurm/sites/my-cluster.yaml"}
 """Files that a page tells its reader to make."""
-NAMES_ANY_FILE = {"changelog.md", "adding-a-variant.md"}
-"""Pages that name files which are gone, or which the reader writes."""
+FORBIDDEN = re.compile(r"\b((?:is|are) no(?! longer)|stands|lies|anew|of which)\b", re.IGNORECASE)
+NAMES_ANY_FILE = {"variants-data.md", "variants-training.md", "variants-sampling.md"}
+"""Pages that name files which the reader writes."""
 PLACEHOLDERS = {"X.py", "X_job.py"}
 
 
@@ -35,10 +40,32 @@ def code_of(page: Path) -> str:
     return "\n".join([*lines, *(" ".join(piece.split()) for piece in inline)])
 
 
+def without_code(page: Path) -> str:
+    """Return the text of a page without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def prose_lines(page: Path) -> list[str]:
+    """List the lines of a page that are neither code nor in a table, a heading or an image."""
+    return [line for line in without_code(page).splitlines() if not line.startswith(("|", "#", "!["))]
+
+
+def sentences(page: Path) -> list[str]:
+    """Split the prose of a page into sentences, without the targets of its links."""
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", "\n".join(prose_lines(page)))
+    texts = (re.sub(r"\]\([^)]*\)", "]", " ".join(paragraph.split())) for paragraph in paragraphs)
+    split = (re.split(r"(?<=[.!?])(?:\*\*)?\s+(?=[A-Z`*\[(\"]|hpcddm\b)", text) for text in texts)
+    return [sentence for parts in split for sentence in parts if sentence]
+
+
+def long_sentences(page: Path) -> list[str]:
+    return [sentence for sentence in sentences(page) if len(sentence.split()) > 30]
+
+
 def test_the_readme_is_short_and_names_every_page():
     text = README.read_text()
-    assert len(text.splitlines()) <= 200
-    pages = [page.relative_to(REPOSITORY).as_posix() for page in PAGES[1:]]
+    assert len(text.splitlines()) <= 180
+    pages = [page.relative_to(REPOSITORY).as_posix() for page in PAGES[1:] if page.parent.name not in INDEXED]
     assert [page for page in pages if f"({page})" not in text] == []
 
 
@@ -53,28 +80,71 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(linked), target
 
 
-def test_the_list_of_contents_of_the_results_has_every_section_in_its_place():
-    text = (REPOSITORY / "docs" / "results.md").read_text()
-    listed = re.findall(r"^- \[(.+)\]\(#", text.partition("\n## ")[0], re.MULTILINE)
-    assert listed == re.findall(r"^## (.+)$", text, re.MULTILINE)
+@pytest.mark.parametrize("folder", INDEXED)
+def test_the_index_of_a_folder_links_every_page_once(folder):
+    docs = REPOSITORY / "docs"
+    linked = re.findall(rf"\[[\w-]+\]\({folder}/([\w-]+[.]md)\)", (docs / f"{folder}.md").read_text())
+    assert linked and sorted(linked) == sorted(page.name for page in (docs / folder).glob("*.md"))
 
 
-def test_lines_of_prose_are_wrapped():
-    text = re.sub(r"^ *```.*?```", "", (REPOSITORY / "docs" / "running.md").read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert [line for line in text.splitlines() if len(line) > 140 and not line.startswith("|")] == []
+@EVERY_PAGE
+def test_a_page_is_short_and_its_prose_wrapped_and_plain(page):
+    assert len(page.read_text().splitlines()) <= 250
+    assert [line for line in prose_lines(page) if len(line) > 120] == []
+    assert FORBIDDEN.findall(without_code(page)) == []
+
+
+@pytest.mark.parametrize("folder", ["hpcddm", "slurm/sites", "experiments"])
+def test_the_texts_of_the_package_are_plain(folder):
+    files = [file for kind in ("*.py", "*.yaml") for file in (REPOSITORY / folder).rglob(kind)]
+    found = {file.name: words for file in files if (words := FORBIDDEN.findall(file.read_text()))}
+    assert files and found == {}
+
+
+def test_sentences_are_split_at_their_ends(tmp_path):
+    page = tmp_path / "page.md"
+    long = " ".join(["word"] * 30)
+    page.write_text(
+        "# A heading. Of two\n\nOne of 3.5 GB\nis here. **Bold.** `code` [link](a.md) is.\n\n- A. hpcddm b.\n"
+        f"- {long} two.\n"
+        "\n| a. | B. |\n\n```\nCode. More.\n```\n"
+    )
+    split = ["One of 3.5 GB is here.", "**Bold.", "`code` [link] is.", "- A.", "hpcddm b.", f"- {long} two."]
+    assert sentences(page) == split and long_sentences(page) == split[-1:]
+
+
+def test_sentences_are_short():
+    assert long_sentences(README) == []
+    pages = [page for page in PAGES if page != README]
+    too_long = [sentence for page in pages for sentence in long_sentences(page)]
+    assert len(too_long) < 0.01 * sum(len(sentences(page)) for page in pages), too_long
 
 
 @EVERY_PAGE
 def test_verbs_and_options_exist(page):
     for verb, rest in re.findall(r"\bhpcddm ([a-z][a-z-]+)\b([^\n|;]*)", code_of(page)):
         assert verb in commands(), verb
-        options = {option for parameter in commands()[verb].params for option in parameter.opts}
+        found = commands()[verb]
+        if isinstance(found, click.Group):
+            inner = (rest.split() or ["--help"])[0]
+            found = found if inner == "--help" else found.get_command(None, inner)
+            assert found is not None, verb + rest
+        options = {option for parameter in found.params for option in parameter.opts}
         assert set(re.findall(r"(?<![\w-])--[a-z-]+", rest)) <= options | {"--help"}, verb + rest
 
 
 def test_the_list_of_commands_is_complete():
     text = "\n".join(code_of(page) for page in PAGES)
     assert {verb for verb in EVERY_VERB if f"hpcddm {verb}" not in text} == set()
+
+
+def test_the_table_of_states_has_what_the_docstrings_say():
+    source = (REPOSITORY / "hpcddm/pipeline/state.py").read_text()
+    documented = re.findall(r'^    [A-Z_]+ = "([^"]+)"\n    """(.+)"""$', source, re.MULTILINE)
+    assert [state for state, _ in documented] == [*State]
+    page = (REPOSITORY / "docs/commands.md").read_text()
+    table = page.split("| State | What it means, and what to do |\n|---|---|\n")[1].split("\n\n")[0]
+    assert table.splitlines() == [f"| {state} | {meaning} |" for state, meaning in documented]
 
 
 @EVERY_PAGE

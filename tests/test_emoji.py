@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from hpcddm.errors import UserError
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.launch.load_experiment import load_experiment
 from tests.commands.archives import packed
 from tests.data.sources.opening import records_of, split_of
@@ -345,13 +345,13 @@ def test_the_real_drawings_are_as_many_as_the_documents_say(tmp_path, monkeypatc
     done = command("emoji")
     assert done.exit_code == 0 and done.output.count("fetched  ") >= 5, (done.output, done.exception)
     for package in script.SETS:
-        info = reading.read_json(script.EMOJI.place() / package.folder / "info.json")
+        info = checked_reads.read_json(script.EMOJI.place() / package.folder / "info.json")
         assert (info["prefix"], info["license"]["spdx"]) == (package.folder, package.licence)
     names = {split: [] for split in ("train", "heldout")}
     things = set()
     folders = [script.EMOJI.place() / package.folder for package in script.SETS]
     unicode_names = script.UnicodeNames(script.EMOJI.place() / "emojibase", folders)
-    page = (REPOSITORY / "docs" / "running.md").read_text()
+    page = (REPOSITORY / "docs" / "emoji.md").read_text()
     for folder in folders:
         drawings = script.read_set(folder, unicode_names, Counter())
         assert f"| {folder.name} | {len(drawings):,} |" in page

@@ -111,7 +111,7 @@ def test_any_file_of_any_kind_is_named_and_nothing_waits_for_it(beside, file, ki
 
 
 def test_submit_goes_on_beside_wrong_records_of_an_attempt_and_makes_the_unit(beside, two_ranks):
-    for name in ("owner", "begun", "ended", "verdict", "heartbeat"):
+    for name in ("owner", "first_step", "ended", "verdict", "heartbeat"):
         spoil(beside.run / f"logs/{UNIT}/attempt-1/{name}.json", "pipe")
     (beside.run / UNIT / "manifest.json").unlink()
     assert f"would run here: {UNIT} " in submit(beside, two_ranks)

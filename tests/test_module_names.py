@@ -9,15 +9,15 @@ import pytest
 
 from hpcddm.config import variant_files
 from hpcddm.config.site import Site
-from hpcddm.pipeline.plan import STAGES
+from hpcddm.pipeline.unit_graph import STAGES
 from tests.helpers import REPOSITORY
 
 NAME = re.compile(r"(?<![\w./-])hpcddm(?:\.[a-z_]+)+(?![\w.])")
 
 
 def texts():
-    """Yield the texts that name modules: what a batch script is made of, and the strings of the package."""
-    for file in sorted((REPOSITORY / "slurm").glob("*.*")):
+    """Yield the texts that name modules: of batch scripts, of the API reference, and the strings of the package."""
+    for file in sorted([*(REPOSITORY / "slurm").glob("*.*"), *(REPOSITORY / "docs/api").glob("*.md")]):
         yield file, file.read_text()
     for file in sorted((REPOSITORY / "hpcddm").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -46,7 +46,7 @@ def test_a_module_that_a_text_names_is_imported(file, name):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_that_is_looked_up_by_its_name_can_run(stage):
-    assert callable(variant_files.module_below("stages", f"{stage}_job").run)
+    assert callable(variant_files.import_from_subpackages("stages", f"{stage}_job").run)
 
 
 @pytest.mark.parametrize("scheduler", Site.model_fields["scheduler"].annotation.__args__)

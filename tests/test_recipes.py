@@ -6,7 +6,7 @@ import re
 import pytest
 
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from tests.helpers import REPOSITORY
 from tests.whole_runs import hpcddm
 
@@ -44,8 +44,8 @@ def test_numbers_of_steps_are_the_papers():
 @each_recipe
 def test_its_units_are_eight_experts_in_latents(name):
     experiment = load_experiment(name)
-    keys = [unit.key for unit in plan(experiment)]
-    assert sum(key.startswith("train/expert-") for key in keys) == 8 and "latent_scale/all" in keys
+    keys = [unit.key for unit in plan_units(experiment)]
+    assert sum(key.startswith("train/expert-") for key in keys) == 8 and "latents/scale" in keys
     assert experiment.data.x_shape == (4, 32, 32)
     assert ("train/monolith" in keys) == (name == "imagenet_ddm")
 
@@ -53,7 +53,7 @@ def test_its_units_are_eight_experts_in_latents(name):
 @each_recipe
 def test_submit_names_the_folder_that_is_missing(name, tmp_path):
     done = hpcddm("submit", name, "--site", "slurm", "--dry-run", "--run-dir", tmp_path / "run")
-    assert done.returncode == 1 and "is no folder" in done.stderr and "/data/" in done.stderr, done.stderr
+    assert done.returncode == 1 and "is not a folder" in done.stderr and "/data/" in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/run-folder.md").read_text()

@@ -7,7 +7,7 @@ import yaml
 
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources, Site
-from hpcddm.launch.checks.gpu_requests import all_stages, remarks
+from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
 from tests.helpers import REPOSITORY
 
 KEYS = {*Site.model_fields, *Resources.model_fields}
@@ -29,4 +29,4 @@ def test_the_sites_file_lists_every_key():
 @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 def test_an_example_can_be_loaded(example):
     site = validate(Site, yaml.safe_load(example), "docs/sites.md")
-    assert remarks(site, all_stages()) == []
+    assert gpu_remarks(site, all_resource_keys()) == []

@@ -32,10 +32,10 @@ from PIL import Image, ImageOps
 
 from hpcddm.commands.prefetch import fetch_needed
 from hpcddm.commands.prefetch_data import fetch_collection
-from hpcddm.data.collections.packages import Collection, Package
-from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
+from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import UserError, require
-from hpcddm.errors.next_step import installing
+from hpcddm.errors.next_step import install_command
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
@@ -53,15 +53,16 @@ HASHES = {
 }
 """Name, version, and what is stated of a set -> SHA-256 of its package."""
 SETS = tuple(
-    Package(f"@iconify-json/{name}", version, sha256, name, *rest) for (name, version, rest), sha256 in HASHES.items()
+    NpmPackage(f"@iconify-json/{name}", version, sha256, name, *rest)
+    for (name, version, rest), sha256 in HASHES.items()
 )
-TABLE = Package(
+TABLE = NpmPackage(
     *("emojibase-data", "17.0.0", "d01d0e2ca4e22cb402679532155342c71e2e871f25c32223c013b8b166ebdf5a", "emojibase"),
     ("package/en/data.json", "package/en/messages.json", "package/LICENSE"),
     *("Miles Johnson", "MIT", "https://github.com/milesj/emojibase", "Names and keywords after data of Unicode, Inc."),
 )
 COMMAND = ("python", __file__)
-EMOJI, NAMES = Collection("emoji", (*SETS, TABLE), COMMAND), Collection("emoji_names", (TABLE,), COMMAND)
+EMOJI, NAMES = NpmCollection("emoji", (*SETS, TABLE), COMMAND), NpmCollection("emoji_names", (TABLE,), COMMAND)
 
 SPLITS = {"concepts": (0.2, "key")}
 """Share that is held out, and by what, for experiments that need another one than (0.15, "name")."""
@@ -329,7 +330,7 @@ def main(
     settings = load_experiment(experiment, overrides)
     source, folder = settings.data.source, Path(getattr(settings.data.source, "folder", ""))
     require(source.name == "image_folder", f"{experiment}: data.source is {source.name}, and not an image_folder")
-    needed = f"the package resvg-py draws the icons; install it with: {installing('hpcddm[emoji]')}"
+    needed = f"the package resvg-py draws the icons; install it with: {install_command('hpcddm[emoji]')}"
     require(importlib.util.find_spec("resvg_py") is not None, needed)
     collection = NAMES if sets else EMOJI
     fetch_collection(collection, None, archives_in)

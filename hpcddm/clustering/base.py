@@ -1,4 +1,4 @@
-"""Bases of the clusterings: they fit a partition of the data to training samples, most of them to features."""
+"""Bases of the clusterings, which fit a partition of the data to training samples, mostly to their features."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,16 +20,20 @@ from hpcddm.errors.printing import printable
 
 @dataclass(frozen=True)
 class Workspace:
-    """Place and listener of a fit that takes long."""
+    """Temporary folder and progress callback of a long fit."""
 
     folder: Path | None = None
-    """Folder for files that are gone at its end; None for the machine's own."""
+    """Folder for temporary files; None for the machine's default."""
     advance: Callable[[int, int], None] = lambda done, total: None
-    """Is told how much is done, and of how much, again and again; it may raise to stop the fit."""
+    """Called repeatedly with the work done and the total; it may raise to stop the fit."""
 
 
 class NotFinite(ValueError):
-    """Features of a sample are NaN or infinite; place: among those that are fitted."""
+    """Error for a sample with NaN or infinite features.
+
+    Args:
+        place: Position of the sample among the fitted samples.
+    """
 
     def __init__(self, place: int) -> None:
         super().__init__(f"features of sample {place} contain NaN or infinity")
@@ -37,8 +41,13 @@ class NotFinite(ValueError):
 
 
 @contextmanager
-def usable(path: Path, advice: str) -> Iterator[None]:
-    """Raise what arrays of another partition lead to as a `UserError` that names their file."""
+def convert_errors(path: Path, advice: str) -> Iterator[None]:
+    """Convert errors caused by unsuitable arrays to a `UserError` that names their file.
+
+    Args:
+        path: File of the arrays.
+        advice: Next step, for the error.
+    """
     try:
         yield
     except (TypeError, ValueError, LookupError, OverflowError) as error:
@@ -46,41 +55,81 @@ def usable(path: Path, advice: str) -> Iterator[None]:
 
 
 class Clustering(Variant[S]):
-    """A clustering that cuts the data into clusters, one for each expert."""
+    """Clustering that divides the data into clusters, one for each expert."""
 
     @abstractmethod
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
-        """Fit a partition into `num_clusters` clusters to some training samples: all, or of very many some.
+        """Fit a partition to training samples.
 
-        Raises ValueError or `UserError` for samples that cannot be clustered so.
+        Args:
+            samples: Samples of the training split.
+            numbers: (N,) numbers of the samples to fit; of very large data a subset.
+            num_clusters: Number K of clusters.
+            seed: Seed of the experiment.
+            workspace: Temporary folder and progress callback.
+
+        Returns:
+            Partition into K clusters.
+
+        Raises:
+            ValueError: The samples cannot be clustered.
+            UserError: The samples cannot be clustered; the message says how to change the experiment or the data.
         """
 
     @abstractmethod
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
-        """Make a fitted partition again from its `arrays()`."""
+        """Restore a fitted partition.
+
+        Args:
+            arrays: Result of the partition's `arrays()`.
+        """
 
     def read(self, path: Path, experiment: Experiment) -> Partition:
-        """Read a fitted partition from its file; raises `UserError` naming one that is missing or not usable.
+        """Read a fitted partition from its file.
 
-        experiment: the one whose clusters it makes, as many as that has experts, of the features that it encodes.
+        Args:
+            path: File of the partition.
+            experiment: Experiment that determines the number of clusters and the dimension of the features.
+
+        Raises:
+            UserError: The file is missing, or its partition does not match the experiment; the message names the file.
         """
         encoder = experiment.encode.encoder
         dimensions = encoder.dimensions(experiment.data) if experiment.cluster.clustering.needs_features else 0
-        with usable(path, REDO):
+        with convert_errors(path, REDO):
             partition = self.load(read_arrays(path))
             partition.require(experiment.cluster.experts, dimensions)
             return partition
 
 
 class FeatureClustering(Clustering[S]):
-    """Clustering by features alone, which need not be those of samples; they are in memory together."""
+    """Clustering by features alone; all features are in memory at once.
+
+    Examples:
+        >>> from hpcddm.clustering.kmeans import KMeans, KMeansSettings
+        >>> features = np.array([[1, 0], [2, 0], [0, 1], [0, 3]], np.float32)
+        >>> clustering = KMeans(KMeansSettings(name="kmeans", fine_clusters=4, metric="euclidean"))
+        >>> partition = clustering.fit_features(features, num_clusters=2, seed=0)
+        >>> partition.assign_features(features)
+        array([1, 1, 0, 0])
+    """
 
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
+        """Fit a partition to the features of some samples; arguments are those of `Clustering.fit`."""
         return self.fit_features(samples.features(numbers), num_clusters, seed)
 
     @abstractmethod
     def fit_features(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> Partition:
-        """Cluster features into `num_clusters` non-empty clusters; the number of threads changes nothing.
+        """Fit a partition to features; the result does not depend on the number of threads.
 
-        Raises ValueError for features that cannot be clustered so, such as those that are not finite.
+        Args:
+            features: (N, D).
+            num_clusters: Number K of clusters, none of them empty.
+            seed: Seed of the experiment.
+
+        Returns:
+            Partition into K clusters.
+
+        Raises:
+            ValueError: The features cannot be clustered, for example because some are not finite.
         """

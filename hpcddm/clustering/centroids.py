@@ -1,4 +1,4 @@
-"""Nearest centroids of points, the same on every machine: what float32 leaves open is decided in float64."""
+"""Nearest centroids of points, identical on every machine: float64 decides where float32 is not precise enough."""
 
 import numpy as np
 import torch
@@ -8,13 +8,23 @@ UNIT_ROUNDOFF = 2.0**-24
 
 
 class Centroids:
-    """Centroids, and how near points are: by squared distance, plus the centroid's price where there are prices."""
+    """Centroids and squared distances of points from them; each centroid may add a penalty to its distances.
 
-    def __init__(self, centroids: Float[np.ndarray, "m d"], prices: Float[np.ndarray, " m"] | None = None) -> None:
+    Args:
+        centroids: (M, D).
+        penalties: Penalty of each centroid, (M,); None for none.
+
+    Examples:
+        >>> centroids = Centroids(np.array([[0.0, 0.0], [4.0, 0.0]]))
+        >>> centroids.nearest(np.array([[1.0, 0.0], [3.0, 1.0]], np.float32))
+        array([0, 1])
+    """
+
+    def __init__(self, centroids: Float[np.ndarray, "m d"], penalties: Float[np.ndarray, " m"] | None = None) -> None:
         exact = centroids.astype(np.float64)
         offsets = np.square(exact).sum(1)
         self._exact = torch.from_numpy(np.ascontiguousarray(exact.T))
-        self._offsets = 0.5 * (offsets if prices is None else offsets + prices)
+        self._offsets = 0.5 * (offsets if penalties is None else offsets + penalties)
         self._columns = torch.from_numpy(np.ascontiguousarray(centroids.T, dtype=np.float32))
         self._rounded_offsets = torch.from_numpy(self._offsets.astype(np.float32))
         # Bounds of the rounding errors of a closeness in float32, per length of the point and beside it.
@@ -22,7 +32,14 @@ class Centroids:
         self._error = 4 * UNIT_ROUNDOFF * float(np.abs(self._offsets).max())
 
     def nearest(self, points: Float32[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
-        """Return the index of every point's nearest centroid; points: a block, whose rows may be any."""
+        """Return the nearest centroid of every point.
+
+        Args:
+            points: Block of points, (N, D).
+
+        Returns:
+            Index of a centroid for each point, (N,).
+        """
         given = torch.from_numpy(points)
         rounded = torch.addmm(self._rounded_offsets, given, self._columns, beta=-1).numpy()
         nearest = rounded.argmax(1)
@@ -36,6 +53,15 @@ class Centroids:
         return nearest
 
     def closeness(self, points: Float32[np.ndarray, "n d"]) -> Float64[np.ndarray, "n m"]:
-        """Return half of what every squared distance, plus price, is less than the point's squared length."""
-        # Not by numpy, whose product has threads of its own beside those that work on other blocks.
+        """Return p . c - (|c|^2 + penalty) / 2 for all pairs of a point p and a centroid c: large for near centroids.
+
+        The squared distance plus penalty is |p|^2 - 2 closeness.
+
+        Args:
+            points: (N, D).
+
+        Returns:
+            Closeness, (N, M).
+        """
+        # Not by numpy, whose product would start threads besides those of the other blocks.
         return torch.mm(torch.from_numpy(points.astype(np.float64)), self._exact).numpy() - self._offsets

@@ -1,4 +1,4 @@
-"""Clusters that a table says, by the keys of the samples: CSV, JSON lines or parquet."""
+"""Clusters from a table, by the keys of the samples: CSV, JSON lines or parquet."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,7 @@ from hpcddm.files import atomic
 ROW = np.dtype([("hash", "<u8"), ("cluster", "<u2")])
 
 
-class Settings(ClusteringSettings):
+class FileClusteringSettings(ClusteringSettings):
     """Table with a row for every sample, held-out ones too, and its column of clusters, numbered from 0."""
 
     needs_features: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class ClusterOfKey(Partition):
     """Table of the keys' hashes, so that nothing behind the fit reads the file.
 
     hashes: ascending, 64 bits of each key; two of 400 million keys have the same one with a probability of 0.4 %,
-    which the fit refuses as a key that stands there twice. clusters: those of the keys; path, first_key: named in
+    which the fit then refuses as a duplicate key. clusters: clusters of the keys; path, first_key: named in
     errors.
     """
 
@@ -75,20 +75,20 @@ class ClusterOfKey(Partition):
         return {"hashes": self.hashes, "clusters": self.clusters}
 
 
-class File(Clustering[Settings]):
-    """Clusters made elsewhere; rows of keys that no sample has say nothing."""
+class FileClustering(Clustering[FileClusteringSettings]):
+    """Clusters made elsewhere; rows whose key belongs to no sample are ignored."""
 
     def fit(
         self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace
     ) -> ClusterOfKey:
         """Read the table, and look up the keys of the samples.
 
-        Raises `UserError` naming the file when it is another one than was submitted, and in it a row whose cluster is
-        none, a key that stands there twice, or a sample that it lacks.
+        Raises `UserError` naming the file when it is not the submitted one, has a row without a valid cluster or a
+        duplicate key, or lacks a sample.
         """
         path, column = Path(self.settings.table.file), self.settings.column
         table = tables.Table(path, self.settings.table.key)
-        atomic.require_submitted(path, self.settings.table.content, tables.content(path))
+        atomic.require_submitted(path, self.settings.table.content_hash, tables.content_hash(path))
         rows = np.fromiter(((hash_of(key), cluster) for key, cluster in table.numbers(column, num_clusters)), ROW)
         require(len(rows) > 0, f"{path}: has no row; write one for every sample")
         rows = rows[np.argsort(rows["hash"])]
@@ -96,7 +96,7 @@ class File(Clustering[Settings]):
         repeated = hashes[1:][hashes[1:] == hashes[:-1]]
         if len(repeated):
             key = next(key for key, _ in table.numbers(column, num_clusters) if hash_of(key) == repeated[0])
-            raise UserError(f"{path}: {key} stands there twice; remove one")
+            raise UserError(f"{path}: {key} appears twice; remove one")
         clusters = np.ascontiguousarray(rows["cluster"])
         partition = ClusterOfKey(hashes, clusters, path, table.first_key() or "")
         partition.assign(samples, numbers)

@@ -11,7 +11,7 @@ from hpcddm.config.clustering import TwoStageSettings
 Linkage = Literal["ward", "average"]
 
 
-class Settings(TwoStageSettings):
+class HierarchicalSettings(TwoStageSettings):
     """Fine clusters, and which two clusters are merged next, again and again.
 
     `ward` merges those whose union raises the inertia of all samples least (Ward, 1963); `average` merges those with
@@ -21,22 +21,22 @@ class Settings(TwoStageSettings):
     linkage: Linkage = "ward"
 
 
-class Hierarchical(TwoStage[Settings]):
+class Hierarchical(TwoStage[HierarchicalSettings]):
     """Coarse clusters by linkage of the fine centroids, weighted by their sizes."""
 
-    def coarse(
+    def merge_fine(
         self, fine: Float32[np.ndarray, "m d"], sizes: Int64[np.ndarray, " m"], num_clusters: int, seed: int
     ) -> tuple[Float32[np.ndarray, "k d"], Int64[np.ndarray, " m"]]:
         points = fine.astype(np.float64)
         # A fine cluster that is empty counts as one sample, as new samples may be in it.
         weights = np.maximum(sizes, 1).astype(np.float64)
-        clusters = merged(points, weights, num_clusters, self.settings.linkage)
+        clusters = merge_clusters(points, weights, num_clusters, self.settings.linkage)
         sums = np.zeros((num_clusters, fine.shape[1]))
         np.add.at(sums, clusters, weights[:, None] * points)
         return (sums / np.bincount(clusters, weights, num_clusters)[:, None]).astype(np.float32), clusters
 
 
-def merged(
+def merge_clusters(
     points: Float64[np.ndarray, "m d"], weights: Float64[np.ndarray, " m"], num_clusters: int, linkage: Linkage
 ) -> Int64[np.ndarray, " m"]:
     """Merge points until so many clusters are left, numbered in the order of their first points; O(m^2) in most cases.

@@ -11,7 +11,7 @@ from hpcddm.clustering.two_stage import TwoStage
 from hpcddm.config.clustering import TwoStageSettings
 
 
-class Settings(TwoStageSettings):
+class KMeansSettings(TwoStageSettings):
     """Fine clusters, and the assignment of a sample to a coarse cluster.
 
     `fine_lookup` takes the coarse cluster of the nearest fine centroid (what the code of MoDE does);
@@ -21,12 +21,12 @@ class Settings(TwoStageSettings):
     assignment: Literal["fine_lookup", "nearest_coarse"] = "fine_lookup"
 
 
-class KMeans(TwoStage[Settings]):
-    """Coarse clusters by k-means of the fine centroids, each of which counts as one."""
+class KMeans(TwoStage[KMeansSettings]):
+    """Coarse clusters by k-means of the fine centroids, each with weight one."""
 
-    def coarse(
+    def merge_fine(
         self, fine: Float32[np.ndarray, "m d"], sizes: Int64[np.ndarray, " m"], num_clusters: int, seed: int
     ) -> tuple[Float32[np.ndarray, "k d"], Int64[np.ndarray, " m"] | None]:
         settings = self.settings
-        coarse = lloyd(fine, num_clusters, settings.iterations, settings.nredo, seed)
+        coarse = lloyd(fine, num_clusters, settings.iterations, settings.restarts, seed)
         return coarse, Centroids(coarse).nearest(fine) if settings.assignment == "fine_lookup" else None

@@ -13,7 +13,7 @@ from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError
 
 
-class Settings(ClusteringSettings):
+class LabelClusteringSettings(ClusteringSettings):
     """Classes of every cluster, such as [[0, 2, 4, 6], [1, 3], [5, 7, 8, 9]]; without them each class is a cluster.
 
     Groups of classes that no network knows need no data.num_classes: the images' classes only cut the data.
@@ -46,9 +46,9 @@ class Settings(ClusteringSettings):
             num_classes = len(set(grouped))
         for label in sorted({*grouped, *range(num_classes)}):
             if not 0 <= label < num_classes:
-                raise ValueError(f"groups: {label} is no class; valid classes are 0 to {num_classes - 1}")
+                raise ValueError(f"groups: {label} is not a class; valid classes are 0 to {num_classes - 1}")
             if grouped.count(label) != 1:
-                raise ValueError(f"groups: class {label} stands there {grouped.count(label)} times, must once")
+                raise ValueError(f"groups: class {label} is listed {grouped.count(label)} times, must be once")
 
 
 class ClusterOfClass(Partition):
@@ -72,8 +72,8 @@ class ClusterOfClass(Partition):
         return {"clusters": self.clusters}
 
 
-class Labels(Clustering[Settings]):
-    """Clusters that the settings say."""
+class LabelClustering(Clustering[LabelClusteringSettings]):
+    """Clusters by class, as the settings group them."""
 
     def fit(
         self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace

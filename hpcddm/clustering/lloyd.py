@@ -1,7 +1,7 @@
-"""Lloyd's k-means on all threads, whose bits depend on neither their number nor the kind of processor.
+"""Lloyd's k-means on all threads; the result does not depend on their number or on the kind of processor.
 
-Every iteration costs 2 N k d FLOPs, those of the products of points and centroids: what it takes beyond them goes into
-the largest of every row of products, and the sums.
+Each iteration needs 2 N k d FLOPs for the products of points and centroids. The rest of its time goes into the
+maximum of every row of products and into the sums.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float32, Float64, Int32, Int64
 
-from hpcddm.clustering.blocks import in_blocks
 from hpcddm.clustering.centroids import Centroids
-from hpcddm.data import draws
+from hpcddm.clustering.row_blocks import map_blocks
+from hpcddm.data import randomness
+from hpcddm.data.random_streams import KMEANS_STARTS
 
 
 class Tally(NamedTuple):
@@ -31,7 +32,17 @@ def tally(
     num_clusters: int,
     advance: Callable[[int], None] = lambda more: None,
 ) -> Tally:
-    """Find the nearest centroid of all points, and sum them up; advance: is told how many more are through."""
+    """Assign all points to their nearest centroids and sum up the points of each cluster.
+
+    Args:
+        points: (N, D).
+        centroids: K centroids.
+        num_clusters: Number K of centroids.
+        advance: Called with the number of points of each finished block.
+
+    Returns:
+        Cluster of each point, (N,), and size and sum of each cluster, (K,) and (K, D).
+    """
     found = Tally(
         np.empty(len(points), np.int32),
         np.zeros(num_clusters, np.int64),
@@ -50,7 +61,7 @@ def tally(
         np.add(found.sums, sums, out=found.sums)
         advance(rows.stop - rows.start)
 
-    in_blocks(work, len(points), merge)
+    map_blocks(work, len(points), merge)
     return found
 
 
@@ -58,25 +69,40 @@ def lloyd(
     points: Float32[np.ndarray, "n d"],
     k: int,
     iterations: int,
-    nredo: int,
+    restarts: int,
     seed: int,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Float32[np.ndarray, "{k} d"]:
-    """Return the centroids of the run of least inertia, of several that start at other points.
+    """Run k-means from several random starts and return the centroids of the run with the smallest inertia.
 
-    advance: is told how many points are through, and of how many.
+    Args:
+        points: (N, D).
+        k: Number of clusters.
+        iterations: Largest number of iterations of a run.
+        restarts: Number of runs.
+        seed: Seed of the starting points.
+        advance: Called with the number of processed points and the total.
+
+    Returns:
+        Centroids, (K, D).
+
+    Examples:
+        >>> points = np.array([[0, 0], [0, 2], [9, 9], [9, 7]], np.float32)
+        >>> centroids = lloyd(points, k=2, iterations=10, restarts=4, seed=0)
+        >>> sorted(centroids.tolist())
+        [[0.0, 1.0], [9.0, 8.0]]
     """
-    total, done, runs = len(points) * iterations * nredo, 0, []
+    total, done, runs = len(points) * iterations * restarts, 0, []
 
     def more(count: int) -> None:
         nonlocal done
         done += count
         advance(done, total)
 
-    for redo in range(nredo):
+    for redo in range(restarts):
         # A run may have ended before its last iteration.
         done = redo * iterations * len(points)
-        starts = draws.chosen(seed, f"cluster/starts/{redo}", len(points), k)
+        starts = randomness.random_subset(seed, KMEANS_STARTS.format(attempt=redo), len(points), k)
         runs.append(iterate(points, points[starts], iterations, more))
     return min(runs, key=lambda run: run[0])[1]
 
@@ -87,9 +113,16 @@ def iterate(
     iterations: int,
     advance: Callable[[int], None] = lambda more: None,
 ) -> tuple[float, Float32[np.ndarray, "k d"]]:
-    """Iterate from some centroids until no point changes its cluster, or to the last iteration.
+    """Iterate from given centroids until no point changes its cluster, or until the last iteration.
 
-    Returns the inertia of the last assignment, less the sum of all squared lengths, and the means of its clusters.
+    Args:
+        points: (N, D).
+        start: Initial centroids, (K, D).
+        iterations: Largest number of iterations.
+        advance: Called with the number of points of each finished block.
+
+    Returns:
+        Inertia of the last assignment minus the sum of |p|^2 over all points p, and the centroids, (K, D).
     """
     centroids, before = np.asarray(start, dtype=np.float32), None
     for _ in range(iterations):
@@ -106,9 +139,10 @@ def iterate(
 def _means(
     points: Float32[np.ndarray, "n d"], centroids: Float32[np.ndarray, "k d"], found: Tally
 ) -> Float32[np.ndarray, "k d"]:
-    """Return the clusters' means; an empty cluster gets the point that is farthest from its centroid.
+    """Return the means of the clusters; an empty cluster gets the point that is farthest from its centroid.
 
-    Of several empty ones, the first gets the farthest; without points off their centroids one stays where it is.
+    With several empty clusters, the first gets the farthest point. A cluster stays empty if every point equals its
+    centroid.
     """
     sizes, sums = found.sizes.copy(), found.sums.copy()
     empty = np.flatnonzero(sizes == 0)
@@ -130,7 +164,7 @@ def _farthest(
     clusters: Int32[np.ndarray, " n"],
     count: int,
 ) -> Int64[np.ndarray, " m"]:
-    """List the points that are farthest from their own centroids, at most so many, the farthest first."""
+    """List the points that are farthest from their own centroids, at most `count`, the farthest first."""
     distances = np.empty(len(points))
 
     def work(rows: slice) -> Float64[np.ndarray, " n"]:
@@ -139,7 +173,7 @@ def _farthest(
     def merge(rows: slice, squares: Float64[np.ndarray, " n"]) -> None:
         distances[rows] = squares
 
-    in_blocks(work, len(points), merge)
+    map_blocks(work, len(points), merge)
     order = np.argsort(-distances, kind="stable")[:count]
     return order[distances[order] > 0]
 
@@ -147,7 +181,7 @@ def _farthest(
 def _sums(
     block: Float32[np.ndarray, "n d"], clusters: Int64[np.ndarray, " n"], num_clusters: int
 ) -> Float32[np.ndarray, "k d"]:
-    """Sum up the points of every cluster, in their order."""
+    """Sum up the points of every cluster in their order."""
     order = np.argsort(clusters, kind="stable")
     starts = np.searchsorted(clusters[order], np.arange(num_clusters))
     with torch.inference_mode():

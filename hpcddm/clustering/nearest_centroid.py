@@ -1,19 +1,28 @@
-"""Partition by nearest centroids of features, and the form in which features are compared."""
+"""Partition by nearest centroid, and the normalisation of features before they are compared."""
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
 
-from hpcddm.clustering.blocks import blocks, in_blocks
 from hpcddm.clustering.centroids import Centroids
 from hpcddm.clustering.partition import FeaturePartition, require_clusters
+from hpcddm.clustering.row_blocks import map_blocks, split_rows
 from hpcddm.config.clustering import Metric
 
 
 class NearestCentroid(FeaturePartition):
-    """The cluster of the nearest centroid.
+    """Partition that assigns a sample to the cluster of the nearest centroid.
 
-    mean: of the training features; centroids: of features as they are compared; coarse: the cluster of each centroid;
-    prices: added to the squared distances from the centroids, where sizes are bounded.
+    Args:
+        mean: Mean of the training features, (D,).
+        centroids: Centroids of normalised features, (M, D).
+        coarse: Cluster of each centroid, (M,).
+        penalties: Penalty added to the squared distances from each centroid, (M,); None for clusters of unbounded size.
+        metric: 'cosine' or 'euclidean', as in `normalise_features`.
+
+    Examples:
+        >>> partition = NearestCentroid(np.zeros(2), centroids=np.eye(2), coarse=np.array([0, 1]))
+        >>> partition.assign_features(np.array([[3.0, 1.0], [0.5, 2.0]]))
+        array([0, 1])
     """
 
     def __init__(
@@ -21,41 +30,50 @@ class NearestCentroid(FeaturePartition):
         mean: Float[np.ndarray, " d"],
         centroids: Float[np.ndarray, "m d"],
         coarse: Int[np.ndarray, " m"],
-        prices: Float[np.ndarray, " m"] | None = None,
+        penalties: Float[np.ndarray, " m"] | None = None,
         metric: Metric = "cosine",
     ) -> None:
-        self.mean, self.centroids, self.coarse, self.prices, self.metric = mean, centroids, coarse, prices, metric
+        self.mean, self.centroids, self.coarse, self.penalties, self.metric = mean, centroids, coarse, penalties, metric
 
     def require(self, num_clusters: int, dimensions: int) -> None:
+        """Raise ValueError if the arrays do not match the numbers of clusters and dimensions."""
         require_clusters(self.coarse, num_clusters)
         count = len(self.coarse)
-        prices = np.zeros(count) if self.prices is None else self.prices
+        prices = np.zeros(count) if self.penalties is None else self.penalties
         shapes = (self.mean.shape, self.centroids.shape, prices.shape)
         if shapes != ((dimensions,), (count, dimensions), (count,)):
             raise ValueError(f"mean, centroids, prices are {shapes}, of {count} centroids in {dimensions} dimensions")
 
     def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
+        """Return the cluster of the nearest centroid of each sample, (N,)."""
         return self.coarse[self.nearest(features)]
 
     def nearest(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
-        """Return the index of every sample's centroid."""
-        nearest, centroids = np.empty(len(features), dtype=np.int64), Centroids(self.centroids, self.prices)
+        """Return the nearest centroid of every sample.
+
+        Args:
+            features: (N, D).
+
+        Returns:
+            Index of a centroid for each sample, (N,).
+        """
+        nearest, centroids = np.empty(len(features), dtype=np.int64), Centroids(self.centroids, self.penalties)
 
         def work(rows: slice) -> Int64[np.ndarray, " n"]:
-            return centroids.nearest(compared(features[rows], self.mean, self.metric))
+            return centroids.nearest(normalise_features(features[rows], self.mean, self.metric))
 
-        in_blocks(work, len(features), nearest.__setitem__)
+        map_blocks(work, len(features), nearest.__setitem__)
         return nearest
 
     def distances_features(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n k"]:
-        """Return the squared distance of samples, as they are compared, from the nearest centroid of every cluster.
+        """Return the squared distances of normalised features from the nearest centroid of every cluster, (N, K).
 
-        Prices are left out: where sizes are bounded, a sample need not be in the cluster that is nearest.
+        Penalties are not included: with bounded sizes, a sample may belong to a cluster that is not the nearest.
         """
         distances = np.full((len(features), int(self.coarse.max()) + 1), np.inf)
         centroids = Centroids(self.centroids)
-        for rows in blocks(len(features)):
-            points = compared(features[rows], self.mean, self.metric)
+        for rows in split_rows(len(features)):
+            points = normalise_features(features[rows], self.mean, self.metric)
             closeness, squares = centroids.closeness(points), np.square(points, dtype=np.float64).sum(1)
             for cluster in np.unique(self.coarse):
                 nearest = closeness[:, self.coarse == cluster].max(1)
@@ -63,21 +81,33 @@ class NearestCentroid(FeaturePartition):
         return distances
 
     @property
-    def points_text(self) -> str:
+    def describe_points(self) -> str:
+        """Description of the points that `points` returns."""
         return "features, centred and scaled to length one" if self.metric == "cosine" else "features"
 
     def points(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n d"]:
-        return compared(features, self.mean, self.metric).astype(np.float64)
+        """Return the normalised features, (N, D)."""
+        return normalise_features(features, self.mean, self.metric).astype(np.float64)
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """Return mean, centroids, their clusters, and the penalties if there are any."""
         arrays = {"mean": self.mean, "centroids": self.centroids, "coarse": self.coarse}
-        return arrays if self.prices is None else arrays | {"prices": self.prices}
+        return arrays if self.penalties is None else arrays | {"penalties": self.penalties}
 
 
-def compared(
+def normalise_features(
     features: Float[np.ndarray, "n d"], mean: Float[np.ndarray, " d"], metric: Metric
 ) -> Float32[np.ndarray, "n d"]:
-    """Centre rows and, for the cosine, scale them to length one; a row at the mean stays zero."""
+    """Subtract the mean and, for the cosine, scale rows to length one; a row equal to the mean becomes zero.
+
+    Args:
+        features: (N, D).
+        mean: (D,).
+        metric: 'cosine' or 'euclidean'.
+
+    Returns:
+        Normalised features, (N, D).
+    """
     centred = features.astype(np.float64) - mean
     if metric == "cosine":
         centred /= np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)

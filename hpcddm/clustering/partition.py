@@ -1,4 +1,4 @@
-"""Partition of the data: the rule that gives every sample its cluster, and its file."""
+"""Partition of the data: the rule that assigns every sample to a cluster, and its file."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,56 +14,102 @@ from hpcddm.clustering.samples import Samples
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, hdf5
-from hpcddm.files.reading import Unreadable
+from hpcddm.files.checked_reads import Unreadable
 
 REDO = "submit again with --redo cluster"
-"""Next step where the partition of a run cannot be used."""
+"""Next step if the partition of a run cannot be used."""
 
 
 class Partition(ABC):
-    """A rule that gives every sample one of K clusters."""
+    """A rule that assigns every sample to one of K clusters."""
 
     figures: Mapping[str, float] = MappingProxyType({})
-    """What the fit measured, for its manifest and log; nothing for a partition that was loaded."""
+    """Measurements of the fit, for its manifest and log; empty for a loaded partition."""
 
     @abstractmethod
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
-        """Return the clusters of some samples, 0 to K - 1, independent of how samples are batched."""
+        """Assign some samples to clusters; the result does not depend on how samples are batched.
+
+        Args:
+            samples: Samples of a split.
+            numbers: (N,) numbers of samples.
+
+        Returns:
+            Cluster numbers 0 ... K - 1, (N,).
+        """
 
     def require(self, num_clusters: int, dimensions: int) -> None:  # noqa: B027
-        """Raise ValueError where its arrays are not those of so many clusters, of features of so many dimensions."""
+        """Check the arrays of the partition.
+
+        Args:
+            num_clusters: Expected number of clusters.
+            dimensions: Expected dimension of the features; 0 without features.
+
+        Raises:
+            ValueError: The arrays have another number of clusters or another dimension.
+        """
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays that define the partition, by name; `Clustering.load` makes the same one of them."""
+        """Return the arrays that define the partition, by name; `Clustering.load` restores it from them."""
 
 
 class FeaturePartition(Partition):
-    """A rule that looks at a sample's features alone."""
+    """A rule that depends on a sample's features alone."""
 
     @property
-    def points_text(self) -> str:
-        """Describe the points that `points` returns."""
+    def describe_points(self) -> str:
+        """Description of the points that `points` returns."""
         return "features"
 
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
+        """Assign some samples to clusters by their features."""
         return self.assign_features(samples.features(numbers))
 
     @abstractmethod
     def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
-        """Return the clusters of samples with these features, each independent of the others."""
+        """Assign features to clusters, each independently of the others.
+
+        Args:
+            features: (N, D).
+
+        Returns:
+            Cluster numbers 0 ... K - 1, (N,).
+        """
 
     @abstractmethod
     def distances_features(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n k"]:
-        """Return the squared distance of samples from every cluster, each independent of the other samples."""
+        """Return the squared distances of samples from every cluster, each independent of the other samples.
+
+        Args:
+            features: (N, D).
+
+        Returns:
+            Squared distances, (N, K).
+        """
 
     def points(self, features: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n d"]:
-        """Return the points whose Euclidean distances it goes by: the features, unless it compares them otherwise."""
+        """Return the points whose Euclidean distances the partition compares; by default the features.
+
+        Args:
+            features: (N, D).
+
+        Returns:
+            Points, (N, D).
+        """
         return features.astype(np.float64)
 
 
 def require_clusters(values: np.ndarray, num_clusters: int) -> None:
-    """Raise ValueError unless these are numbers of clusters, one or more, in one dimension."""
+    """Check that an array has cluster numbers.
+
+    Args:
+        values: Array that should have cluster numbers, (M,) with M > 0.
+        num_clusters: Number of clusters.
+
+    Raises:
+        ValueError: The array has another form or other values.
+    """
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iu":
         raise ValueError(f"clusters are {values.dtype} {list(values.shape)}, not a list of numbers")
     if not 0 <= values.min() <= values.max() < num_clusters:
@@ -71,20 +117,29 @@ def require_clusters(values: np.ndarray, num_clusters: int) -> None:
 
 
 def write_arrays(path: Path, partition: Partition) -> None:
-    """Write the arrays that define a partition as HDF5."""
+    """Write the arrays that define a partition to an HDF5 file."""
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
         for name, values in partition.arrays().items():
             file.create_dataset(name, data=values)
 
 
 def read_arrays(path: Path, plain: BinaryIO | None = None, advice: str = REDO) -> dict[str, np.ndarray]:
-    """Read the arrays that define a partition; raises `UserError` naming a file that is missing or not usable.
+    """Read the arrays that define a partition.
 
-    plain: the file, where it is open already; advice: the next step.
+    Args:
+        path: HDF5 file of the partition.
+        plain: The file if it is already open.
+        advice: Next step, for the error.
+
+    Returns:
+        Arrays by name.
+
+    Raises:
+        UserError: The file is missing, damaged, or has values that are not finite; the message names it.
     """
     try:
-        with hdf5.opened(path) if plain is None else hdf5.checked(path, plain) as file:
-            arrays = {name: np.asarray(dataset[()]) for name, dataset in hdf5.datasets(file)}
+        with hdf5.open_checked(path) if plain is None else hdf5.open_checked_stream(path, plain) as file:
+            arrays = {name: np.asarray(dataset[()]) for name, dataset in hdf5.list_datasets(file)}
     except (FileNotFoundError, Unreadable) as error:
         reason = getattr(error, "reason", "it is missing")
         raise UserError(f"{path}: no readable partition ({reason}); {advice}") from None

@@ -11,9 +11,10 @@ from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.data.bijection import Bijection
 from hpcddm.data.columns import Numbers
+from hpcddm.data.random_streams import RANDOM_CLUSTERS
 
 
-class Settings(ClusteringSettings):
+class RandomClusteringSettings(ClusteringSettings):
     """Variant without settings; the seed is the experiment's."""
 
     needs_features: ClassVar[bool] = False
@@ -27,7 +28,7 @@ class RandomPartition(Partition):
         self.seed, self.num_clusters = seed, num_clusters
 
     def assign(self, samples: Samples, numbers: Numbers) -> Int64[np.ndarray, " n"]:
-        order = Bijection(f"{self.seed}/cluster/random", len(samples))
+        order = Bijection(f"{self.seed}/{RANDOM_CLUSTERS}", len(samples))
         return order(np.asarray(numbers, dtype=np.int64)) % self.num_clusters
 
     def require(self, num_clusters: int, dimensions: int) -> None:
@@ -38,8 +39,8 @@ class RandomPartition(Partition):
         return {"seed": np.array(self.seed), "num_clusters": np.array(self.num_clusters)}
 
 
-class Random(Clustering[Settings]):
-    """Clusters that say nothing of a sample."""
+class RandomClustering(Clustering[RandomClusteringSettings]):
+    """Clusters that are independent of the samples' content."""
 
     def fit(
         self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace

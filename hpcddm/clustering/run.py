@@ -8,7 +8,7 @@ from typing import BinaryIO, ClassVar
 
 import numpy as np
 
-from hpcddm.clustering.base import Clustering, Workspace, usable
+from hpcddm.clustering.base import Clustering, Workspace, convert_errors
 from hpcddm.clustering.partition import Partition, read_arrays
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
@@ -16,20 +16,20 @@ from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.schema import PathSetting
 from hpcddm.data.columns import Numbers
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, reading
+from hpcddm.files import atomic, checked_reads
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
-ADVICE = "fetch it again, make it again there, or name another run in cluster.clustering.of"
+ADVICE = "fetch it again, make it again there, or name another run in cluster.clustering.run"
 
 
-class Settings(ClusteringSettings):
+class RunClusteringSettings(ClusteringSettings):
     """Folder of the other run, as `of`; the rest is filled in by submit, and is all that later stages need of it."""
 
     is_fitted: ClassVar[bool] = False
 
-    of: PathSetting
-    content: str | None = None
+    run: PathSetting
+    content_hash: str | None = None
     """The SHA-256 of the partition's file, so that another partition is never taken for this one."""
     fitted_by: ClusteringSettings | None = None
     """The clustering that fitted the partition."""
@@ -40,7 +40,7 @@ class Settings(ClusteringSettings):
         return self.fitted_by is None or self.fitted_by.needs_features
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[Path, BinaryIO]]:
+    def open_partition(self) -> Iterator[tuple[Path, BinaryIO]]:
         """Open the partition's file; yield its path and itself.
 
         Raises `UserError` unless its bytes are those that its manifest states, and those that submit filled in.
@@ -49,34 +49,34 @@ class Settings(ClusteringSettings):
         from hpcddm.runs.files import PARTITION
         from hpcddm.runs.unit_keys import CLUSTER
 
-        folder = RunDir(Path(self.of)).unit(CLUSTER)
-        path, stated = folder / PARTITION, manifest.stated_digest(folder, PARTITION)
+        folder = RunDir(Path(self.run)).unit(CLUSTER)
+        path, stated = folder / PARTITION, manifest.recorded_digest(folder, PARTITION)
         try:
-            descriptor = reading.open_regular(path)
+            descriptor = checked_reads.open_regular(path)
         except FileNotFoundError:
             raise UserError(f"{path}: is missing; {ADVICE}") from None
         with open(descriptor, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             require(digest == stated, f"{path}: its bytes are not those of its manifest; {ADVICE}")
-            atomic.require_submitted(path, self.content, digest)
+            atomic.require_submitted(path, self.content_hash, digest)
             yield path, file
 
     def check_file(self, num_clusters: int) -> None:
         """Raise `UserError` for a partition that is damaged."""
-        with self.opened():
+        with self.open_partition():
             pass
 
     def remedy(self, num_clusters: int) -> str:
         """Name the run, and the images."""
-        return "of: a run whose clusters these images have too, or clusters that are fitted to them"
+        return "run: a run whose clusters these images have too, or clusters that are fitted to them"
 
 
-class Run(Clustering[Settings]):
+class RunClustering(Clustering[RunClusteringSettings]):
     """A partition that is read, and not fitted."""
 
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         """Read the partition of the other run; raises `UserError` for one that is damaged, or not the submitted one."""
-        with self.settings.opened() as (path, file), usable(path, ADVICE):
+        with self.settings.open_partition() as (path, file), convert_errors(path, ADVICE):
             return self.load(read_arrays(path, file, ADVICE))
 
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:

@@ -1,4 +1,4 @@
-"""Samples as a clustering sees them: what it may ask of them, by number."""
+"""Samples as the input of a clustering: the values that it may read, by number."""
 
 from functools import cached_property
 
@@ -45,5 +45,5 @@ class Samples:
 
     @cached_property
     def _reader(self) -> TarReader:
-        """Reader of what is asked for by few: it opens the columns of all ranges."""
+        """Reader of values that few clusterings need: it opens the columns of all ranges."""
         return TarReader(self._catalog)

@@ -9,14 +9,14 @@ point is assigned by them alone, whatever the others are.
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from hpcddm.clustering.blocks import in_blocks
+from hpcddm.clustering.row_blocks import map_blocks
 
-MOST_BIDS = 2000
+MAX_BIDS = 2000
 """Largest number of times that a price rises."""
 
 
-def prices_below(
-    costs: Float64[np.ndarray, "n k"], weights: Float64[np.ndarray, " n"], most: float
+def find_penalties(
+    costs: Float64[np.ndarray, "n k"], weights: Float64[np.ndarray, " n"], max_weight: float
 ) -> Float64[np.ndarray, " k"]:
     """Find prices with which no cluster has points of more than a weight of `most` together.
 
@@ -24,28 +24,29 @@ def prices_below(
     Raises ValueError where that does not end: points are too heavy, or `most` is too close to an equal share.
     """
     prices = np.zeros(costs.shape[1])
-    for _ in range(MOST_BIDS):
+    for _ in range(MAX_BIDS):
         clusters = _cheapest(costs, prices)
         sizes = np.bincount(clusters, weights, len(prices))
         largest = int(sizes.argmax())
-        if sizes[largest] <= most:
+        if sizes[largest] <= max_weight:
             return prices
         own = np.flatnonzero(clusters == largest)
-        prices[largest] += _rise(costs[own] + prices, weights[own], largest, most)
-    raise ValueError(f"max_share: no prices were found in {MOST_BIDS} bids; take a larger share, or more fine clusters")
+        prices[largest] += _rise(costs[own] + prices, weights[own], largest, max_weight)
+    raise ValueError(f"max_share: no prices found in {MAX_BIDS} bids; take a larger share, or more fine clusters")
 
 
 def _cheapest(costs: Float64[np.ndarray, "n k"], prices: Float64[np.ndarray, " k"]) -> Int64[np.ndarray, " n"]:
     """Return the cluster of least cost plus price of every point."""
     clusters = np.empty(len(costs), dtype=np.int64)
-    in_blocks(lambda rows: (costs[rows] + prices).argmin(1), len(costs), clusters.__setitem__)
+    map_blocks(lambda rows: (costs[rows] + prices).argmin(1), len(costs), clusters.__setitem__)
     return clusters
 
 
 def _rise(paid: Float64[np.ndarray, "n k"], weights: Float64[np.ndarray, " n"], cluster: int, most: float) -> float:
     """Return by how much a cluster's price must rise so that its points in it weigh at most `most`.
 
-    paid: costs and prices of its points. It lies between the last point to leave and the next, so rounding moves none.
+    paid: costs and prices of its points. The rise is between those of the last point to leave and the next, so that
+    rounding moves none.
     """
     others = np.delete(paid, cluster, axis=1).min(1)
     margins = others - paid[:, cluster]

@@ -10,17 +10,17 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
 from hpcddm.clustering.base import FeatureClustering, NotFinite, Workspace
-from hpcddm.clustering.blocks import in_blocks
 from hpcddm.clustering.centroids import Centroids
 from hpcddm.clustering.lloyd import Tally, lloyd, tally
-from hpcddm.clustering.nearest_centroid import NearestCentroid, compared
+from hpcddm.clustering.nearest_centroid import NearestCentroid, normalise_features
+from hpcddm.clustering.row_blocks import map_blocks
 from hpcddm.clustering.samples import Samples
-from hpcddm.clustering.size_penalties import prices_below
+from hpcddm.clustering.size_penalties import find_penalties
 from hpcddm.config.clustering import Metric, TwoStageSettings
 from hpcddm.data.columns import Numbers
 
 F = TypeVar("F", bound=TwoStageSettings, covariant=True)
-Read = Callable[[slice], Float[np.ndarray, "n d"]]
+ReadFeatures = Callable[[slice], Float[np.ndarray, "n d"]]
 """Reader of some rows of the features."""
 
 
@@ -30,7 +30,7 @@ class TwoStage(FeatureClustering[F]):
     def fit(
         self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace
     ) -> NearestCentroid:
-        """Cluster the features of some samples, of which blocks are in memory and all in a temporary file."""
+        """Cluster the features of some samples: a temporary file holds all of them, memory one block at a time."""
         return self._fit(lambda rows: samples.features(numbers[rows]), len(numbers), num_clusters, seed, workspace)
 
     def fit_features(self, features: Float[np.ndarray, "n d"], num_clusters: int, seed: int) -> NearestCentroid:
@@ -44,7 +44,7 @@ class TwoStage(FeatureClustering[F]):
         return NearestCentroid(**arrays, metric=self.settings.metric)
 
     @abstractmethod
-    def coarse(
+    def merge_fine(
         self, fine: Float32[np.ndarray, "m d"], sizes: Int64[np.ndarray, " m"], num_clusters: int, seed: int
     ) -> tuple[Float32[np.ndarray, "k d"], Int64[np.ndarray, " m"] | None]:
         """Make coarse clusters of fine ones.
@@ -53,18 +53,22 @@ class TwoStage(FeatureClustering[F]):
         or None where a sample belongs to the nearest coarse centroid, whatever its fine one is.
         """
 
-    def _fit(self, read: Read, count: int, num_clusters: int, seed: int, workspace: Workspace) -> NearestCentroid:
+    def _fit(
+        self, read: ReadFeatures, count: int, num_clusters: int, seed: int, workspace: Workspace
+    ) -> NearestCentroid:
         settings = self.settings
-        if count < settings.fine:
-            raise ValueError(f"{count} samples are fewer than {settings.fine} fine clusters")
-        # Pages of a file that is mapped are no memory that the process holds: where others need it, they go.
+        if count < settings.fine_clusters:
+            raise ValueError(f"{count} samples are fewer than {settings.fine_clusters} fine clusters")
+        # Pages of a mapped file do not count as memory of the process: the system drops them when others need it.
         with tempfile.TemporaryFile(dir=workspace.folder) as file:
             mean, dimensions = _spool(read, count, file)
             squares = _compare(file, (count, dimensions), mean, settings.metric)
             points = np.memmap(file, np.float32, "c", shape=(count, dimensions))
-            fine = lloyd(points, settings.fine, settings.iterations, settings.nredo, seed, workspace.advance)
+            fine = lloyd(
+                points, settings.fine_clusters, settings.iterations, settings.restarts, seed, workspace.advance
+            )
             found = tally(points, Centroids(fine), len(fine))
-            centroids, clusters = self.coarse(fine, found.sizes, num_clusters, seed)
+            centroids, clusters = self.merge_fine(fine, found.sizes, num_clusters, seed)
             if clusters is None:
                 numbers = np.arange(num_clusters)
                 found = tally(points, Centroids(centroids), num_clusters)
@@ -74,14 +78,14 @@ class TwoStage(FeatureClustering[F]):
             figures = _figures(found, partition.coarse, squares, num_clusters)
             if settings.max_share is not None:
                 partition, found = _bounded(partition, centroids, points, found, settings.max_share)
-                without = {f"{name} without max_share": value for name, value in figures.items()}
+                without = {f"{name}_without_max_share": value for name, value in figures.items()}
                 figures = _figures(found, partition.coarse, squares, num_clusters) | without
         partition.figures = figures
         _check_sizes(np.bincount(partition.coarse, found.sizes, num_clusters).astype(np.int64))
         return partition
 
 
-def _spool(read: Read, count: int, file: IO[bytes]) -> tuple[Float64[np.ndarray, " d"], int]:
+def _spool(read: ReadFeatures, count: int, file: IO[bytes]) -> tuple[Float64[np.ndarray, " d"], int]:
     """Write all features into a file; return their mean, and their number of dimensions.
 
     Raises `NotFinite` for the first that has a NaN or infinity.
@@ -99,7 +103,7 @@ def _spool(read: Read, count: int, file: IO[bytes]) -> tuple[Float64[np.ndarray,
         file.write(block.data)
         sums[:] = [sums[0] + total] if sums else [total]
 
-    in_blocks(work, count, merge)
+    map_blocks(work, count, merge)
     file.flush()
     return sums[0] / count, len(sums[0])
 
@@ -110,7 +114,7 @@ def _compare(file: IO[bytes], shape: tuple[int, int], mean: Float64[np.ndarray, 
 
     def work(rows: slice) -> tuple[Float32[np.ndarray, "n d"], float]:
         content = os.pread(file.fileno(), (rows.stop - rows.start) * row_bytes, rows.start * row_bytes)
-        points = compared(np.frombuffer(content, np.float32).reshape(-1, shape[1]), mean, metric)
+        points = normalise_features(np.frombuffer(content, np.float32).reshape(-1, shape[1]), mean, metric)
         return points, float(np.square(points, dtype=np.float64).sum())
 
     def merge(rows: slice, result: tuple[Float32[np.ndarray, "n d"], float]) -> None:
@@ -119,7 +123,7 @@ def _compare(file: IO[bytes], shape: tuple[int, int], mean: Float64[np.ndarray, 
         file.write(points.data)
         squares.append(total)
 
-    in_blocks(work, shape[0], merge)
+    map_blocks(work, shape[0], merge)
     file.flush()
     return sum(squares)
 
@@ -143,32 +147,32 @@ def _bounded(
         def merge(rows: slice, block: Float64[np.ndarray, "n k"]) -> None:
             costs[rows] = block
 
-        in_blocks(lambda rows: -2 * centroids.closeness(points[rows]), len(points), merge)
-        prices = prices_below(costs, np.ones(len(points)), most * len(points))
+        map_blocks(lambda rows: -2 * centroids.closeness(points[rows]), len(points), merge)
+        prices = find_penalties(costs, np.ones(len(points)), most * len(points))
         bounded = NearestCentroid(free.mean, coarse, free.coarse, prices, free.metric)
         return bounded, tally(points, Centroids(coarse, prices), len(coarse))
     costs = -2 * Centroids(coarse).closeness(free.centroids)
-    # A fine cluster stays where it is as long as that has no price.
+    # A fine cluster keeps its coarse cluster as long as that one has no price.
     costs[np.arange(len(costs)), free.coarse] = np.nextafter(costs.min(1), -np.inf)
     weights = found.sizes.astype(np.float64)
-    clusters = (costs + prices_below(costs, weights, most * len(points))).argmin(1)
+    clusters = (costs + find_penalties(costs, weights, most * len(points))).argmin(1)
     return NearestCentroid(free.mean, free.centroids, clusters, metric=free.metric), found
 
 
 def _figures(found: Tally, coarse: Int64[np.ndarray, " m"], squares: float, num_clusters: int) -> dict[str, float]:
     """Measure the mean squared distance of points from the mean of their cluster, and the largest cluster's share.
 
-    found: the tally of the centroids of which `coarse` says the clusters.
+    found: the tally of the centroids, to which `merge_fine` gives clusters.
     """
     sizes, sums = np.zeros(num_clusters, np.int64), np.zeros((num_clusters, found.sums.shape[1]))
     np.add.at(sizes, coarse, found.sizes)
     np.add.at(sums, coarse, found.sums)
     around = squares - float((np.square(sums).sum(1) / np.maximum(sizes, 1)).sum())
-    return {"inertia": around / int(sizes.sum()), "largest share": float(sizes.max() / sizes.sum())}
+    return {"inertia": around / int(sizes.sum()), "largest_share": float(sizes.max() / sizes.sum())}
 
 
 def _check_sizes(sizes: Int64[np.ndarray, " k"]) -> None:
     """Raise ValueError where a cluster is empty."""
     if not sizes.all():
-        text = f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or a larger nredo"
+        text = f"cluster {sizes.argmin()} is empty (sizes {sizes.tolist()}); use more fine clusters or more restarts"
         raise ValueError(text)

@@ -7,24 +7,25 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.naming import units_named
+from hpcddm.commands.last_command import retry_commands
 from hpcddm.commands.options import RUN
-from hpcddm.commands.typed import retried
+from hpcddm.commands.unit_arguments import matching_units
 from hpcddm.config.site import Site
-from hpcddm.errors import ConfigError, SchedulerSilent, UserError
+from hpcddm.errors import ConfigError, SchedulerUnreachable, UserError
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.errors.printing import echo
-from hpcddm.files import inside
+from hpcddm.files import guarded_writes
 from hpcddm.launch import continuation
-from hpcddm.launch.base import Job, Launcher, bare_site, launcher_of
-from hpcddm.launch.cancel_jobs import is_foreign, whose
+from hpcddm.launch.base import Job, Launcher, create_launcher, site_from_journal
+from hpcddm.launch.cancel_jobs import is_of_other_user, owner_note
 from hpcddm.launch.submission import stored_site
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs import sharing
+from hpcddm.pipeline.state import QUEUED, State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import group_permissions
 from hpcddm.runs.job import JobId
-from hpcddm.runs.journal import Journal, Submission, current
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.journal import Journal, Submission, select_current
 from hpcddm.runs.lease import lease
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 from hpcddm.runs.unit_keys import CONTINUATION
 
@@ -37,7 +38,7 @@ POLL_SECONDS = 3
 @click.command()
 @RUN
 @click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
-@click.option("--now", is_flag=True, help="Do not wait until what runs has saved.")
+@click.option("--now", is_flag=True, help="Do not wait until running units have saved.")
 def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     """Cancel the jobs of RUN, of some of its units, or of whole stages.
 
@@ -49,7 +50,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     Next:    hpcddm retry runs/fashion_mnist   submits them again
     """
     run, prefix, reads = _named(RunDir(root))
-    keys = units_named(root, units, [name.removeprefix(prefix) for name in reads])
+    keys = matching_units(root, units, [name.removeprefix(prefix) for name in reads])
     units = tuple(f"{prefix}{key}" for key in keys)
     journal = Journal(run.journal)
     queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
@@ -57,26 +58,26 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
         reason = "this run works without a queue: Ctrl-C where it was started ends it, and so does a file"
         echo(step("touch", RunDir(root).stop, reason=reason))
         return
-    sharing.follow(run.root)
-    inside.guard(run.root)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
     with lease(run.lock, "hpcddm cancel", PATIENCE_SECONDS):
         is_whole = not units and not prefix
         if is_whole:
             reads |= {CONTINUATION: []}
         queued = [submission for submission in journal.submissions() if submission.scheduler != "local"]
-        launcher = launcher_of(_site(queued[-1], run), run)
+        launcher = create_launcher(_site(queued[-1], run), run)
         jobs = launcher.states(queued)
         if jobs is None:
-            raise SchedulerSilent(f"{root}: the scheduler does not answer; nothing was cancelled")
+            raise SchedulerUnreachable(f"{root}: the scheduler does not answer; nothing was cancelled")
         withdrawn = _withdraw(run, None if is_whole else units or tuple(reads))
-        # What waits for a job starts when that job ends; so the last ones go first.
+        # Jobs that wait for a job start when it ends; so cancel the last ones first.
         chosen = {key: jobs[key] for key in reversed(reads) if key in jobs and key in (units or reads)}
         if not chosen:
             echo(f"nothing of this is in the queue; {'no job' if withdrawn else 'nothing'} was cancelled")
             return
-        saving = [] if now else [key for key, job in chosen.items() if job.state == "running" and not job.others]
-        # What may be refused comes last, so that the rest is ended all the same.
-        foreign = {key: job for key, job in chosen.items() if is_foreign(job, queued)}
+        saving = [] if now else [key for key, job in chosen.items() if job.state == State.RUNNING and not job.others]
+        # Cancelling other users' jobs may be refused; so they come last.
+        foreign = {key: job for key, job in chosen.items() if is_of_other_user(job, queued)}
         ours = {key: job for key, job in chosen.items() if key not in foreign}
         for some in filter(None, (ours, foreign)):
             _cancel(some, [key for key in saving if key in some], queued, launcher, journal)
@@ -86,7 +87,7 @@ def cancel(root: Path, units: tuple[str, ...], now: bool) -> None:
     waiting = [key for key in reads if key in jobs and key not in chosen and set(reads[key]) & chosen.keys()]
     if waiting:
         echo(f"{', '.join(waiting)} will find it missing and stop; cancel that, too, or retry both later")
-    echo(NextStep(retried(RunDir(root)), "what was cancelled can be submitted again"))
+    echo(NextStep(retry_commands(RunDir(root)), "cancelled units can be submitted again"))
 
 
 def _cancel(
@@ -98,22 +99,22 @@ def _cancel(
     """
     ended = {key: job for key, job in chosen.items() if key not in saving}
     leaving = {key: chosen[key] for key in saving}
-    for jobs, request in ((ended, launcher.cancel), (leaving, launcher.dismiss)):
+    for jobs, request in ((ended, launcher.cancel), (leaving, launcher.signal_stop)):
         submissions = _by_submission(jobs, queued)
         for token, keys in submissions.items():
-            journal.cancelled(token, keys)
+            journal.record_cancelled(token, keys)
         try:
             request(*_ids(jobs.values()))
         except UserError as error:
             for token, keys in submissions.items():
-                journal.kept(token, keys)
-            raise UserError(f"{error}{whose(jobs.values(), queued)}") from None
+                journal.record_not_cancelled(token, keys)
+            raise UserError(f"{error}{owner_note(jobs.values(), queued)}") from None
 
 
 def _withdraw(home: RunDir, units: tuple[str, ...] | None) -> list[str]:
     """Withdraw units that waited for room in the queue, None for all of them; print and return them."""
-    rest = continuation.read(home)
-    withdrawn = continuation.withdraw(home, rest.units if rest and units is None else units or ())
+    rest = continuation.read_remaining(home)
+    withdrawn = continuation.withdraw_units(home, rest.units if rest and units is None else units or ())
     if withdrawn:
         echo(f"{len(withdrawn)} units that waited for room in the queue are not submitted: {withdrawn[0]} ...")
     return withdrawn
@@ -132,18 +133,18 @@ def _wait(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) ->
         except KeyboardInterrupt:
             interruptions += 1
             if interruptions == 1:
-                echo("they were told and are saving; Ctrl-C again ends them at once")
+                echo("the jobs are saving; press Ctrl-C again to end them at once")
     launcher.cancel(*_ids(jobs.values()))
     echo(f"ended without waiting: {', '.join(jobs)}" if jobs else f"gone after {time.time() - started:.0f} s")
 
 
 def _remaining(jobs: dict[str, Job], launcher: Launcher, queued: list[Submission]) -> dict[str, Job]:
-    """Return the jobs that are still in the queue; cancel those that came back to it as pending."""
+    """Return the jobs that are still in the queue, and cancel requeued ones, which are pending."""
     states = launcher.states(queued)
     if states is None:
         return jobs
     remaining = {key: states[key] for key in jobs if key in states}
-    launcher.cancel(*_ids(job for job in remaining.values() if job.state == "pending"))
+    launcher.cancel(*_ids(job for job in remaining.values() if job.state in QUEUED))
     return remaining
 
 
@@ -156,29 +157,29 @@ def _site(last: Submission, run: RunDir) -> Site:
     try:
         return stored_site(last.site, run)
     except ConfigError:
-        return bare_site(last)
+        return site_from_journal(last)
 
 
 def _named(run: RunDir) -> tuple[RunDir, str, dict[str, list[str]]]:
-    """Return the home of a run's journal, the prefix of the run's units there, and all units with what they read.
+    """Return the home of a run's journal, the prefix of the run's units there, and all units with their inputs.
 
-    A sweep has the units of all its settings; one of its settings has those that lie in its own folder.
+    A sweep has the units of all its settings; one of its settings has the units in its own folder.
     """
     if is_sweep(run):
         units = [unit for submission in Journal(run.journal).submissions() for unit in submission.units]
-        rest = continuation.read(run)
+        rest = continuation.read_remaining(run)
         units += rest.units if rest else []
         return run, "", {unit: [] for unit in units}
     home = RunDir(run.root.resolve().parent)
     prefix = f"{run.root.resolve().name}/" if is_sweep(home) else ""
-    planned = plan(stored_experiment(run))
+    planned = plan_units(stored_experiment(run))
     reads = {f"{prefix}{unit.key}": [f"{prefix}{key}" for key in unit.inputs] for unit in planned}
     return (home if prefix else run), prefix, reads
 
 
 def _by_submission(chosen: dict[str, Job], queued: list[Submission]) -> dict[str, list[str]]:
     """Group units by the token of the newest submission of each."""
-    token_of = {unit: submission.uuid for submission in current(queued) for unit in submission.units}
+    token_of = {unit: submission.uuid for submission in select_current(queued) for unit in submission.units}
     keys_of = defaultdict(list)
     for key in chosen:
         keys_of[token_of[key]].append(key)

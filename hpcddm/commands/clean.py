@@ -9,29 +9,27 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.options import RUN
-from hpcddm.commands.overview import Queue, scan_run
-from hpcddm.commands.unit_rows import UNDER_WAY, UnitRow
-from hpcddm.errors import SchedulerSilent, UserError
+from hpcddm.commands.run_status import QueueAnswer, scan_run
+from hpcddm.commands.unit_rows import UnitRow
+from hpcddm.errors import SchedulerUnreachable, UserError
 from hpcddm.errors.printing import echo
-from hpcddm.files import inside
-from hpcddm.jobs.attempt import attempts
-from hpcddm.launch.checks.storage import readable
-from hpcddm.launch.work_states import WorkState
-from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, plan
-from hpcddm.pipeline.unit_states import State, UnitStatus, survey
-from hpcddm.runs import links, manifest, sharing, training_states
-from hpcddm.runs.layout import RunDir
+from hpcddm.files import guarded_writes
+from hpcddm.jobs.attempt import list_attempts
+from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.pipeline.state import SETTLED, State
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit, plan_units
+from hpcddm.pipeline.unit_states import UnitStatus, survey_units
+from hpcddm.runs import group_permissions, links, manifest, training_states
 from hpcddm.runs.lease import lease
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 
 PATIENCE_SECONDS = 10
 """Seconds that it waits for a submit that is at work."""
-SETTLED = {*State, *WorkState} - UNDER_WAY - {WorkState.HELD}
-"""States of units of which no job is in a queue or running."""
 
 
 @dataclass(frozen=True)
-class Waste:
+class Removable:
     """Files of one kind that can go."""
 
     kind: str
@@ -48,7 +46,7 @@ class Waste:
 @RUN
 @click.option("--yes", is_flag=True, help="Remove without asking; without it and without a terminal it only shows.")
 def clean(root: Path, yes: bool) -> int:
-    """Remove files that RUN does not need any more; their kinds and sizes are printed first.
+    """Remove files that RUN no longer needs, after printing their kinds and sizes.
 
     \b
     These are superseded/ (outputs that --redo replaced), logs of all attempts but the last (their records stay, for
@@ -59,11 +57,11 @@ def clean(root: Path, yes: bool) -> int:
     """
     run = RunDir(root)
     stored_experiment(run)
-    sharing.follow(run.root)
-    inside.guard(run.root)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
-        shown = find(run)
-    for unit in plan(stored_experiment(run)):
+        shown = find_removable(run)
+    for unit in plan_units(stored_experiment(run)):
         if fault := links.link_at(run, unit.key):
             echo(f"left alone: {unit.key}: {fault}")
     if not shown:
@@ -71,53 +69,58 @@ def clean(root: Path, yes: bool) -> int:
         return 0
     for waste in shown:
         size, count = waste.size
-        echo(f"{readable(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
+        echo(f"{format_bytes(size):>10} in {count:>6,} files  {waste.kind}: {_places(waste.paths, run)}")
     size, count = _total(shown)
     if not yes and not sys.stdin.isatty():
-        echo(f"{readable(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
+        echo(f"{format_bytes(size)} in {count:,} files could go; nothing was removed: repeat with --yes")
         return 0
-    if not yes and not click.confirm(f"remove {readable(size)} in {count:,} files for ever?"):
+    if not yes and not click.confirm(f"remove {format_bytes(size)} in {count:,} files for ever?"):
         echo("nothing was removed")
         return 0
     # Not locked while the user thinks: a submit in between may have made use of something, so look once more.
     with lease(run.lock, "hpcddm clean", PATIENCE_SECONDS):
-        removable = _both(shown, find(run))
+        removable = _both(shown, find_removable(run))
         size, count = _total(removable)
         for waste in removable:
             for path in waste.paths:
                 _remove(path)
-    echo(f"removed {readable(size)} in {count:,} files")
+    echo(f"removed {format_bytes(size)} in {count:,} files")
     return 0
 
 
-def find(run: RunDir) -> list[Waste]:
+def find_removable(run: RunDir) -> list[Removable]:
     """Find what can go: nothing of a unit that is under way, no output of a complete unit, nothing in the journal.
 
-    Raises `SchedulerSilent` when a job may be running and its scheduler does not answer.
+    Raises `SchedulerUnreachable` when a job may be running and its scheduler does not answer.
     """
-    queue = Queue.query(run)
+    queue = QueueAnswer.query(run)
     if queue.jobs is None:
-        raise SchedulerSilent(f"{run.root}: the scheduler does not answer, so any unit may be running; try again later")
+        raise SchedulerUnreachable(
+            f"{run.root}: the scheduler does not answer, so any unit may be running; try again later"
+        )
     rows = {row.unit: row for row in scan_run(run, queue).rows}
-    units = {unit.key: unit for unit in plan(stored_experiment(run))}
-    states = survey(list(units.values()), run)
+    units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
+    states = survey_units(list(units.values()), run)
     settled = [key for key in units if _is_settled(rows[key], run)]
     paths = {
         "outputs that --redo replaced": [path for path in [run.superseded] if path.is_dir() and not path.is_symlink()],
         "logs of attempts before the last": [path for key in settled for path in _old_logs(run, key)],
-        "training states that nothing can continue": [*_states(run, settled, states), *_foreign(run, units, queue)],
+        "training states that nothing can continue": [
+            *_states(run, settled, states),
+            *_states_of_removed_units(run, units, queue),
+        ],
         "last states of finished trainings, which more images would continue": _last_states(run, settled, states),
     }
-    return [Waste(kind, places) for kind, places in paths.items() if places]
+    return [Removable(kind, places) for kind, places in paths.items() if places]
 
 
-def _both(shown: list[Waste], current: list[Waste]) -> list[Waste]:
+def _both(shown: list[Removable], current: list[Removable]) -> list[Removable]:
     """Leave out the paths that are in use again since the user saw them."""
     still = {path for waste in current for path in waste.paths}
     return [replace(waste, paths=[path for path in waste.paths if path in still]) for waste in shown]
 
 
-def _total(wastes: list[Waste]) -> tuple[int, int]:
+def _total(wastes: list[Removable]) -> tuple[int, int]:
     """Sum the bytes and files of all kinds."""
     sizes = [waste.size for waste in wastes]
     return sum(size for size, _ in sizes), sum(count for _, count in sizes)
@@ -126,7 +129,7 @@ def _total(wastes: list[Waste]) -> tuple[int, int]:
 def _remove(path: Path) -> None:
     """Remove a file or a folder; raises `UserError` naming what could not be removed and whose it is."""
     try:
-        inside.remove(path)
+        guarded_writes.remove(path)
     except OSError as error:
         # Of what is inside a folder only the way from there is known.
         place = Path(path.parent, error.filename or path.name)
@@ -156,7 +159,7 @@ def _is_own(run: RunDir, key: str) -> bool:
 
 def _old_logs(run: RunDir, key: str) -> Iterator[Path]:
     """Yield the rank logs of all attempts but the last; records stay, because costs are counted by them."""
-    for _, folder in attempts(run.logs(key))[:-1]:
+    for _, folder in list_attempts(run.logs(key))[:-1]:
         yield from sorted(folder.glob("*.log"))
 
 
@@ -167,8 +170,8 @@ def _states(run: RunDir, keys: Iterable[str], states: dict[str, UnitStatus]) -> 
         if states[key].state is State.COMPLETE or not folder.is_dir():
             continue
         if all(states[need].state is State.COMPLETE for need in states[key].unit.inputs):
-            continued = [path for path, _ in training_states.of_training(folder, _trajectory(states[key].unit, run))]
-            # What has no description is staged, or torn.
+            continued = [path for path, _ in training_states.list_states(folder, _trajectory(states[key].unit, run))]
+            # A state without a description is staged or incomplete.
             described = [path for path in sorted(folder.iterdir()) if (path / training_states.STATE).exists()]
             yield from (path for path in described if path not in continued)
 
@@ -184,7 +187,7 @@ def _trajectory(unit: PlannedUnit, run: RunDir) -> str:
     return unit.expected(inputs).trajectory
 
 
-def _foreign(run: RunDir, units: dict[str, PlannedUnit], queue: Queue) -> Iterator[Path]:
+def _states_of_removed_units(run: RunDir, units: dict[str, PlannedUnit], queue: QueueAnswer) -> Iterator[Path]:
     """Yield training states of units that the experiment has no longer."""
     for stage in STAGE_NAMES:
         own = {

@@ -1,4 +1,4 @@
-"""The verb concepts: which frequency counts, what is drawn badly and what to change, of one run or of several seeds."""
+"""The verb concepts: prints which frequency counts, badly drawn concepts and advice, for one run or several seeds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,16 +14,16 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
-from hpcddm.files.reading import Unreadable
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.unit_states import require_complete, survey
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import require_complete, survey_units
 from hpcddm.runs.files import CONCEPTS_FILE, CONCEPTS_PAGE, CONCEPTS_PARQUET, CONCEPTS_TABLE, PROPOSAL_FILE
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.runs.unit_keys import CONCEPTS
+from hpcddm.runs.unit_keys import CONCEPT_ANALYSIS
 
 if TYPE_CHECKING:
-    from hpcddm.evaluation.concepts.table import Row
+    from hpcddm.evaluation.concepts.concept_table import ConceptRow
     from hpcddm.evaluation.report.concept_facts import ConceptFacts
 
 MUST_AGREE = {
@@ -32,17 +32,17 @@ MUST_AGREE = {
     "dense": "the monolith",
     "settings": "the key 'concepts'",
 }
-"""What several runs must have in common, beside their vocabulary: keys of their files, and what they are."""
+"""Keys of concepts.json that must agree among several runs, besides the vocabulary, and their names in messages."""
 
 
 @click.command()
 @click.argument("roots", nargs=-1, required=True, type=PATH, metavar="RUN...")
-@click.option("--json", "json_file", type=PATH, metavar="FILE", help="Also write what was computed.")
+@click.option("--json", "json_file", type=PATH, metavar="FILE", help="Also write the results.")
 def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
-    """Tell which frequency of a concept counts.
+    """Test which frequency of a concept determines its image quality.
 
-    Is a concept drawn well because it is frequent in all the data, or inside the expert that serves it? Several RUNs,
-    which differ in their seed, are fitted together.
+    This is the frequency in the whole data set, or in the expert that serves the concept. Several RUNs, which must
+    differ in their seeds, are fitted together.
 
     \b
     Example: hpcddm concepts runs/emoji-0 runs/emoji-1 runs/emoji-2 --json concepts.json
@@ -55,7 +55,7 @@ def concepts(roots: Sequence[Path], json_file: Path | None) -> None:
     try:
         known = [ConceptFacts.read(file) for file in files]
     except Unreadable as error:
-        raise UserError(f"{error.path}: {error.reason}; submit again with --redo concepts") from None
+        raise UserError(f"{error.path}: {error.reason}; submit again with --redo concept_analysis") from None
     contents = [facts.content for facts in known]
     _check_alike(roots, contents)
     first = known[0]
@@ -79,19 +79,19 @@ def _file(run: RunDir) -> Path:
         raise UserError(
             f"{run.root}: its experiment has no key 'concepts'; add it (docs/concepts.md), and submit again"
         )
-    require_complete(survey(plan(experiment), run), run, CONCEPTS)
-    return run.output(CONCEPTS, CONCEPTS_FILE)
+    require_complete(survey_units(plan_units(experiment), run), run, CONCEPT_ANALYSIS)
+    return run.output(CONCEPT_ANALYSIS, CONCEPTS_FILE)
 
 
 def _check_alike(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `ConfigError` for runs that count something else, or that stand there twice."""
+    """Raise `ConfigError` for runs with different counts, or for a run given twice."""
     if len({root.resolve() for root in roots}) < len(roots):
-        raise ConfigError("a run stands there twice; several runs are to differ in their seed")
+        raise ConfigError("a run is given twice; several runs must differ in their seeds")
     seeds = [content["seed"] for content in contents]
     repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if repeated:
         named = ", ".join(map(str, repeated))
-        echo(f"warning: seed {named} stands there twice: such runs say no more than one of them", err=True)
+        echo(f"warning: several runs have seed {named}: they add no information to one of them", err=True)
     for root, content in zip(roots[1:], contents[1:], strict=True):
         for key, what in MUST_AGREE.items():
             if content[key] != contents[0][key]:
@@ -134,22 +134,22 @@ def _print_fits(facts: "ConceptFacts") -> None:
 
 def _print_concepts(facts: "ConceptFacts") -> None:
     """Print the worst drawn and the split concepts."""
-    from hpcddm.evaluation.report.concept_facts import MOST_NEVER, MOST_SPLIT
+    from hpcddm.evaluation.report.concept_facts import MAX_NEVER, MAX_SPLIT
 
     if facts.indistinct:
         _print_text(f"{facts.indistinct} concepts were drawn and have no score: real images of them do not stand out")
     groups = (
         (f"worst drawn of {len(facts.occurring)} concepts with a score, by {facts.arm}", facts.worst),
-        (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MOST_NEVER]),
-        (f"split across experts, the most frequent of {len(facts.split)}", facts.split[:MOST_SPLIT]),
+        (f"never in the training data: the worst of {len(facts.never)}", facts.never[:MAX_NEVER]),
+        (f"split across experts, the most frequent of {len(facts.split)}", facts.split[:MAX_SPLIT]),
     )
     for title, rows in groups:
         if rows:
             _print_rows(facts, title, rows)
 
 
-def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["Row"]) -> None:
-    from hpcddm.evaluation.concepts.table import HOME_ARM
+def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["ConceptRow"]) -> None:
+    from hpcddm.evaluation.concepts.concept_table import HOME_ARM
     from hpcddm.evaluation.report.concept_facts import shown_name, title_of
 
     table = _table(title)
@@ -166,7 +166,7 @@ def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["Row"]) -> Non
 
 
 def _print_advice(facts: "ConceptFacts", root: Path) -> None:
-    """Print starving experts, the proposal and how to use it, and where the files lie."""
+    """Print starving experts, the proposal with its command, and the paths of the files."""
     run, starving = RunDir(root), ", ".join(map(str, facts.starving))
     _print_text(f"starving experts: {starving}" if starving else "no expert starves")
     moved = facts.moved
@@ -175,20 +175,22 @@ def _print_advice(facts: "ConceptFacts", root: Path) -> None:
             f"proposal: the samples of {len(facts.moved_concepts)} badly drawn concepts to the expert that has most of"
             f" them: {moved['train']:,} training and {moved['heldout']:,} held-out samples move; to try it:"
         )
-        table = run.output(CONCEPTS, PROPOSAL_FILE)
+        table = run.output(CONCEPT_ANALYSIS, PROPOSAL_FILE)
         setting = f"{{name: file, table: {{file: {table.resolve()}}}, column: cluster}}"
-        # The run's experiment says where all of it lies, relative to its folder.
+        # The paths of the run's experiment are relative to its folder.
         target, clustering = f"{root}-moved", f"cluster.clustering={setting}"
         echo(f"  {command('hpcddm', 'submit', run.experiment, '--run-dir', target, clustering)}")
     else:
-        echo("no proposal: no badly drawn concept lies in several experts")
-    echo(f"page {run.output(CONCEPTS, CONCEPTS_PAGE)}")
-    tables = [path for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET) if (path := run.output(CONCEPTS, name)).exists()]
-    echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPTS, CONCEPTS_FILE)]))}")
+        echo("no proposal: no badly drawn concept occurs in several experts")
+    echo(f"page {run.output(CONCEPT_ANALYSIS, CONCEPTS_PAGE)}")
+    tables = [
+        path for name in (CONCEPTS_TABLE, CONCEPTS_PARQUET) if (path := run.output(CONCEPT_ANALYSIS, name)).exists()
+    ]
+    echo(f"tables {', '.join(map(str, [*tables, run.output(CONCEPT_ANALYSIS, CONCEPTS_FILE)]))}")
 
 
 def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts: "ConceptFacts") -> dict[str, Any]:
-    """Return what was computed: the answer and its fits, and of one run alone its advice and proposal too."""
+    """Return the results: the answer and its fits, and for a single run also its advice and proposal."""
     alone = ("advice", "proposal") if len(contents) == 1 else ()
     same = ("experiment", "frequency", "arm", "dense", *alone)
     return {

@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from hpcddm.commands.options import RUN, TRUST
-from hpcddm.config import vouching
+from hpcddm.config import trusted_submissions
 from hpcddm.errors import exit_codes, require
 from hpcddm.errors.printing import echo
 from hpcddm.launch import continuation
 from hpcddm.runs import provenance
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import HeldElsewhere
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep
 
 
@@ -19,27 +19,27 @@ from hpcddm.runs.stored_experiment import is_sweep
 @RUN
 @TRUST
 def continue_submission(root: Path, trust_run: bool) -> int:
-    """Submit what had no room in the queue; the last job of such a submission runs this."""
+    """Submit the units that did not fit in the queue; the last job of such a submission runs this."""
     try:
         return _continue(root, trust_run)
     except HeldElsewhere as held:
         echo(f"error: {held}", err=True)
-        return exit_codes.LEAVES
+        return exit_codes.HELD_OR_ABANDONED
 
 
 def _continue(root: Path, trust_run: bool) -> int:
     home = RunDir(root.resolve())
-    rest = continuation.read(home)
+    rest = continuation.read_remaining(home)
     if rest is None:
-        echo("nothing is left to submit: it was cancelled, or somebody has submitted it")
+        echo("nothing is left to submit: the units were cancelled, or already submitted")
         return 0
-    # A job that was submitted with --live runs from a checkout, any other one from the run: no file there has a say.
-    live = provenance.is_checkout() and vouching.run_around(provenance.AROUND) is None
+    # A job submitted with --live runs from a checkout, any other job from the run: no file of the run may decide this.
+    live = provenance.is_checkout() and trusted_submissions.enclosing_run(provenance.AROUND) is None
     if is_sweep(home) and rest.sweep is not None:
         from hpcddm.commands.sweep import submit_settings
 
         for file in filter(None, (rest.sweep, rest.experiment)):
-            require(Path(file).is_file(), f"{file}: not to be seen from here; repeat hpcddm sweep by hand")
+            require(Path(file).is_file(), f"{file}: not visible from here; repeat hpcddm sweep by hand")
         return submit_settings(rest.sweep, rest.site, home.root, False, False, live, rest=rest, trust_run=trust_run)
     from hpcddm.commands.retry import continue_run
 

@@ -1,4 +1,4 @@
-"""The verb convert: published weights, or those of a run, as a start for an experiment's denoisers."""
+"""The verb convert: makes initial weights of an experiment's denoisers from published weights, or a run's."""
 
 import json
 from pathlib import Path
@@ -18,22 +18,27 @@ from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.runs import initial_weights
-from hpcddm.runs.unit_keys import experts_of
+from hpcddm.runs.unit_keys import all_experts
 
 TABLE_COLUMNS = 110
 MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Times at which a note says by how much log-SNR moves from one path to another."""
+"""Times at which a note prints the change of log-SNR from one path to another."""
 
 
 @click.command()
 @click.argument("source", type=PATH)
 @OVERRIDES
-@click.option("--like", required=True, metavar="EXPERIMENT", help="Whose denoiser it shall be: a name or a YAML file.")
+@click.option(
+    "--like",
+    required=True,
+    metavar="EXPERIMENT",
+    help="Experiment that uses the weights: a name or a YAML file.",
+)
 @click.option("--output", type=PATH, default=Path("seed.safetensors"), show_default=True)
 @click.option("--layout", default="auto", show_default=True, help="original_dit, sit, diffusers_dit or hpcddm.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For tensors that are new.")
-@click.option("--keep-head", is_flag=True, help="Keep the last layer although it predicted something else.")
-@click.option("--expert", metavar="EXPERT", help="Where experts differ: the number or name of the one that counts.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of new tensors.")
+@click.option("--keep-head", is_flag=True, help="Keep the last layer although its prediction type differs.")
+@click.option("--expert", metavar="EXPERT", help="Number or name of the expert to match, if experts differ.")
 def convert(
     source: Path,
     like: str,
@@ -57,13 +62,13 @@ def convert(
     _check_options(layout, output)
     experiment = load_experiment(like, overrides)
     named = None if expert is None else _expert(experiment, expert)
-    from hpcddm.models.checkpoints import conversion, reading
+    from hpcddm.models.checkpoints import conversion, file_formats
 
-    stored = reading.read(source)
-    layout = reading.layout_of(stored) if layout == "auto" else layout
+    stored = file_formats.read_checkpoint(source)
+    layout = file_formats.recognise_layout(stored) if layout == "auto" else layout
     config = experiment.expert_config(named)
-    tensors, info = reading.layout(layout).load(stored, config.model)
-    place = initial_weights.place_of(experiment, named, "model")
+    tensors, info = file_formats.layout(layout).load(stored, config.model)
+    place = initial_weights.expert_setting_key(experiment, named, "model")
     target = conversion.Target(config.model, experiment.data, config.objective, place)
     made = conversion.convert(tensors, info, target, seed, keep_head)
     latents = stored.description.get("data", {}).get(initial_weights.LATENTS)
@@ -83,14 +88,14 @@ def convert(
 
 def _expert(experiment: Experiment, text: str) -> Expert:
     """Return the expert with a number or a name; raises `ConfigError` with the valid ones."""
-    valid = {str(expert): expert for expert in experts_of(experiment)}
+    valid = {str(expert): expert for expert in all_experts(experiment)}
     if text not in valid:
         raise ConfigError(f"--expert {text}: valid are {', '.join(valid)}")
     return valid[text]
 
 
 def _check_options(layout: str, output: Path) -> None:
-    valid = ("auto", *variants.names(LayoutSettings.room))
+    valid = ("auto", *variants.list_variants(LayoutSettings.package))
     if layout not in valid:
         raise ConfigError(f"--layout {layout}: valid names are {', '.join(valid)}")
     if output.suffix != ".safetensors":
@@ -109,9 +114,9 @@ def _described(config: ExpertConfig, data: Any, latents: str | None) -> dict[str
             "channels": data.x_shape.channels,
             "image_size": data.x_shape.height,
             "num_classes": data.num_classes,
-            "space": data.space.coordinates,
+            "space": data.space.defining_settings,
             initial_weights.LATENTS: latents,
-            **initial_weights.seen_condition(config.model, data),
+            **initial_weights.network_condition(config.model, data),
         },
     }
 
@@ -124,7 +129,7 @@ def _notes(source: Any, target: Any) -> list[str]:
         notes.append(f"positions are computed: for images of {source.image_size} there, of {size} here")
     have, want = source.objective, target.objective
     if (have.name, have.schedule) != (want.name, want.schedule):
-        before, after = (f"{objective.name} on the path {objective.schedule.described}" for objective in (have, want))
+        before, after = (f"{objective.name} on the path {objective.schedule.description}" for objective in (have, want))
         notes.append(f"{before} there, {after} here" + _moves(have.schedule, want.schedule))
     if target.model.qk_norm and not source.model.qk_norm:
         notes.append("qk_norm is new: queries and keys are normalised now, which no tensor can undo")
@@ -137,9 +142,9 @@ def _moves(source: Any, target: Any) -> str:
         return ""
     import torch
 
-    from hpcddm.diffusion.objectives.schedules.base import log_snr_moves
+    from hpcddm.diffusion.objectives.schedules.base import log_snr_differences
 
-    moves = log_snr_moves(source, target, torch.tensor(MOVE_TIMES, dtype=torch.float64)).tolist()
+    moves = log_snr_differences(source, target, torch.tensor(MOVE_TIMES, dtype=torch.float64)).tolist()
     listed = ", ".join(f"{move:+.2f} at t = {t}" for t, move in zip(MOVE_TIMES, moves, strict=True))
     return f"; both are given 1000 t, and log-SNR here less that there is {listed}"
 

@@ -11,17 +11,17 @@ from typing import Any
 import click
 from rich.table import Table
 
+from hpcddm.commands.job_costs import JobCost, list_job_costs, units_with_logs
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.spending import JobCost, spending, units_with_logs
 from hpcddm.commands.terminal import plain_text, table_console
-from hpcddm.files import reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.jobs.records import records
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.attempt_records import read_records
 from hpcddm.launch.journal_dirs import submissions_of
-from hpcddm.launch.local.progress import duration
-from hpcddm.launch.slurm.accounting import Execution, executions
+from hpcddm.launch.local.progress import format_duration
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.runs.layout import RunDir
+from hpcddm.launch.slurm.sacct import Execution, executions
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 
 
@@ -32,25 +32,25 @@ from hpcddm.runs.stored_experiment import is_sweep, stored_experiment
 def cost(root: Path, records_only: bool, as_json: bool) -> None:
     """Count the GPU-hours and CPU-hours of RUN.
 
-    They are listed per unit and attempt, with the wasted share. The numbers are those of sacct, every execution of a
-    requeued job included, else those of the run's own records.
+    They are listed per unit and attempt, with the wasted share. The numbers come from sacct, including every execution
+    of a requeued job, or else from the run's own records.
 
     \b
     Example: hpcddm cost runs/fashion_mnist
-    Next:    hpcddm clean runs/fashion_mnist   removes what is not needed any more
+    Next:    hpcddm clean runs/fashion_mnist   removes files that the run no longer needs
     """
     run = RunDir(root)
     if not is_sweep(run):
         stored_experiment(run)
     from_sacct, why_not = ([], "--records") if records_only else _query_sacct(run)
-    spent = spending(run, from_sacct)
+    spent = list_job_costs(run, from_sacct)
     if is_sweep(run):
-        # What several settings share is on the bill of the one that made it, so the sum counts it once.
+        # Shared units are charged to the setting that submitted them, so the sum counts them once.
         settings = [RunDir(path.parent) for path in sorted(root.glob(f"*/{run.experiment.name}"))]
         spent += [
             replace(job_cost, unit=sweep_run.root.name)
             for sweep_run in settings
-            for job_cost in spending(sweep_run, from_sacct)
+            for job_cost in list_job_costs(sweep_run, from_sacct)
         ]
     source = _source(spent, why_not)
     if as_json:
@@ -66,7 +66,7 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
 def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
     """Query the run's executions from sacct; return them, and a reason for the case that there are none."""
     submissions = [submission for submission in submissions_of(run) if submission.scheduler == "slurm"]
-    attempts = [record for key in units_with_logs(run) for record in records(run.logs(key))]
+    attempts = [record for key in units_with_logs(run) for record in read_records(run.logs(key))]
     tried = [(record, name) for record in attempts if (name := record.job_name)]
     # The attempts name their jobs, too: a folder that was copied from another site comes without a journal.
     names: dict[str | None, set[str]] = defaultdict(set)
@@ -91,7 +91,7 @@ def _query_sacct(run: RunDir) -> tuple[list[Execution], str]:
 
 def _has_sacct(run: RunDir, site: str) -> bool:
     try:
-        stored = reading.read_mapping(run.site(site)) or {}
+        stored = checked_reads.read_mapping(run.site(site)) or {}
     except Unreadable:
         return True
     return bool(stored.get("has_sacct", True))
@@ -127,7 +127,7 @@ def _table(spent: list[JobCost], what: str) -> Table:
 
 def _time(spent: list[JobCost]) -> str:
     mark = "~" if any(job_cost.is_estimate for job_cost in spent) else ""
-    return mark + duration(sum(job_cost.seconds for job_cost in spent))
+    return mark + format_duration(sum(job_cost.seconds for job_cost in spent))
 
 
 def _amounts(spent: list[JobCost], kinds: list[str]) -> list[str]:

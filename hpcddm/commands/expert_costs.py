@@ -8,16 +8,16 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.training import ExpertOverride
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import list_results
-from hpcddm.runs.unit_keys import LISTS, expert_key
-from hpcddm.runs.unit_settings import expert_training
+from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_key, expert_keys
+from hpcddm.runs.unit_training import unit_training
 
 if TYPE_CHECKING:
-    from hpcddm.commands.planning.timing import Estimate
+    from hpcddm.commands.planning.timing import CostEstimate
 
 
-NEVER_AHEAD = 30_720
+NO_GAIN_IMAGES = 30_720
 """Images seen by each expert up to which no strategy was shown to be ahead of a monolith of equal cost, with 4 or with
 8 experts on Fashion-MNIST (docs/results/budget.md)."""
 
@@ -36,10 +36,10 @@ class ExpertCost:
 
 
 def expert_costs(
-    experiment: Experiment, run: RunDir, site: Site, estimates: Mapping[str, "Estimate"]
+    experiment: Experiment, run: RunDir, site: Site, estimates: Mapping[str, "CostEstimate"]
 ) -> list[ExpertCost]:
-    """List the costs of the experts that are trained at a site; nothing as long as there are no clusters."""
-    lists = manifest.read_if_usable(run.unit(LISTS))
+    """List the costs of the experts that are trained at a site; empty before images are clustered."""
+    lists = manifest.read_if_usable(run.unit(EXPERT_LISTS))
     if lists is None or len(lists.results.get("sizes", [])) != experiment.cluster.experts:
         return []
     costs = []
@@ -47,15 +47,15 @@ def expert_costs(
         key = expert_key(expert)
         if key not in estimates:
             continue
-        described, resources = list_results({LISTS: lists}, expert), site.resources_for(*key.split("/"))
-        trained_on = described["samples"] + described.get("foreign", 0)
+        described, resources = list_results({EXPERT_LISTS: lists}, expert), site.resources_for(*key.split("/"))
+        trained_on = described["samples"] + described.get("other_clusters", 0)
         flops, seconds = estimates[key].flops, estimates[key].seconds
         gpus = resources.nodes * resources.gpus_per_node
         costs.append(
             ExpertCost(
                 expert,
                 described["samples"],
-                expert_training(experiment, expert).images / trained_on,
+                unit_training(experiment, key).images / trained_on,
                 flops,
                 None if seconds is None else gpus * seconds / 3600,
             )
@@ -63,35 +63,34 @@ def expert_costs(
     return costs
 
 
-def own_numbers(experiment: Experiment) -> list[str]:
+def override_lines(experiment: Experiment) -> list[str]:
     """Describe every expert of a cluster whose override has a rate, a batch or a number of images of its own."""
     lines = []
     for expert in range(experiment.cluster.experts):
         own = experiment.experts.variation(expert)
         if isinstance(own, ExpertOverride) and (own.images or own.batch or own.learning_rate):
-            training = expert_training(experiment, expert)
+            training = unit_training(experiment, expert_key(expert))
             rate = f"learning rate {training.learning_rate:g}"
             lines.append(f"expert {expert} sees {training.images:,} images in batches of {training.batch}, {rate}")
     return lines
 
 
-def few_images(experiment: Experiment) -> str | None:
+def few_images_warnings(experiment: Experiment) -> str | None:
     """Warn of experts that see so few images that they were never ahead of one model of equal cost.
 
-    Experts that start from weights need fewer, and nothing is said of them.
+    Experts that start from weights need fewer images; this does not apply to them.
     """
-    experts = experiment.cluster.experts
-    images = min(expert_training(experiment, expert).images for expert in range(experts))
-    if experts == 1 or images > NEVER_AHEAD or experiment.experts.init_from is not None:
+    images = min(unit_training(experiment, key).images for key in expert_keys(experiment))
+    if experiment.cluster.experts == 1 or images > NO_GAIN_IMAGES or experiment.experts.init_from is not None:
         return None
     return (
-        f"an expert sees {images:,} images; with up to {NEVER_AHEAD:,} each, no ensemble was shown to draw better than"
-        " one model of the same cost on Fashion-MNIST: train longer, or with fewer experts, and compare with the"
+        f"an expert sees {images:,} images; with up to {NO_GAIN_IMAGES:,} each, no ensemble was shown to draw better"
+        " than one model of the same cost on Fashion-MNIST: train longer, or with fewer experts, and compare with the"
         " monolith"
     )
 
 
-def line_of(costs: Sequence[ExpertCost]) -> str:
+def cost_line(costs: Sequence[ExpertCost]) -> str:
     """Say of the largest and the smallest cluster how often its expert sees each image, and what experts cost."""
     largest, smallest = max(costs, key=lambda cost: cost.images), min(costs, key=lambda cost: cost.images)
     ends = [

@@ -12,17 +12,17 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.next_step import installing
+from hpcddm.errors.next_step import install_command
 from hpcddm.errors.printing import echo
-from hpcddm.files import reading
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.unit_states import require_current, survey
+from hpcddm.files import checked_reads
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import require_current, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import SCALE_FILE, WEIGHTS
 from hpcddm.runs.initial_weights import METADATA
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above
-from hpcddm.runs.results import Scale
+from hpcddm.runs.result_types import LatentScale
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
 from hpcddm.runs.unit_settings import latent_space
@@ -91,20 +91,20 @@ def export(root: Path, unit: str, output: Path) -> None:
         raise ConfigError(f"{unit}: no denoiser of this run; valid names: {', '.join(valid)}")
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
-    require_current(survey(plan(experiment), run), run, unit)
+    require_current(survey_units(plan_units(experiment), run), run, unit)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.build_denoiser import require_network
-    from hpcddm.models.checkpoints import reading
+    from hpcddm.models.checkpoints import file_formats
     from hpcddm.models.checkpoints.diffusers_dit import dump
 
     expert = None if unit in student_keys(experiment) else expert_of(unit)
     require_network(experiment, expert, run.unit(unit) / WEIGHTS)
-    stored = reading.read(run.unit(unit))
-    # A file may describe itself, so that nobody has looked into the manifest yet.
-    if stored.sha256 != manifest.stated_digest(run.unit(unit), stored.path.name):
+    stored = file_formats.read_checkpoint(run.unit(unit))
+    # A file may describe itself, so the manifest has not been read yet.
+    if stored.sha256 != manifest.recorded_digest(run.unit(unit), stored.path.name):
         raise UserError(f"{stored.path}: its bytes are not those of its manifest; fetch it again")
-    tensors, info = reading.layout("hpcddm").load(stored, None)
+    tensors, info = file_formats.layout("hpcddm").load(stored, None)
     theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
     readme = _readme(unit, stored.sha256, info, config, scheduler, _space(run, experiment))
@@ -153,7 +153,7 @@ def _write(
     scheduler: dict[str, Any] | None,
 ) -> None:
 
-    from hpcddm.models.checkpoints.reading import DIFFUSERS_WEIGHTS
+    from hpcddm.models.checkpoints.file_formats import DIFFUSERS_WEIGHTS
     from hpcddm.models.checkpoints.writing import save_tensors
 
     transformer = output / "transformer"
@@ -182,7 +182,7 @@ def _space(run: RunDir, experiment: Experiment) -> str:
     settings = json.dumps(space.autoencoder.model_dump(mode="json", exclude_none=True))
     name = f"{settings} in {run.unit(AUTOENCODER)}" if space.autoencoder.is_trained else settings
     path = run.output(LATENT_SCALE, SCALE_FILE)
-    return LATENTS.format(autoencoder=name, **asdict(reading.need_json(path, Scale)))
+    return LATENTS.format(autoencoder=name, **asdict(checked_reads.read_required_json(path, LatentScale)))
 
 
 def _readme(
@@ -190,7 +190,7 @@ def _readme(
 ) -> str:
     path = info.objective.schedule.name
     return README.format(
-        install=installing("diffusers>=0.35"),
+        install=install_command("diffusers>=0.35"),
         unit=unit,
         sha256=sha256,
         last_class=info.num_classes - 1,

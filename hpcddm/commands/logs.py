@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.following import follow
-from hpcddm.commands.naming import unit_named
+from hpcddm.commands.log_tail import follow
 from hpcddm.commands.options import RUN, UNIT
+from hpcddm.commands.unit_arguments import matching_unit
 from hpcddm.errors import ConfigError
-from hpcddm.errors.printing import MOST_OF_A_LINE, echo, printable
-from hpcddm.files import reading
-from hpcddm.jobs.records import AttemptRecord, records
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, echo, printable
+from hpcddm.files import checked_reads
+from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 
 
@@ -30,7 +30,7 @@ from hpcddm.runs.stored_experiment import stored_experiment
     "--follow",
     "following",
     is_flag=True,
-    help="Go on with what is written, over all attempts, until the unit has ended.",
+    help="Print new lines, over all attempts, until the unit has ended.",
 )
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True)
 def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, following: bool) -> None:
@@ -38,21 +38,25 @@ def logs(root: Path, unit: str, attempt: int | None, rank: int, every: bool, fol
 
     \b
     Example: hpcddm logs runs/fashion_mnist train/expert-02 --follow
-    Next:    after a failure is mended: hpcddm retry runs/fashion_mnist
+    Next:    after fixing a failure: hpcddm retry runs/fashion_mnist
     """
     run = RunDir(root)
     if attempt is not None and (every or following):
         raise ConfigError("--attempt names one attempt, --all and --follow mean several; take one of them")
     if "/" not in unit:
-        unit = unit_named(root, unit, [planned.key for planned in plan(stored_experiment(run))])
-    tried = {record.number: record for record in records(run.logs(unit))}
+        unit = matching_unit(root, unit, [planned.key for planned in plan_units(stored_experiment(run))])
+    tried = {record.number: record for record in read_records(run.logs(unit))}
     newest = _newest(run, unit)
     if following and (tried or newest):
         for record in list(tried.values())[:-1] if every else []:
             _show_attempt(run, record, rank)
         follow(run, unit, rank, max(tried, default=1))
         return
-    kept = _kept(run, unit, rank, newest if tried else None) if attempt is None and _is_ahead(newest, tried) else []
+    kept = (
+        _find_scheduler_files(run, unit, rank, newest if tried else None)
+        if attempt is None and _is_ahead(newest, tried)
+        else []
+    )
     if not tried and not kept:
         with_logs = sorted(
             str(place.relative_to(root / "logs").parent) for place in (root / "logs").glob("*/*/attempt-1")
@@ -143,7 +147,7 @@ def _is_ahead(newest: Submission | None, tried: dict[int, AttemptRecord]) -> boo
     return last.token != newest.uuid and (last.started or 0.0) < newest.time
 
 
-def _kept(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
+def _find_scheduler_files(run: RunDir, unit: str, rank: int, only: Submission | None) -> list[Path]:
     """Find the scheduler's files of the last job of a unit that has any, or of the job `only`."""
     for submission in [only] if only else reversed(submissions_of(run)):
         if unit in submission.units and submission.job:
@@ -163,8 +167,8 @@ def _names(job: JobId, index: int, rank: int, is_local: bool) -> list[str]:
 
 def _show(file: Path) -> None:
     echo(f"--- {file}")
-    with open(reading.open_regular(file), errors="replace") as lines:
-        line = lines.readline(MOST_OF_A_LINE) or "(empty)"
+    with open(checked_reads.open_regular(file), errors="replace") as lines:
+        line = lines.readline(MAX_LINE_CHARACTERS) or "(empty)"
         while line:
             echo(line.removesuffix("\n"))
-            line = lines.readline(MOST_OF_A_LINE)
+            line = lines.readline(MAX_LINE_CHARACTERS)

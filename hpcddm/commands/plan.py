@@ -10,32 +10,31 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from hpcddm.commands.expert_costs import expert_costs, few_images, line_of, own_numbers
+from hpcddm.commands.expert_costs import cost_line, expert_costs, few_images_warnings, override_lines
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
 from hpcddm.commands.terminal import table_console
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
-from hpcddm.launch.checks import storage
-from hpcddm.launch.checks.gpu_requests import remarks
-from hpcddm.launch.checks.missing_images import with_remedy
-from hpcddm.launch.checks.storage import readable
-from hpcddm.launch.content_hashes import with_tars
+from hpcddm.launch.checks import disk_estimates
+from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.launch.checks.gpu_requests import gpu_remarks
+from hpcddm.launch.checks.missing_images import add_remedy
+from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.run_defaults import load_for_run
-from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.pipeline.plan import plan as plan_units
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.pipeline.unit_graph import STAGES, PlannedUnit, kind_of, plan_units
 from hpcddm.runs import manifest, passed_over
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH
-from hpcddm.runs.unit_settings import images_per_step
+from hpcddm.runs.unit_training import images_per_step
 
 if TYPE_CHECKING:
-    from hpcddm.commands.planning.collection import Collection
-    from hpcddm.commands.planning.timing import Estimate
+    from hpcddm.commands.planning.planned_collection import PlannedCollection
+    from hpcddm.commands.planning.timing import CostEstimate
     from hpcddm.commands.planning.training_memory import RankMemory
 
 SHARD = "shard"
@@ -46,14 +45,14 @@ LEGEND = (
     "          a unit takes: the longest one; slots: jobs in a row that it needs, each within the site's time limit",
     "          kept: bytes of results; at work: further bytes while it runs; time from: see `time` below",
 )
-"""What the columns of the table mean."""
+"""Meanings of the table's columns."""
 SAMPLES_IN_A_TAR = 10_000
-"""Samples that img2dataset puts into a tar, unless it is told otherwise."""
+"""Samples that img2dataset puts into a tar by default."""
 
 
 @dataclass(frozen=True)
 class StageRow:
-    """Units of one stage and one shape; None stands for unknown."""
+    """Units of one stage and one shape; None means unknown."""
 
     stage: str
     units: int
@@ -85,12 +84,12 @@ class StageRow:
     "--flops-per-second",
     "speed",
     type=click.FloatRange(min=0, min_open=True),
-    help="Of one rank, where this machine is not like the site's.",
+    help="Speed of one rank at the site.",
 )
 @click.option(
     "--assume",
     metavar="samples=N[,heldout=N][,tars=N]",
-    help="Numbers of a data set that is not here; tars are those that are adopted.",
+    help="Sizes of a data set that is not here; tars: number of existing tars.",
 )
 @JSON
 def plan(
@@ -104,9 +103,9 @@ def plan(
 ) -> None:
     """Estimate the costs of EXPERIMENT at a site.
 
-    FLOPs, hours, slots and storage are listed per stage; nothing is submitted. Nodes x ranks, CPUs and GPUs are those
-    of one unit, FLOPs, hours, bytes and files those of all units of a stage. A unit takes as long as the longest one,
-    in so many slots: jobs in a row, each within the site's time limit. The key experts.training.batch counts the images
+    FLOPs, hours, slots and storage are listed per stage; nothing is submitted. Nodes x ranks, CPUs and GPUs are per
+    unit; FLOPs, hours, bytes and files are totals of a stage. "A unit takes" is the time of the longest unit; slots are
+    the consecutive jobs that it needs within the site's time limit. The key experts.training.batch counts the images
     per step over all experts.
 
     Times come from --flops-per-second, else from the attempts of the run, else from a short measurement here.
@@ -119,37 +118,38 @@ def plan(
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
     site = load_site(site_name)
     if assume is None:
-        experiment = with_tars(experiment)
-        with with_remedy(experiment):
-            counts = storage.image_counts(experiment, run)
+        experiment = with_tar_counts(experiment)
+        with add_remedy(experiment):
+            counts = disk_estimates.image_counts(experiment, run)
     else:
         experiment, counts = _assumed(experiment, assume)
     units = [unit for unit in plan_units(experiment) if unit.site in (None, site.name)]
     rows, images, estimates = _rows(units, experiment, site, run, counts, speed)
     experts = expert_costs(experiment, run, site, estimates) if assume is None else []
     missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
-    idle = remarks(site, [unit.key for unit in units], experiment)
-    numbers, in_memory = own_numbers(experiment), _memory(units, experiment, site, counts)
-    warning = few_images(experiment)
-    left_out = storage.passed_over_of(experiment, run) if assume is None else {}
-    total = _total(rows, storage.still_needed(missing, experiment, site, run, counts), run)
+    idle = gpu_remarks(site, [unit.key for unit in units], experiment)
+    numbers, in_memory = override_lines(experiment), _memory(units, experiment, site, counts)
+    warning = few_images_warnings(experiment)
+    left_out = disk_estimates.count_passed_over(experiment, run) if assume is None else {}
+    total = _total(rows, disk_estimates.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
         content = {"experiment": experiment.name, "site": site.name, "stages": [asdict(row) for row in rows]}
         totals: dict[str, Any] = {"collection": asdict(images), "total": total, "gpu_remarks": idle}
         totals |= {"experts": [asdict(cost) for cost in experts], "own_numbers": numbers, "few_images": warning}
         totals["passed_over"] = left_out
         totals["memory"] = [asdict(own) for own in in_memory]
-        echo(json.dumps(content | totals, indent=1))
+        # Not by `echo`, which cuts long lines.
+        print(json.dumps(content | totals, indent=1))
         return
     defaults.print()
     echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
     echo(f"batch     {images_per_step(experiment)}")
     _print_collection(images)
-    for line in passed_over.lines(left_out):
+    for line in passed_over.count_lines(left_out):
         echo(f"passed over   {line}")
     if experts:
-        echo(f"clusters  {line_of(experts)}")
+        echo(f"clusters  {cost_line(experts)}")
     for text in numbers:
         echo(f"override  {text}")
     if warning is not None:
@@ -170,7 +170,7 @@ def _assumed(experiment: Experiment, text: str) -> tuple[Experiment, dict[str, i
     if "samples" not in numbers:
         raise ConfigError(f"--assume {text}: samples=N is missing, the number of training images")
     counts = {TRAIN: numbers["samples"], HELDOUT: numbers.get("heldout", experiment.evaluate.images)}
-    if experiment.data.source.adopts_tars:
+    if experiment.data.source.uses_existing_tars:
         tars = {"shards": numbers.get("tars", -(-counts[TRAIN] // SAMPLES_IN_A_TAR))}
         tars["heldout_shards"] = -(-counts[HELDOUT] * tars["shards"] // counts[TRAIN])
         experiment = experiment.model_copy(update={"data": experiment.data.model_copy(update=tars)})
@@ -184,48 +184,48 @@ def _rows(
     run: RunDir,
     counts: dict[str, int],
     speed: float | None,
-) -> tuple[list[StageRow], "Collection", dict[str, "Estimate"]]:
+) -> tuple[list[StageRow], "PlannedCollection", dict[str, "CostEstimate"]]:
     # Torch takes its seconds to import, and no other verb of the login node waits for it.
     from hpcddm.commands.planning.benchmark import Benchmark
-    from hpcddm.commands.planning.collection import collection
-    from hpcddm.commands.planning.costs import Costs
-    from hpcddm.commands.planning.timing import Clock
+    from hpcddm.commands.planning.costs import UnitCosts
+    from hpcddm.commands.planning.planned_collection import plan_collection
+    from hpcddm.commands.planning.timing import TimeEstimator
 
     groups: dict[tuple[str, Resources], list[PlannedUnit]] = {}
     for unit in units:
-        name = unit.key if unit.key == MONOLITH else unit.stage
+        name = unit.key if unit.key == MONOLITH or unit.key in STAGES[unit.stage].other_kinds else unit.stage
         groups.setdefault((name, site.resources_for(*unit.key.split("/"))), []).append(unit)
     rows: list[StageRow] = []
-    by_key: dict[str, Estimate] = {}
+    by_key: dict[str, CostEstimate] = {}
     with Benchmark(experiment) as benchmark:
-        clock = Clock(Costs(experiment, counts), benchmark, run, site.scheduler == "local", speed)
+        clock = TimeEstimator(UnitCosts(experiment, counts), benchmark, run, site.scheduler == "local", speed)
         for (name, resources), group in groups.items():
-            siblings = [unit.key for unit in units if unit.stage == group[0].stage]
+            siblings = [unit.key for unit in units if kind_of(unit.key) is kind_of(group[0].key)]
             estimates = [clock.estimate(unit.key, siblings, resources) for unit in group]
             by_key |= {unit.key: estimate for unit, estimate in zip(group, estimates, strict=True)}
             slots = [_slots(estimate.seconds, resources, site) for estimate in estimates]
             needs = [
-                storage.estimate(unit, experiment, site, counts, many or 1)
+                disk_estimates.estimate_unit(unit, experiment, site, counts, many or 1)
                 for unit, many in zip(group, slots, strict=True)
             ]
             rows.append(_row(name, resources, estimates, slots, sum(needs, DiskSpace())))
         index = next(row for row in rows if row.stage == SHARD)
-        tars = collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
+        tars = plan_collection(experiment, counts, site, benchmark, (index.units, index.unit_hours), index.bytes_kept)
     return rows, tars, by_key
 
 
 def _memory(units: list[PlannedUnit], experiment: Experiment, site: Site, counts: dict[str, int]) -> "list[RankMemory]":
-    from hpcddm.commands.planning.costs import Costs
-    from hpcddm.commands.planning.training_memory import of_units
+    from hpcddm.commands.planning.costs import UnitCosts
+    from hpcddm.commands.planning.training_memory import predict_for_units
 
-    return of_units([unit.key for unit in units], Costs(experiment, counts), site)
+    return predict_for_units([unit.key for unit in units], UnitCosts(experiment, counts), site)
 
 
 def _print_memory(in_memory: "list[RankMemory]") -> None:
-    from hpcddm.commands.planning.training_memory import line_of
+    from hpcddm.commands.planning.training_memory import memory_line
 
     for own in in_memory:
-        echo(f"memory    {line_of(own)}")
+        echo(f"memory    {memory_line(own)}")
 
 
 def _slots(seconds: float | None, resources: Resources, site: Site) -> int | None:
@@ -235,7 +235,7 @@ def _slots(seconds: float | None, resources: Resources, site: Site) -> int | Non
     usable = 60 * resources.minutes - site.signal_lead_seconds
     if usable <= 0:
         raise ConfigError(
-            f"site {site.name}: minutes: {resources.minutes} are no more than signal_lead_seconds,"
+            f"site {site.name}: minutes: {resources.minutes} do not exceed signal_lead_seconds,"
             f" {site.signal_lead_seconds}; no job could make a step"
         )
     return max(math.ceil(seconds / usable), 1)
@@ -274,7 +274,7 @@ def _unless_unknown(values: Sequence[Any]) -> Sequence[Any] | None:
 
 def _total(rows: list[StageRow], needed: DiskSpace, run: RunDir) -> dict[str, Any]:
     """Sum the known costs, and add needed and free space of the run's file system."""
-    free_bytes, free_files = storage.free(run.root)
+    free_bytes, free_files = disk_estimates.free_space(run.root)
     sums = {key: sum(getattr(row, key) or 0 for row in rows) for key in ("flops", "cpu_hours", "gpu_hours")}
     return sums | {
         "bytes_still_needed": needed.kept,
@@ -296,7 +296,7 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
             *(row.stage, str(row.units), f"{row.nodes} x {row.ranks_per_node}", str(cores)),
             *(str(row.nodes * row.gpus_per_node), f"{row.flops:.2e}" if row.flops else "-", _duration(row.unit_hours)),
             *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
-            *(readable(row.bytes_kept), readable(row.bytes_working), f"{row.files:,}", row.time_source),
+            *(format_bytes(row.bytes_kept), format_bytes(row.bytes_working), f"{row.files:,}", row.time_source),
         )
     table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
     echo(*LEGEND)
@@ -310,18 +310,23 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
         echo(f"time      {detail[0]} ({detail[1]}): {stages}")
     free_files = "inodes are not counted" if total["files_free"] is None else f"{total['files_free']:,} inodes free"
     echo(
-        f"storage   at most {readable(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still to"
-        f" write in {run.root}, {readable(total['bytes_free'])} and {free_files}"
+        f"storage   at most {format_bytes(total['bytes_still_needed'])} and {total['files_still_needed']:,} files still"
+        f" to write in {run.root}, {format_bytes(total['bytes_free'])} and {free_files}"
     )
 
 
-def _print_collection(images: "Collection") -> None:
-    size = "of unknown size (none is here)" if images.bytes is None else readable(images.bytes)
+def _print_collection(images: "PlannedCollection") -> None:
+    size = "of unknown size" if images.bytes is None else format_bytes(images.bytes)
     counted = " and ".join(f"{count:,} {split}" for split, count in images.samples.items())
     index = "unknown" if images.index_hours is None else f"{_duration(images.index_hours)} for the longest"
-    echo(f"images    {images.files:,} tars, {size}, {counted} samples; index: {images.index_units:,} units, {index}")
+    echo(f"images    {images.files:,} files, {size}, {counted} samples; index: {images.index_units:,} units, {index}")
     epoch = "unknown" if images.epoch_hours is None else _duration(images.epoch_hours)
     echo(f"reading   an epoch of one expert, {images.epoch_samples:,} samples: {epoch} ({images.epoch_detail})")
+    from hpcddm.commands.planning.read_amplification import advice
+
+    recommended = images.bytes_per_byte and advice(images.bytes_per_byte)
+    if recommended:
+        echo(f"reading   {recommended}")
 
 
 def _duration(hours: float | None) -> str:

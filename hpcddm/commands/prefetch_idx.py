@@ -12,12 +12,12 @@ from hpcddm.errors.printing import echo, printable
 
 SECONDS = 1800
 ANSWER_SECONDS = 60
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Most bytes of one file."""
 
 
 def fetch_idx(files: IdxFiles, cache: Path | None) -> None:
-    """Put the files into the cache, unless they are there or in the folder that experiments name.
+    """Put the files into the cache, unless the cache or the experiments' folder has them.
 
     Raises `UserError` with the commands that get them elsewhere.
     """
@@ -42,7 +42,7 @@ def fetch_idx(files: IdxFiles, cache: Path | None) -> None:
                 except (OSError, subprocess.SubprocessError) as error:
                     reasons.append(printable(error, 120))
             else:
-                raise UserError(f"{files.name}: could not be fetched ({'; '.join(reasons)}); {elsewhere(files)}")
+                raise UserError(f"{files.name}: could not be fetched ({'; '.join(reasons)}); {offline_advice(files)}")
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
             for name in files.files:
@@ -52,7 +52,7 @@ def fetch_idx(files: IdxFiles, cache: Path | None) -> None:
     echo(f"fetched  {place}  SHA-256 of {len(files.files)} files proven, {files.licence}")
 
 
-def elsewhere(files: IdxFiles) -> str:
+def offline_advice(files: IdxFiles) -> str:
     """Say how the files come from a machine with network."""
     addresses = " ".join(f"{files.mirror}/{name}" for name in files.files)
     return (
@@ -84,5 +84,5 @@ def _from_authors(files: IdxFiles, staged: Path) -> Path:
     folder.mkdir()
     for name in files.files:
         with urllib.request.urlopen(f"{files.mirror}/{name}", timeout=ANSWER_SECONDS) as answer:
-            (folder / name).write_bytes(answer.read(MOST_BYTES))
+            (folder / name).write_bytes(answer.read(MAX_BYTES))
     return folder

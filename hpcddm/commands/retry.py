@@ -1,38 +1,38 @@
-"""The verb retry: submits anew units that were submitted once, are not complete and are in no queue."""
+"""The verb retry: resubmits units that were submitted before, are not complete and are not in a queue."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hpcddm.commands.announcements import require_no_refusal
-from hpcddm.commands.naming import units_named
+from hpcddm.commands.last_command import stored_command
 from hpcddm.commands.options import LIVE, RUN, TRUST
 from hpcddm.commands.submit import submit_missing
-from hpcddm.commands.trusting import stored_start
-from hpcddm.commands.typed import stored
+from hpcddm.commands.submit_messages import require_no_refusal
+from hpcddm.commands.trusted_settings import trusted_site_and_template
+from hpcddm.commands.unit_arguments import matching_units
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
-from hpcddm.launch.base import launcher_of
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.launch.continuation import Rest
+from hpcddm.launch.base import create_launcher
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.submission import Decision, active_units, decide
-from hpcddm.pipeline.plan import needed_by, plan
+from hpcddm.launch.submission import Decision, active_units, decide_units
+from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import is_sweep, out_of_run, stored_experiment
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_absolute_paths
 from hpcddm.runs.unit_keys import CATALOG
 
 
 @click.command()
 @RUN
 @click.argument("units", nargs=-1, metavar="[STAGE[/UNIT]]...")
-@click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, as minutes=120.")
+@click.option("--resource", "resources", multiple=True, metavar="NAME=VALUE", help="For these units, e.g. minutes=120.")
 @click.option("--site", "site_name", help="A site's name or YAML file. Default: the site as you last used it here.")
 @LIVE
 @TRUST
@@ -46,50 +46,52 @@ def retry(
 ) -> int:
     """Submit failed units of RUN again.
 
-    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them; those of a stage
-    where only it is named. Units that are complete or in the queue stay. Changed resources are kept for the next retry.
+    These are units that failed, gave up, were cancelled or vanished, and the units that wait for them. The name of a
+    stage selects its units. Complete or queued units do not change. The next retry keeps changed resources.
 
     \b
     Example: hpcddm retry runs/fashion_mnist train/expert-02 --resource memory_gb=16
     Next:    hpcddm status runs/fashion_mnist
     """
     run = RunDir(root)
-    experiment = out_of_run(stored_experiment(run), run)
-    named = units_named(root, units, [unit.key for unit in plan(experiment)])
-    site, parts = (load_site(site_name), None) if site_name else stored_start(_last_site(run), run, trust_run)
-    # What failed may have been mended in the images, or in a file that the experiment names.
-    experiment = with_content(experiment, run)
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    named = matching_units(root, units, [unit.key for unit in plan_units(experiment)])
+    site, parts = (
+        (load_site(site_name), None) if site_name else trusted_site_and_template(_last_site(run), run, trust_run)
+    )
+    # The user may have fixed the images, or a file that the experiment names.
+    experiment = with_content_hashes(experiment, run)
     selected = set(named or (key for submission in Journal(run.journal).submissions() for key in submission.units))
     if CATALOG in selected:
         # A tar that was added has units that were never submitted.
-        selected |= {key for unit in plan(experiment) if unit.key == CATALOG for key in unit.inputs}
-    launcher = launcher_of(site, run)
+        selected |= {key for unit in plan_units(experiment) if unit.key == CATALOG for key in unit.inputs}
+    launcher = create_launcher(site, run)
     active = active_units(run, launcher)
-    decision = decide(experiment, run, launcher, only=selected, active=dict(active))
+    decision = decide_units(experiment, run, launcher, only=selected, active=dict(active))
     failed = [unit.key for unit in decision.to_run if unit.key in selected and unit.key not in active]
-    # Of a stage, those that failed are meant.
+    # The name of a stage selects its failed units.
     for key in (key for key in named if key in units or not failed):
         if key not in failed:
             raise UserError(f"{key}: {_why_not(key, decision)}")
     if not failed:
         require_no_refusal(decision)
-        reason = "nothing to retry: what was submitted is complete, or in the queue"
+        reason = "nothing to retry: all submitted units are complete or in the queue"
         echo(step("hpcddm", "status", root, reason=reason))
         return 0
     site = _changed(site, resources, failed)
     echo(f"again: {', '.join(failed)}")
-    # What waits behind them goes along, up to the last stage that was asked for.
-    typed = stored(run)
+    # Units that wait for them are submitted, too, up to the last requested stage.
+    typed = stored_command(run)
     until = typed.until if typed else None
-    if until and not needed_by(until, plan(experiment)).issuperset(failed):
+    if until and not needed_by(until, plan_units(experiment)).issuperset(failed):
         until = None
     return submit_missing(experiment, site, run, only=failed, live=live, parts=parts, until=until)
 
 
-def continue_run(run: RunDir, rest: Rest, live: bool, trust_run: bool) -> int:
-    """Submit what an earlier submission had no room for; return the exit code. live, trust_run: as those of `retry`."""
-    experiment = out_of_run(stored_experiment(run), run)
-    site, parts = stored_start(rest.site, run, trust_run, in_job=True)
+def continue_run(run: RunDir, rest: RemainingUnits, live: bool, trust_run: bool) -> int:
+    """Submit units that an earlier submission left out; return the exit code. live, trust_run: as in `retry`."""
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    site, parts = trusted_site_and_template(rest.site, run, trust_run, in_job=True)
     return submit_missing(experiment, site, run, only=rest.units, live=live, parts=parts, rest=rest, until=rest.until)
 
 
@@ -97,9 +99,9 @@ def _last_site(run: RunDir) -> str:
     """Return the name of the site from which the run was submitted; raises `ConfigError`."""
     names = {submission.site for submission in Journal(run.journal).submissions() if run.site(submission.site).exists()}
     if len(names) > 1:
-        raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; say with --site from which now")
+        raise ConfigError(f"{run.root}: submitted from {', '.join(sorted(names))}; choose one with --site")
     if not names and is_sweep(RunDir(run.root.resolve().parent)):
-        raise ConfigError(f"{run.root}: a setting of a sweep; the same hpcddm sweep submits anew what failed")
+        raise ConfigError(f"{run.root}: a setting of a sweep; the same hpcddm sweep resubmits failed units")
     if not names:
         raise ConfigError(f"{run.root}: nothing was submitted from here; hpcddm submit starts a run")
     return names.pop()
@@ -130,4 +132,4 @@ def _why_not(key: str, decision: Decision) -> str:
         return decision.refused[key]
     if key in decision.blocked:
         return f"it reads {decision.blocked[key]}, which is not complete; name that, too, or none to retry all"
-    return "it was recalled and goes along with what it reads; name that"
+    return "its job was recalled with the units that it reads; name those"

@@ -1,6 +1,5 @@
 """The verb sample: draws images with the trained networks of a run."""
 
-import difflib
 import math
 import tempfile
 from pathlib import Path
@@ -9,26 +8,25 @@ from typing import Any
 import click
 
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.config.conditions import Form
-from hpcddm.config.cross_checks import not_kept
+from hpcddm.config.class_names import are_numbers, class_number
+from hpcddm.config.conditions import ConditionForm
+from hpcddm.config.cross_checks import weights_conflict
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.sampling import ConversionSettings, SolverSettings
 from hpcddm.config.schema import VariantSettings, validate
 from hpcddm.config.strict_yaml import parse_value
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
-from hpcddm.pipeline.required_units import missing_experts, single_models, units_of
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import out_of_run, stored_experiment
+from hpcddm.pipeline.required_units import missing_experts, single_models, units_of_strategy
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.stored_results import stored_class_names
-from hpcddm.runs.unit_keys import LISTS
-from hpcddm.runs.weights_files import chosen
+from hpcddm.runs.unit_keys import EXPERT_LISTS
+from hpcddm.runs.weights_files import selected_weights
 
-COLUMNS, MOST_COLUMNS = 8, 16
+COLUMNS, MAX_COLUMNS = 8, 16
 """Columns of the picture; and the most where every column is one class, or one prompt."""
 KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
-SHOWN_CLASSES = 20
-"""Number of classes that an error names at most; of more, those that resemble the given name."""
 
 
 @click.command()
@@ -37,9 +35,15 @@ SHOWN_CLASSES = 20
     "--strategy",
     default="top-1",
     show_default=True,
-    help="full, top-2, sample-1, oracle, ..., or one model alone: expert-N, one that joined, monolith, student.",
+    help="full, top-2, sample-1, oracle, ..., or one model: expert-N, a extra expert, monolith, student.",
 )
-@click.option("--class", "name", metavar="NAME", help="A class's name or number. Default: all classes in turn.")
+@click.option(
+    "--class",
+    "name",
+    metavar="NAME",
+    help="A class's name, in upper or lower case, or its number; a class called 3 comes before class number 3."
+    " Default: all classes in turn, in their order.",
+)
 @click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A sentence; repeat it for several in turn.")
 @click.option("--num-images", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on (seed, i) only.")
@@ -48,9 +52,9 @@ SHOWN_CLASSES = 20
 @click.option("--solver", help="euler, heun, midpoint; for one model also ddim, and ddim,eta=1. Default as above.")
 @click.option("--shift", type=float, help="Step spacing; above 1 more steps at high noise. Default as above.")
 @click.option("--conversion", help="snr_matched or as_reported. Default as above.")
-@click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="Of the halves of guidance.")
+@click.option("--posteriors", type=click.Choice(["separate", "shared"]), help="For the halves of guidance.")
 @click.option("--snapshot", type=int, metavar="IMAGES", help="Weights after so many images. Default: as above.")
-@click.option("--sigma-rel", type=float, help="An average of this relative length, of those of power_ema.")
+@click.option("--sigma-rel", type=float, help="Use the average with this relative length, one of power_ema.")
 @click.option("--output", type=PATH, default=Path("grid.png"), show_default=True)
 def sample(
     root: Path,
@@ -65,40 +69,45 @@ def sample(
     """Draw images with the trained networks of RUN into one PNG.
 
     \b
-    Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class 3 --steps 25 --output threes.png
+    Example: hpcddm sample runs/fashion_mnist --strategy top-2 --class "Ankle boot" --steps 25 --output boots.png
     Next:    compare with one model alone: --strategy monolith
     """
     run = RunDir(root)
-    experiment = out_of_run(stored_experiment(run), run)
-    units, names = units_of(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
-    _check_asked(experiment, name, prompts, is_oracle=LISTS in units)
-    label = None if name is None else _class_of(name, names)
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    units, names = units_of_strategy(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
+    _check_request(experiment, name, prompts, is_oracle=EXPERT_LISTS in units)
+    classes = [] if name is None else [_class_of(name, names)]
     experiment = _changed(experiment, strategy, changes)
     missing = missing_experts(experiment, run, units)
     _check_output(output)
     from hpcddm.api import Run
 
-    classes = [] if label is None else [label]
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = list(range(len(names)))
     with click.progressbar(length=num_images, label=strategy) as bar:
         images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
     period = len(prompts) or len(classes)
-    _save(images, period if 1 < period <= MOST_COLUMNS else COLUMNS, output)
+    _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
     without = f" without {', '.join(missing)}" if missing else ""
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
-    weights = str(chosen(experiment))
-    echo(f"{output}: {num_images} images, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}")
+    weights = str(selected_weights(experiment))
+    named = [] if are_numbers(names) else [names[label] for label in classes]
+    of_class = f" of {named[0]}" if len(named) == 1 else ""
+    echo(
+        f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}"
+    )
+    if 1 < len(named) <= MAX_COLUMNS:
+        echo(f"columns: {', '.join(named)}")
 
 
-def _check_asked(experiment: Experiment, name: str | None, prompts: tuple[str, ...], is_oracle: bool) -> None:
-    """Refuse a class or prompts that the run's networks cannot be asked for; raises `ConfigError` naming what can."""
+def _check_request(experiment: Experiment, name: str | None, prompts: tuple[str, ...], is_oracle: bool) -> None:
+    """Raise `ConfigError` for a class or prompts that the run's networks do not support, naming the valid ones."""
     condition = experiment.data.condition
     if name is not None and prompts:
         raise ConfigError("--class and --prompt: name one of the two")
-    if prompts and condition.form is not Form.TEXT:
-        instead = "take --class" if condition.form is Form.CLASS else "name neither class nor prompt"
+    if prompts and condition.form is not ConditionForm.TEXT:
+        instead = "take --class" if condition.form is ConditionForm.CLASS else "name neither class nor prompt"
         raise ConfigError(f"--prompt: the networks of this run see no text (condition {condition.name}); {instead}")
     if prompts and is_oracle:
         raise ConfigError("--prompt: a sentence has no cluster that the oracle could name; take another --strategy")
@@ -109,21 +118,11 @@ def _check_asked(experiment: Experiment, name: str | None, prompts: tuple[str, .
 
 
 def _class_of(name: str, names: list[str]) -> int:
-    """Return the number of a class, given its name or number; the name counts first where names are numbers.
-
-    Raises `ConfigError` with the valid ones.
-    """
-    if name in names:
-        return names.index(name)
-    if name.isdecimal() and int(name) < len(names):
-        return int(name)
-    numbers = f"0 to {len(names) - 1}"
-    if names == [str(number) for number in range(len(names))]:
-        raise ConfigError(f"--class {name}: valid classes are {numbers}")
-    shown = difflib.get_close_matches(name, names, n=SHOWN_CLASSES, cutoff=0.5) if len(names) > SHOWN_CLASSES else names
-    more = f", ... ({len(names)} in all)" if len(shown) < len(names) else ""
-    valid = ", ".join(shown or names[:SHOWN_CLASSES])
-    raise ConfigError(f"--class {name}: valid classes are {valid}{more}, or {numbers}")
+    """Return the number of a class, given its name or number; raises `ConfigError` with the valid ones."""
+    try:
+        return class_number(name, names)
+    except ValueError as error:
+        raise ConfigError(f"--class {name}: {error}") from None
 
 
 def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> Experiment:
@@ -141,10 +140,10 @@ def _changed(experiment: Experiment, strategy: str, changes: dict[str, Any]) -> 
         if key in changes:
             changes[key] = _variant(f"--{key} {changes[key]}", base, changes[key])
     experiment = experiment.model_copy(update={"evaluate": experiment.evaluate.model_copy(update=changes)})
-    for key, problem in not_kept(experiment.experts.training, experiment.evaluate).items():
+    for key, problem in weights_conflict(experiment.experts.training, experiment.evaluate).items():
         raise ConfigError(f"{KEPT_WEIGHTS[key]}: {problem}")
     if strategy not in single_models(experiment):
-        # One model alone has one posterior and coordinates of its own; what several cannot do says its check.
+        # A single model has one posterior and its own coordinates; its check rejects options that need several models.
         for key in ("solver", "conversion"):
             try:
                 getattr(experiment.evaluate, key).check(experiment)
@@ -175,7 +174,7 @@ def _check_output(output: Path) -> None:
 
 
 def _save(images: Any, columns: int, output: Path) -> None:
-    from hpcddm.evaluation.report.pictures import grid
+    from hpcddm.evaluation.report.image_grids import grid
 
     try:
         grid(images, columns=columns).save(output)

@@ -18,7 +18,8 @@ from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo
 from hpcddm.launch import script_paths
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.selftest import shapes
+from hpcddm.launch.selftest import sbatch_refusals
+from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.checks.accounting import Accounting
 from hpcddm.launch.selftest.checks.array import Array
 from hpcddm.launch.selftest.checks.collective import Collective
@@ -29,9 +30,8 @@ from hpcddm.launch.selftest.checks.requeue import Requeue
 from hpcddm.launch.selftest.checks.signals import Signals
 from hpcddm.launch.selftest.checks.storage import Storage
 from hpcddm.launch.selftest.checks.time_left import TimeLeft
-from hpcddm.launch.selftest.evidence import Part, checked
+from hpcddm.launch.selftest.evidence import TrialJob, checked_stage
 from hpcddm.launch.selftest.local_trial import LocalTrial
-from hpcddm.launch.selftest.results import CheckRow, CheckVerdict
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.client import unavailable_reason
 
@@ -56,16 +56,16 @@ NOT_PASSED = (CheckVerdict.FAIL, CheckVerdict.NOT_RUN)
 @click.command()
 @SITE
 @click.option(
-    "--folder", type=PATH, default="runs", show_default=True, help="Where runs will lie: this file system is tried."
+    "--folder", type=PATH, default="runs", show_default=True, help="Folder of future runs; its file system is tested."
 )
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="MINUTES")
 @JSON
 def selftest(site_name: str, folder: Path, timeout: float, as_json: bool) -> int:
     """Check a site with a few jobs of some seconds.
 
-    It prints a verdict per check, and advice where the check does not pass.
+    It prints a verdict per check, and advice if the check does not pass.
 
-    The exit code is 0 only when every check ran and none failed. Ctrl-C cancels its jobs, and only those.
+    The exit code is 0 only if every check ran and none failed. Ctrl-C cancels only its own jobs.
 
     \b
     Example: hpcddm selftest --site my-cluster --folder /scratch/me/runs
@@ -91,7 +91,7 @@ def selftest(site_name: str, folder: Path, timeout: float, as_json: bool) -> int
     return 0 if is_good else 1
 
 
-def _on_slurm(site: Site, place: Path, timeout: float) -> list[CheckRow]:
+def _on_slurm(site: Site, place: Path, timeout: float) -> list[CheckResult]:
     """Check every cluster of the site, each with jobs of its own in a folder of its own; return all rows."""
     if len(site.clusters) < 2:
         return _on_cluster(site, place, timeout, next(iter(site.clusters), None))
@@ -103,23 +103,23 @@ def _on_slurm(site: Site, place: Path, timeout: float) -> list[CheckRow]:
     return rows
 
 
-def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[CheckRow]:
+def _on_cluster(site: Site, place: Path, timeout: float, cluster: str | None) -> list[CheckResult]:
     trial = SlurmTrial(site, place, cluster)
     reason = unavailable_reason(cluster)
     if reason:
         advice = "try on a login node; is SLURM_CONF set?"
-        return [CheckRow("submit", CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
+        return [CheckResult("submit", CheckVerdict.FAIL, None, f"no Slurm answers: {reason}", advice)]
     rows = _through_the_queue(trial, site, timeout)
     return rows + [check.evaluate(trial.evidence) for check in ON_SLURM]
 
 
-def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[CheckRow]:
+def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[CheckResult]:
     """Submit the jobs and wait for them; return the rows about sbatch. No job is left in the queue."""
     started = time.time()
     trial.prepare()
     cluster = trial.evidence.cluster
-    rows = shapes.refusals(site, lambda resources: trial.text(Part.NODES, resources), cluster)
-    if shapes.is_refused(rows, checked(site, cluster)):
+    rows = sbatch_refusals.refusals(site, lambda resources: trial.text(TrialJob.NODES, resources), cluster)
+    if sbatch_refusals.is_refused(rows, checked_stage(site, cluster)):
         return rows
     try:
         complaint = trial.submit()
@@ -128,12 +128,12 @@ def _through_the_queue(trial: SlurmTrial, site: Site, timeout: float) -> list[Ch
     finally:
         trial.cancel()
     if complaint:
-        advice = shapes.advice(site, checked(site, cluster), complaint)
-        rows.append(CheckRow("submit", CheckVerdict.FAIL, seconds, complaint, advice))
-    return rows or [shapes.accepted(site, seconds, cluster)]
+        advice = sbatch_refusals.advice(site, checked_stage(site, cluster), complaint)
+        rows.append(CheckResult("submit", CheckVerdict.FAIL, seconds, complaint, advice))
+    return rows or [sbatch_refusals.accepted_result(site, seconds, cluster)]
 
 
-def _here(site: Site, place: Path, timeout: float) -> list[CheckRow]:
+def _here(site: Site, place: Path, timeout: float) -> list[CheckResult]:
     trial = LocalTrial(site, place)
     try:
         trial.run(60 * timeout)
@@ -155,12 +155,12 @@ def _progress(started: float) -> Callable[[str], None]:
     return say
 
 
-def _print(site: Site, rows: list[CheckRow], place: Path, seconds: float, is_good: bool) -> None:
+def _print(site: Site, rows: list[CheckResult], place: Path, seconds: float, is_good: bool) -> None:
     table = Table(title=plain_text(f"site {site.name}"), title_justify="left")
     for column in ("check", "verdict"):
         table.add_column(column, no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
-    table.add_column("what was seen", overflow="fold", ratio=3)
+    table.add_column("finding", overflow="fold", ratio=3)
     table.add_column("what to do", overflow="fold", ratio=2)
     for row in rows:
         verdict = plain_text(row.verdict, style=COLOURS[row.verdict])

@@ -12,35 +12,36 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.commands.announcements import clusters_line, lines_of_data
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.overview import Overview, Queue, scan_run
+from hpcddm.commands.run_status import QueueAnswer, RunStatus, scan_run
+from hpcddm.commands.submit_messages import clusters_line, data_lines
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
+from hpcddm.config.class_names import are_numbers, describe_names
 from hpcddm.errors import ConfigError, exit_codes
 from hpcddm.errors.next_step import command, without_step
 from hpcddm.launch.journal_dirs import journal_dirs
-from hpcddm.launch.local.progress import duration
-from hpcddm.launch.work_states import WorkState
-from hpcddm.pipeline.unit_states import State
-from hpcddm.runs import sharing
+from hpcddm.launch.local.progress import format_duration
+from hpcddm.pipeline.state import State
+from hpcddm.runs import group_permissions
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import INSPECT, REPORT
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT
 
 REFRESH_SECONDS = 5
 QUERY_SECONDS = 30
 """Least time in seconds between two queries to the scheduler, which serves all users."""
 NAMED_UNITS = 3
-STYLES: dict[str, str] = {
+STYLES = {
     State.COMPLETE: "green",
-    WorkState.RUNNING: "cyan",
-    WorkState.FAILED: "red",
-    WorkState.GAVE_UP: "red",
+    State.RUNNING: "cyan",
+    State.FAILED: "red",
+    State.GAVE_UP: "red",
     State.DAMAGED: "red",
     State.STALE: "yellow",
-    WorkState.HELD: "yellow",
-    WorkState.UNKNOWN: "yellow",
+    State.HELD: "yellow",
+    State.SUSPENDED: "yellow",
+    State.UNKNOWN: "yellow",
 }
 
 
@@ -52,7 +53,7 @@ STYLES: dict[str, str] = {
     "--exit-code",
     "has_code",
     is_flag=True,
-    help="0 complete, 3 needs somebody, 4 the scheduler is silent, 5 under way.",
+    help="0 complete, 3 needs the user, 4 no answer from the scheduler, 5 under way.",
 )
 def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
     """Show the state of every unit of RUN, and the next command.
@@ -69,7 +70,7 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
             raise ConfigError("--watch needs a terminal, and goes without --json; ask again and again instead")
         _watch(run, console)
         return exit_codes.DONE
-    overview = scan_run(run, Queue.query(run))
+    overview = scan_run(run, QueueAnswer.query(run))
     if as_json:
         print(json.dumps(overview.as_json(), indent=1, allow_nan=False))
         return overview.exit_code if has_code else exit_codes.DONE
@@ -80,25 +81,26 @@ def status(root: Path, as_json: bool, watch: bool, has_code: bool) -> int:
     for remark in remarks(overview.rows):
         # Whole lines: a reason that is cut cannot be searched for, and a command that is cut cannot be pasted.
         console.print(remark, soft_wrap=True)
-    for line in (*faults_of(overview.run), *last_lines(overview)):
+    for line in (*journal_errors(overview.run), *closing_lines(overview)):
         console.print(plain_text(line), soft_wrap=True)
     return overview.exit_code if has_code else exit_codes.DONE
 
 
-def faults_of(run: RunDir) -> list[str]:
+def journal_errors(run: RunDir) -> list[str]:
     """List the errors about lines of the journals that are passed over."""
-    return [fault for home in journal_dirs(run) for fault in Journal(home.journal).faults()]
+    return [fault for home in journal_dirs(run) for fault in Journal(home.journal).line_errors()]
 
 
-def last_lines(overview: Overview) -> list[str]:
-    """Say what was left out of the data, name the page about the clusters if there is none about all; next command."""
+def closing_lines(overview: RunStatus) -> list[str]:
+    """List the classes, what was left out, the page about the clusters before the report, and the next command."""
     complete = {row.unit for row in overview.rows if row.state == State.COMPLETE}
-    page = [clusters_line(overview.run)] if INSPECT in complete and REPORT not in complete else []
-    return [*lines_of_data(overview.run, complete), *page, *overview.next_step().lines()]
+    page = [clusters_line(overview.run)] if CLUSTER_REPORT in complete and REPORT not in complete else []
+    classes = [] if are_numbers(overview.class_names) else [describe_names(overview.class_names)]
+    return [*classes, *data_lines(overview.run, complete), *page, *overview.next_step().lines()]
 
 
 def _watch(run: RunDir, console: Console) -> None:
-    queue = Queue.query(run)
+    queue = QueueAnswer.query(run)
     patience = _jittered(QUERY_SECONDS)
     try:
         with Live(console=console, auto_refresh=False) as live:
@@ -109,7 +111,7 @@ def _watch(run: RunDir, console: Console) -> None:
                     return
                 time.sleep(_jittered(REFRESH_SECONDS))
                 if time.time() - queue.queried_at > patience:
-                    queue, patience = Queue.query(run), _jittered(QUERY_SECONDS)
+                    queue, patience = QueueAnswer.query(run), _jittered(QUERY_SECONDS)
     except KeyboardInterrupt:
         return
 
@@ -119,10 +121,10 @@ def _jittered(seconds: float) -> float:
     return seconds * random.uniform(1.0, 1.2)
 
 
-def _screen(overview: Overview, console: Console) -> RenderableType:
+def _screen(overview: RunStatus, console: Console) -> RenderableType:
     """Render the rows and remarks that fit on the screen: complete units are dropped first, then remarks."""
     head = plain_text(*filter(None, (f"{time.strftime('%H:%M:%S')}  {summary(overview)}", outlook(overview))))
-    remark_lines, last = remarks(overview.rows), plain_text(*last_lines(overview))
+    remark_lines, last = remarks(overview.rows), plain_text(*closing_lines(overview))
     room = console.height - _lines([head, last], console.width) - 3
     rows = overview.rows
     if len(rows) + _lines(remark_lines, console.width) > room:
@@ -148,34 +150,34 @@ def _lines(texts: list[Text], width: int) -> int:
     return sum(-(-len(line) // width) for text in texts for line in text.plain.splitlines())
 
 
-def summary(overview: Overview) -> str:
+def summary(overview: RunStatus) -> str:
     """Count the units by state, on one line."""
     parts = [f"run {overview.run.root}: {overview.count(State.COMPLETE)} of {len(overview.rows)} units complete"]
     states = dict.fromkeys(row.state for row in overview.rows if row.state not in (State.COMPLETE, State.MISSING))
     parts += [f"{overview.count(state)} {state}" for state in states]
-    parts += [f"all up to {overview.until}, the last stage that was asked for"] * overview.is_stopped_at_stage
+    parts += [f"all up to {overview.until}, the last requested stage"] * overview.is_stopped_at_stage
     return ", ".join(parts)
 
 
-def outlook(overview: Overview) -> str:
+def outlook(overview: RunStatus) -> str:
     """Describe the experts' progress and the time left, on one line; empty when both are unknown."""
     parts = []
     done, total = overview.expert_images
     if 0 < done < total:
         parts.append(f"experts {done / total:.1%} ({done:,} of {total:,} images)")
     if overview.seconds_left is not None:
-        running = (State.COMPLETE, WorkState.RUNNING, WorkState.STOPPING)
+        running = (State.COMPLETE, State.RUNNING, State.STOPPING)
         at_least = "at least " if any(row.state not in running for row in overview.rows) else ""
-        parts.append(f"{at_least}{duration(overview.seconds_left)} left")
+        parts.append(f"{at_least}{format_duration(overview.seconds_left)} left")
     if overview.is_continued:
         parts.append("a job submits the missing units when there is room in the queue")
-    if overview.is_silent:
+    if overview.is_scheduler_unreachable:
         parts.append("the scheduler does not answer: states are from the run's own files")
     return ", ".join(parts)
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Columns of a row that are shown, and their form."""
 
     gap: int = 2
@@ -185,13 +187,13 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout(),
-    Layout(gap=1),
-    Layout(gap=1, is_short=True),
-    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB")),
-    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step")),
-    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s")),
-    Layout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s", "node")),
+    TableLayout(),
+    TableLayout(gap=1),
+    TableLayout(gap=1, is_short=True),
+    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB")),
+    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step")),
+    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s")),
+    TableLayout(gap=1, is_short=True, dropped=("wait", "TFLOP/s", "GiB", "step", "img/s", "node")),
 )
 """Layouts in the order of preference; dropped columns are in --json."""
 COLUMNS = (
@@ -210,7 +212,7 @@ def table(rows: list[UnitRow], width: int) -> Table:
     return built
 
 
-def _table(rows: list[UnitRow], layout: Layout) -> Table:
+def _table(rows: list[UnitRow], layout: TableLayout) -> Table:
     cells = [_cells(row, layout.is_short) for row in rows]
     named = {name for row_cells in cells for name, cell in row_cells.items() if cell} | {"unit", "state"}
     if len({row.cluster for row in rows}) < 2:
@@ -246,9 +248,9 @@ def _cells(row: UnitRow, is_short: bool) -> dict[str, str]:
         "wait": "" if row.data_wait is None else f"{row.data_wait:.1%}",
         "TFLOP/s": "" if row.tflops is None else f"{row.tflops:.3g}",
         "GiB": "" if row.memory_gib is None else f"{row.memory_gib:.3g}",
-        "left": "" if row.seconds_left is None else duration(row.seconds_left),
-        "saved": "" if saved is None else duration(saved),
-        "by": row.user if row.user != sharing.user() and is_open else "",
+        "left": "" if row.seconds_left is None else format_duration(row.seconds_left),
+        "saved": "" if saved is None else format_duration(saved),
+        "by": row.user if row.user != group_permissions.current_user() and is_open else "",
     }
 
 
@@ -269,7 +271,7 @@ def _style(name: str, row: UnitRow) -> str:
 
 def remarks(rows: list[UnitRow]) -> list[Text]:
     """List reasons and next commands of units; units with the same ones share a line."""
-    units_of: dict[tuple[str, str, str], list[str]] = {}
+    units_of: dict[tuple[State, str, str], list[str]] = {}
     for row in rows:
         following = str(row.next)
         if row.reason or (following and row.state != State.MISSING):
@@ -297,7 +299,7 @@ def _faulty_nodes(rows: list[UnitRow]) -> list[Text]:
 
 
 def _changes(rows: list[UnitRow]) -> list[Text]:
-    """List units whose attempts had different code or packages; those with the same changes share a line."""
+    """List units whose attempts had different code or packages; units with the same changes share a line."""
     units: dict[str, list[str]] = {}
     for row in rows:
         if row.changes:

@@ -1,52 +1,60 @@
-"""The verb submit: decides what is to run, then submits it to the queue, or runs it here."""
+"""The verb submit: selects the units to run, then submits them to the queue, or runs them here."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from hpcddm.commands.announcements import announce, announce_code, print_nothing_to_do, require_no_refusal
+from hpcddm.commands.last_command import (
+    SubmitCommand,
+    keep_command,
+    last_site,
+    resubmit_step,
+    store_command,
+    submit_command,
+)
 from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DIR, SITE
-from hpcddm.commands.typed import Typed, keep_command, site_before, step_again, store_command, submit_command
+from hpcddm.commands.submit_messages import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
-from hpcddm.files import inside
+from hpcddm.files import guarded_writes
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch import continuation, script_paths
-from hpcddm.launch.array_items import Item, array_spec, arrays, call_hook, items_of
-from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, launcher_of
-from hpcddm.launch.cancel_jobs import end
+from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec, make_items
+from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, create_launcher
+from hpcddm.launch.cancel_jobs import cancel_jobs
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import preflight
 from hpcddm.launch.code_copy import Checkout
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.launch.continuation import Rest
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
 from hpcddm.launch.run_defaults import Defaults, load_for_run
-from hpcddm.launch.script_template import store_parts, stored_part
+from hpcddm.launch.script_template import store_parts, stored_part_path
 from hpcddm.launch.slurm.early_failures import blame_nodes
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
     check_folder,
-    decide,
+    decide_units,
     reconcile_journal,
     store_experiment,
     store_site,
 )
-from hpcddm.pipeline.plan import STAGE_NAMES
-from hpcddm.runs import sharing
+from hpcddm.pipeline.state import QUEUED, State
+from hpcddm.pipeline.unit_graph import STAGE_NAMES
+from hpcddm.runs import group_permissions
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
-from hpcddm.runs.links import complaint
-from hpcddm.runs.stored_experiment import is_sweep, within_run
+from hpcddm.runs.links import refusal_reason
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import is_sweep, with_relative_paths
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 
 PATIENCE_SECONDS = 60
@@ -58,8 +66,10 @@ PATIENCE_SECONDS = 60
 @OVERRIDES
 @SITE
 @RUN_DIR
-@click.option("--redo", multiple=True, metavar="STAGE", help="Make a stage again; the old one moves to superseded/.")
-@click.option("--until", metavar="STAGE", help="The last stage to submit: 'inspect' ends before anything is trained.")
+@click.option("--redo", multiple=True, metavar="STAGE", help="Run a stage again; its old outputs move to superseded/.")
+@click.option(
+    "--until", metavar="STAGE", help="The last stage to submit: 'cluster_report' ends before anything is trained."
+)
 @DRY_RUN
 @LIVE
 @click.option("--wait", "and_wait", is_flag=True, help="Then wait as 'hpcddm wait' does, with its exit codes.")
@@ -74,10 +84,10 @@ def submit(
     and_wait: bool,
     until: str | None,
 ) -> int:
-    """Submit what is missing of EXPERIMENT, or run it here.
+    """Submit the missing units of EXPERIMENT, or run them here.
 
-    EXPERIMENT is the name of an experiment or a YAML file. Complete units stay, so the same command continues a
-    run. KEY=VALUE changes a setting of the experiment. Without --site a run goes on at the site of your last command.
+    EXPERIMENT is the name of an experiment or a YAML file. Complete units are kept, so the same command continues a
+    run. KEY=VALUE changes a setting of the experiment. Without --site a run continues at the site of your last command.
 
     \b
     Example: hpcddm submit fashion_mnist --site my-cluster experts.training.images=30000
@@ -88,16 +98,16 @@ def submit(
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
-    before = site_before(run) if site_name == "auto" else None
+    before = last_site(run) if site_name == "auto" else None
     if before:
         echo(f"note: at site {before}, as in your last command for this run; --site takes another one")
         site_name = before
     site = load_site(site_name)
     if is_sweep(RunDir(run.root.resolve().parent)):
-        raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits what is missing")
+        raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
     if is_sweep(run):
-        raise ConfigError(f"--run-dir {run.root}: a sweep lies there; take another folder")
-    experiment = with_content(experiment, run, redo=redo)
+        raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
+    experiment = with_content_hashes(experiment, run, redo=redo)
     defaults.print()
     typed = submit_command(name, overrides, site_name, live, until)
     code = submit_missing(
@@ -133,24 +143,24 @@ def submit_missing(
     dry_run: bool = False,
     live: bool = False,
     parts: Mapping[str, str] | None = None,
-    rest: Rest | None = None,
+    rest: RemainingUnits | None = None,
     until: str | None = None,
     defaults: Defaults | None = None,
-    typed: Typed | None = None,
+    typed: SubmitCommand | None = None,
 ) -> int:
-    """Decide what is to run of an experiment with absolute paths, and submit it; return the exit code.
+    """Select the units to run of an experiment with absolute paths, and submit them; return the exit code.
 
     parts: of the batch script's template, with which the run was last submitted; None for the user's own here.
     rest: what an earlier submission left out, where this one continues it. until: the last stage, None for all.
-    defaults: what was filled in now, None where the experiment is the stored one.
+    defaults: newly filled-in defaults; None if the experiment is the stored one.
     typed: the command to be kept with the run, None for that of before.
     """
-    launcher = launcher_of(site, run)
+    launcher = create_launcher(site, run)
     if parts is not None:
         follow_stored_template(launcher, run, parts)
     if live:
         launcher.code = Checkout()
-    decision = decide(experiment, run, launcher, redo, only, until=until)
+    decision = decide_units(experiment, run, launcher, redo, only, until=until)
     if not decision.to_run:
         if not dry_run:
             keep_command(typed, run)
@@ -163,19 +173,19 @@ def submit_missing(
             return 0
         reconcile_journal(run, launcher)
         # Another submit may have been at work between the first look and the lock.
-        decision = decide(experiment, run, launcher, redo, only, until=until)
+        decision = decide_units(experiment, run, launcher, redo, only, until=until)
         if not decision.to_run:
             print_nothing_to_do(decision, run)
             return 0
         _check_schedulers(decision, run, launcher)
-        experiment = within_run(experiment, run)
+        experiment = with_relative_paths(experiment, run)
         if dry_run:
             return _dry_run(experiment, run, launcher, decision)
         _store(experiment, site, run, launcher, decision, redo)
         if defaults is not None:
             defaults.store(run)
         store_command(typed, run)
-        # What is advised repeats the command that was stored.
+        # The advice repeats the stored command.
         announce(site, run, decision)
         announce_code(launcher)
         if isinstance(launcher, QueueLauncher):
@@ -186,23 +196,23 @@ def submit_missing(
 def _check(
     experiment: Experiment, site: Site, run: RunDir, launcher: Launcher, decision: Decision, dry_run: bool
 ) -> None:
-    """Refuse what is bound to fail, before anything is written; raises `UserError` or `ConfigError`."""
+    """Raise `UserError` or `ConfigError` for a submission that is bound to fail, before anything is written."""
     _check_schedulers(decision, run, launcher)
     check_experiment(experiment, site, decision)
     _check_condition(experiment, decision)
     check_folder(run)
     if not dry_run:
-        groups = arrays(items_of(decision.to_run, experiment, run), site)
-        launcher.check([array_spec(group[:1], site) for group in groups])
+        groups = group_into_arrays(make_items(decision.to_run, experiment, run), site)
+        launcher.check([make_array_spec(group[:1], site) for group in groups])
         preflight(experiment, site, run, decision.to_run)
 
 
 def _store(
     experiment: Experiment, site: Site, run: RunDir, launcher: Launcher, decision: Decision, redo: Collection[str]
 ) -> None:
-    """Set aside what is made anew, and store with the run what its jobs and later commands read."""
-    # Before anything is set aside: what belongs to somebody else may be refused.
-    end(decision.recalled, Journal(run.journal).submissions(), launcher)
+    """Set aside the units that run again, and store the files that the run's jobs and later commands read."""
+    # Before anything is set aside: cancelling another user's jobs may be refused.
+    cancel_jobs(decision.recalled, Journal(run.journal).submissions(), launcher)
     set_redone_aside(run, decision, redo)
     set_ranges_aside((run, unit.key) for unit in decision.to_run if unit.key in decision.changed_ranges)
     store_experiment(experiment, run)
@@ -210,9 +220,9 @@ def _store(
     store_parts(run, launcher.template_parts)
 
 
-def is_cancelled(rest: Rest | None, home: RunDir) -> bool:
+def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:
     """Tell if the submission that is to be continued was cancelled while this waited for the lock; then print it."""
-    if rest is None or continuation.read(home) is not None:
+    if rest is None or continuation.read_remaining(home) is not None:
         return False
     echo("cancelled meanwhile; nothing more is submitted")
     return True
@@ -224,7 +234,7 @@ def follow_stored_template(launcher: Launcher, run: RunDir, parts: Mapping[str, 
     for part in sorted({*here, *launcher.template_parts}):
         if here.get(part) != launcher.template_parts.get(part):
             kept = (
-                f"{stored_part(run, part)}, as submitted"
+                f"{stored_part_path(run, part)}, as submitted"
                 if part in launcher.template_parts
                 else "the package's, as submitted"
             )
@@ -244,24 +254,30 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
     """
     encoder = experiment.data.condition.text_encoder
     encodes = encoder is not None and not isinstance(encoder, SettingsWithWeights)
-    if encodes and {unit.stage for unit in decision.to_run} & {"texts", "train", "distill", "route", "evaluate"}:
+    if encodes and {unit.stage for unit in decision.to_run} & {
+        "encode_captions",
+        "train",
+        "distill",
+        "router",
+        "evaluate",
+    }:
         from hpcddm.diffusion.conditions import base as conditions
 
-        conditions.build(experiment.data).check()
+        conditions.create_condition(experiment.data).check()
 
 
 def make_folder(run: RunDir) -> None:
     """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its path has a meaning."""
     script_paths.check_folder(run.root, "--run-dir")
-    sharing.follow(run.root)
-    inside.guard(run.root)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
     try:
         run.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--run-dir {run.root}: cannot be made ({error.strerror})") from None
     # Else found only when the journal has an intent already, for whose job the next command would wait.
     for folder in (run.jobs, run.scripts, run.code, run.root / "specs"):
-        require(not folder.is_symlink(), complaint(folder))
+        require(not folder.is_symlink(), refusal_reason(folder))
 
 
 def _run_here(
@@ -272,20 +288,20 @@ def _run_here(
     only: Collection[str] | None,
     until: str | None,
 ) -> int:
-    from hpcddm.launch.local.drive import Embedded
+    from hpcddm.launch.local.driver import EmbeddedDriver
 
-    items = items_of(decision.to_run, experiment, run)
+    items = make_items(decision.to_run, experiment, run)
     absent = {*decision.elsewhere, *decision.blocked, *decision.refused}
-    failed = Embedded(items, run, launcher, len(decision.complete), absent).drive()
+    failed = EmbeddedDriver(items, run, launcher, len(decision.complete), absent).drive()
     for key, reason in failed.items():
         echo(step("hpcddm", "logs", run.root, key, reason=f"error: {key}: {reason}"), err=True)
         call_hook(launcher.site, run, HookEvent.STOPPED, key, reason)
     if failed:
-        echo(step_again(run, "when that is mended"), err=True)
+        echo(resubmit_step(run, "after fixing that"), err=True)
         return 1
-    final = decide(experiment, run, launcher, only=only, until=until)
+    final = decide_units(experiment, run, launcher, only=only, until=until)
     if final.to_run:
-        raise UserError(str(step_again(run, f"not complete: {', '.join(unit.key for unit in final.to_run)}")))
+        raise UserError(str(resubmit_step(run, f"not complete: {', '.join(unit.key for unit in final.to_run)}")))
     if REPORT in final.complete:
         call_hook(launcher.site, run, HookEvent.COMPLETE, REPORT)
     print_nothing_to_do(final, run)
@@ -300,7 +316,7 @@ def _queue(
     only: Collection[str] | None,
     until: str | None,
 ) -> int:
-    submit_arrays(items_of(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
+    submit_arrays(make_items(decision.to_run, experiment, run), run, launcher, decision.active, only, until=until)
     echo(f"scripts  {run.scripts}/", f"logs     {run.root / 'logs'}/")
     echo(step("hpcddm", "status", run.root))
     require_no_refusal(decision)
@@ -308,7 +324,7 @@ def _queue(
 
 
 def submit_arrays(
-    items: Sequence[Item],
+    items: Sequence[ArrayItem],
     home: RunDir,
     launcher: QueueLauncher,
     active: Mapping[str, Job],
@@ -326,11 +342,11 @@ def submit_arrays(
     for line in blame_nodes(items, home, launcher.site.max_excluded_nodes):
         echo(line)
     planned_arrays, limit = plan_arrays(items, home, launcher, keeps_place=_needs_place(launcher, active))
-    launcher.prove_folder([array_spec(planned.items, launcher.site) for planned in planned_arrays])
+    launcher.check_shared_folder([make_array_spec(planned.items, launcher.site) for planned in planned_arrays])
     jobs: dict[str, Job] = {}
     try:
         for array in submit_planned(planned_arrays, home, launcher, active):
-            jobs |= {name: Job(array.job, "pending") for name in array.keys}
+            jobs |= {name: Job(array.job, State.PENDING) for name in array.keys}
             after = f"  after {', '.join(array.after)}" if array.after else ""
             if array.begin_seconds:
                 after = f"  looks in {array.begin_seconds} s for what another cluster makes"
@@ -343,26 +359,28 @@ def submit_arrays(
     if remaining:
         echo(f"{len(remaining)} units remain, for the queue takes no more of your jobs now ({limit})")
     sweep_file, base_file = (None, None) if sweep is None else (str(sweep.file.resolve()), str(sweep.base.resolve()))
-    rest = Rest(launcher.site.name, remaining, sweep_file, base_file, until)
-    if message := continuation.schedule(rest, items, only, home, launcher, {**active, **jobs}):
+    rest = RemainingUnits(launcher.site.name, remaining, sweep_file, base_file, until)
+    if message := continuation.schedule_remaining(rest, items, only, home, launcher, {**active, **jobs}):
         echo(message)
 
 
 def _needs_place(launcher: Launcher, active: Mapping[str, Job]) -> bool:
     """Tell if a place in the queue must be kept free for a job that continues."""
     waiting = active.get(CONTINUATION)
-    return launcher.site.continue_submission and not (waiting and waiting.state == "pending")
+    return launcher.site.continue_submission and not (waiting and waiting.state in QUEUED)
 
 
 def _dry_run(experiment: Experiment, run: RunDir, launcher: Launcher, decision: Decision) -> int:
     if not isinstance(launcher, QueueLauncher):
         echo("would run here: " + " ".join(unit.key for unit in decision.to_run))
         return 0
-    render_scripts(items_of(decision.to_run, experiment, run), run, launcher, decision.active)
+    render_scripts(make_items(decision.to_run, experiment, run), run, launcher, decision.active)
     return 0
 
 
-def render_scripts(items: Sequence[Item], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]) -> None:
+def render_scripts(
+    items: Sequence[ArrayItem], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]
+) -> None:
     """Write the scripts that `submit_arrays` would submit, and print each."""
     from hpcddm.launch.queue import plan_arrays, render_planned
 

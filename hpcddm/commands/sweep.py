@@ -1,4 +1,4 @@
-"""The verb sweep: runs every setting as a run of its own, makes shared units once, and compares all in one table."""
+"""The verb sweep: runs every setting as a separate run, runs shared units once, and compares all in one table."""
 
 import time
 from collections.abc import Collection
@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.announcements import announce_code, require_no_refusal
-from hpcddm.commands.comparison import print_results
+from hpcddm.commands.last_command import resubmit_step, store_command, sweep_command
 from hpcddm.commands.options import DRY_RUN, LIVE, PATH, SITE
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
@@ -18,29 +17,36 @@ from hpcddm.commands.submit import (
     render_scripts,
     submit_arrays,
 )
+from hpcddm.commands.submit_messages import announce_code, require_no_refusal
 from hpcddm.commands.sweep_scan import SweepScan, scan_sweep
-from hpcddm.commands.trusting import stored_start
-from hpcddm.commands.typed import step_again, store_command, sweep_command
+from hpcddm.commands.sweep_table import print_sweep_table
+from hpcddm.commands.trusted_settings import trusted_site_and_template
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.sweep_results.outputs import publish
-from hpcddm.evaluation.sweep_results.table import CSV, PLOT
-from hpcddm.files import atomic, fresh, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.evaluation.sweep_results.setting_results import CSV, PLOT
+from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.outcome import HookEvent
-from hpcddm.launch.array_items import Item, array_spec, arrays, call_hook
-from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, launcher_of
-from hpcddm.launch.cancel_jobs import end
-from hpcddm.launch.checks import storage
+from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec
+from hpcddm.launch.base import DirectLauncher, Launcher, QueueLauncher, create_launcher
+from hpcddm.launch.cancel_jobs import cancel_jobs
+from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
-from hpcddm.launch.checks.preflight import check_need, check_snapshots, check_state, check_weights, warn_of_node_local
+from hpcddm.launch.checks.preflight import (
+    check_disk_space,
+    check_snapshots,
+    check_state,
+    check_weights,
+    warn_of_node_local,
+)
 from hpcddm.launch.code_copy import Checkout
-from hpcddm.launch.continuation import Rest
+from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import Sweep, matching, read_sweep
+from hpcddm.launch.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.launch.redo import set_ranges_aside
 from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (
@@ -51,13 +57,14 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
-from hpcddm.pipeline.plan import PlannedUnit
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.pipeline.state import QUEUED
+from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
-from hpcddm.runs.stored_experiment import within_run
-from hpcddm.runs.sweep_index import link, write_index
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
+from hpcddm.runs.sweep_index import link_shared_units, write_index
 from hpcddm.runs.unit_keys import CATALOG, TABLE
 
 
@@ -66,7 +73,9 @@ from hpcddm.runs.unit_keys import CATALOG, TABLE
 @SITE
 @click.option("--dir", "--run-dir", "folder", type=PATH, help="Default: sweeps/<its name>.")
 @DRY_RUN
-@click.option("--table", "only_table", is_flag=True, help="Write and print the table of what is there; submit nothing.")
+@click.option(
+    "--table", "only_table", is_flag=True, help="Write and print the table of results so far; submit nothing."
+)
 @LIVE
 @click.option(
     "--only",
@@ -77,12 +86,12 @@ from hpcddm.runs.unit_keys import CATALOG, TABLE
 def sweep(name: str, **options: Any) -> int:
     """Submit all settings of SWEEP, and compare them.
 
-    SWEEP is the name of a sweep or a YAML file. Each setting is a run of its own, DIR/LABEL; units that several
-    settings share are made once.
+    SWEEP is the name of a sweep or a YAML file. Each setting is a separate run, DIR/LABEL; units that several settings
+    share run once.
 
     \b
     Example: hpcddm sweep guidance --site my-cluster
-    Next:    the same command shows the table, and runs the settings that were added to the file
+    Next:    the same command shows the table, and runs settings added to the file
     """
     return submit_settings(name, **options)
 
@@ -95,15 +104,20 @@ def submit_settings(
     only_table: bool,
     live: bool,
     only: Collection[str] = (),
-    rest: Rest | None = None,
+    rest: RemainingUnits | None = None,
     trust_run: bool = False,
 ) -> int:
-    """Submit what is missing of all settings, or show the table; return the exit code.
+    """Submit the missing units of all settings, or show the table; return the exit code.
 
     Args:
-        live: Jobs run the checkout itself, and no snapshot of it.
+        name: Name or file of the sweep.
+        site_name: Name or file of the site.
+        folder: Folder of the sweep; by default below sweeps/.
+        dry_run: Print the scripts and submit nothing.
+        only_table: Show the table alone.
+        live: Jobs run the checkout itself, not a copy of it.
         only: KEY=VALUE, or labels, of the settings whose units are submitted; by default all are.
-        rest: What an earlier submission left out, where this one continues it with the site and template of then.
+        rest: Units that an earlier submission left out; this one continues it with the same site and template.
         trust_run: The user vouches for the copies of these in the folder.
     """
     definition = read_sweep(name, rest.experiment if rest else None)
@@ -112,15 +126,15 @@ def submit_settings(
     for folded, taken in definition.folded:
         echo(f"note: setting {folded} means the same as {taken} and runs once")
     if rest is None:
-        launcher = launcher_of(load_site(site_name), home)
+        launcher = create_launcher(load_site(site_name), home)
     else:
-        site, parts = stored_start(rest.site, home, trust_run, in_job=True)
-        launcher = launcher_of(site, home)
+        site, parts = trusted_site_and_template(rest.site, home, trust_run, in_job=True)
+        launcher = create_launcher(site, home)
         follow_stored_template(launcher, home, parts)
     if live:
         launcher.code = Checkout()
-    asked = matching(definition, only) if only else None
-    scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table, asked=asked)
+    asked = matching_labels(definition, only) if only else None
+    scan = scan_sweep(definition, sweep_runs, home, launcher, is_final=not only_table, requested=asked)
     if not only_table:
         for label, decision in scan.decisions.items():
             require_no_refusal(decision, f"setting {label}: ")
@@ -129,12 +143,14 @@ def submit_settings(
     check_other_schedulers(Journal(home.journal).submissions(), home, launcher, {item.name for item in scan.items})
     _check(scan, home, launcher.site)
     if not dry_run:
-        launcher.check([array_spec(group[:1], launcher.site) for group in arrays(scan.items, launcher.site)])
+        launcher.check(
+            [make_array_spec(group[:1], launcher.site) for group in group_into_arrays(scan.items, launcher.site)]
+        )
     make_folder(home)
     with lease(home.lock, "hpcddm sweep", PATIENCE_SECONDS if isinstance(launcher, QueueLauncher) else 0):
         reconcile_journal(home, launcher)
         # Another one may have been at work between the first look and the lock.
-        scan = scan_sweep(definition, sweep_runs, home, launcher, asked=asked)
+        scan = scan_sweep(definition, sweep_runs, home, launcher, requested=asked)
         if dry_run:
             return _dry_run(scan, home, launcher)
         if not scan.items:
@@ -163,9 +179,9 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
         hungriest[sweep_run.experiment.data.model_dump_json()] = sweep_run
     needed, counts = DiskSpace(), {}
     for data, sweep_run in hungriest.items():
-        counts[data] = storage.image_counts(sweep_run.experiment, sweep_run.owner(CATALOG))
+        counts[data] = disk_estimates.image_counts(sweep_run.experiment, sweep_run.owner(CATALOG))
     for sweep_run in scan.sweep_runs:
-        if fresh.exists(sweep_run.run.stop):
+        if nfs_reads.exists(sweep_run.run.stop):
             raise ConfigError(f"{sweep_run.run.stop} tells its jobs to leave: remove it, then repeat this command")
         data, run_units = sweep_run.experiment.data.model_dump_json(), units.get(sweep_run.label, [])
         shards = [unit for unit in scan.decisions[sweep_run.label].to_run if unit.stage == "shard"]
@@ -177,26 +193,26 @@ def _check(scan: SweepScan, home: RunDir, site: Site) -> None:
             check_weights(sweep_run.experiment, run_units)
         except UserError as error:
             raise type(error)(f"setting {sweep_run.label}: {error}") from None
-        needs = (storage.estimate(unit, sweep_run.experiment, site, counts[data]) for unit in run_units)
+        needs = (disk_estimates.estimate_unit(unit, sweep_run.experiment, site, counts[data]) for unit in run_units)
         needed += sum(needs, DiskSpace())
     check_gpus(site, [TABLE], scan.sweep_runs[0].experiment)
     for item in scan.items:
         check_state(item.unit, item.run)
         check_snapshots(item.experiment, item.unit, item.run)
     check_folder(home)
-    check_need(needed, home)
+    check_disk_space(needed, home)
     warn_of_node_local(site, home)
 
 
 def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
-    """Write index, site, template, links and experiments; not synced, because the same command makes them anew."""
+    """Write index, site, template, links and experiments; not synced, because the same command writes them again."""
     write_index(scan.index, home)
     store_site(launcher.site, home)
     store_parts(home, launcher.template_parts)
     set_ranges_aside((item.run, item.unit.key) for item in scan.items if item.name in scan.changed_ranges)
     for sweep_run in scan.sweep_runs:
-        link(sweep_run.run, sweep_run.owners)
-        values = within_run(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
+        link_shared_units(sweep_run.run, sweep_run.owners)
+        values = with_relative_paths(sweep_run.experiment, sweep_run.run).model_dump(mode="json")
         if _stored(sweep_run.run) != values:
             atomic.write_json(sweep_run.run.experiment, values, durable=False)
 
@@ -204,23 +220,25 @@ def _store(scan: SweepScan, home: RunDir, launcher: Launcher) -> None:
 def _stored(run: RunDir) -> dict[str, Any] | None:
     """Read the experiment that a setting's run has stored; None where there is none, or it is damaged."""
     try:
-        return reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES)
+        return checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
     except Unreadable:
         return None
 
 
-def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLauncher, rest: Rest | None) -> int:
+def _queue(
+    definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLauncher, rest: RemainingUnits | None
+) -> int:
     if is_cancelled(rest, home):
         return 0
     if rest is not None:
-        # What failed since then waits for somebody.
+        # Units that failed since then wait for the user.
         scan.items = [item for item in scan.items if item.name in rest.units]
     items = [*scan.items, _table_item(scan, home)]
     job = scan.active.get(TABLE)
-    if job and job.state == "pending":
-        # It waits for the jobs of then only.
+    if job and job.state in QUEUED:
+        # The queued job waits only for the jobs that existed when it was submitted.
         scan.recalled[job.id] = job
-    end(scan.recalled.values(), Journal(home.journal).submissions(), launcher)
+    cancel_jobs(scan.recalled.values(), Journal(home.journal).submissions(), launcher)
     names = {item.name for item in items}
     active = {name: job for name, job in scan.active.items() if name not in names}
     submit_arrays(items, home, launcher, active, rest.units if rest else None, definition)
@@ -229,15 +247,15 @@ def _queue(definition: Sweep, scan: SweepScan, home: RunDir, launcher: QueueLaun
     return 0
 
 
-def _table_item(scan: SweepScan, home: RunDir) -> Item:
-    """Make the item that compares the settings, after everything that is in the queue by then."""
+def _table_item(scan: SweepScan, home: RunDir) -> ArrayItem:
+    """Make the item that compares the settings after all queued units."""
     first = scan.sweep_runs[0]
     names = [*(item.name for item in scan.items), *(name for name in scan.active if name != TABLE)]
     fingerprint_settings = {"settings": len(scan.sweep_runs), "submitted": time.time()}
-    return Item(
+    return ArrayItem(
         home,
         PlannedUnit(TABLE, [], fingerprint_settings, None),
-        within_run(first.experiment, home),
+        with_relative_paths(first.experiment, home),
         TABLE,
         tuple(names),
     )
@@ -255,16 +273,16 @@ def _dry_run(scan: SweepScan, home: RunDir, launcher: Launcher) -> int:
 def _run_here(
     definition: Sweep, scan: SweepScan, home: RunDir, launcher: DirectLauncher, asked: Collection[str] | None
 ) -> int:
-    from hpcddm.launch.local.drive import Embedded
+    from hpcddm.launch.local.driver import EmbeddedDriver
 
-    failed = Embedded(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
+    failed = EmbeddedDriver(scan.items, home, launcher, len(scan.complete), scan.absent).drive()
     for name, reason in failed.items():
         label, _, key = name.partition("/")
         echo(step("hpcddm", "logs", home.root / label, key, reason=f"error: {name}: {reason}"), err=True)
         call_hook(launcher.site, home, HookEvent.STOPPED, name, reason)
-    after = scan_sweep(definition, scan.sweep_runs, home, launcher, asked=asked)
+    after = scan_sweep(definition, scan.sweep_runs, home, launcher, requested=asked)
     if after.items:
-        echo(step_again(home, "when that is mended"), err=True)
+        echo(resubmit_step(home, "after fixing that"), err=True)
     else:
         call_hook(launcher.site, home, HookEvent.COMPLETE, TABLE)
     _show(after, home)
@@ -277,7 +295,7 @@ def _announce(scan: SweepScan, home: RunDir, site: Site) -> None:
 
 def _counts(scan: SweepScan) -> str:
     everything = {sweep_run.name(key) for sweep_run in scan.sweep_runs for key in sweep_run.owners}
-    counts = f"{len(scan.sweep_runs)} settings, {len(everything)} units, what they share counted once:"
+    counts = f"{len(scan.sweep_runs)} settings, {len(everything)} units, shared units counted once:"
     counts += f" {len(scan.complete)} complete, {len(scan.items)} to run"
     return counts + (f", {len(scan.active)} in the queue or running" if scan.active else "")
 
@@ -288,16 +306,17 @@ def _show(scan: SweepScan, home: RunDir) -> int:
         echo(_counts(scan))
     elif scan.active:
         echo(f"{len(scan.active)} units are in the queue or running; nothing new to submit")
-    elif scan.unasked:
-        echo(f"what was asked for is complete; {len(scan.unasked)} units were not asked for")
+    elif scan.not_requested:
+        echo(f"all requested units are complete; {len(scan.not_requested)} units were not requested")
     elif scan.absent:
         echo("everything that belongs to this site is complete; nothing to submit")
     else:
         echo(f"everything is complete ({len(scan.sweep_runs)} settings); nothing to submit")
     if home.root.is_dir():
-        rows = publish(home, scan.index, scan.words)
-        print_results(rows)
-        echo(f"table    {home.root / CSV}, {home.root / PLOT}")
+        rows = publish(home, scan.index, scan.blockers)
+        print_sweep_table(rows)
+        written = [path for path in (home.root / CSV, home.root / PLOT) if path.exists()]
+        echo(f"table    {', '.join(map(str, written))}")
     if scan.index.left_out:
         echo(f"left out, for the file names them no more: {', '.join(scan.index.left_out)}")
     return 0

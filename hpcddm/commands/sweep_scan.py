@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
-from hpcddm.evaluation.sweep_results.table import state_of
-from hpcddm.launch.array_items import Item
+from hpcddm.evaluation.sweep_results.setting_results import Blocker, blocker_of
+from hpcddm.launch.array_items import ArrayItem
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import changed_ranges
-from hpcddm.launch.submission import Decision, active_units, decide, submitted_jobs
-from hpcddm.launch.sweep_runs import SweepRun, assign, survey_sweep_runs
-from hpcddm.pipeline.plan import PlannedUnit
-from hpcddm.pipeline.unit_states import State, UnitStatus
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
-from hpcddm.runs.sweep_index import Index, read_index
+from hpcddm.launch.submission import Decision, active_units, decide_units, submitted_jobs
+from hpcddm.launch.sweep_runs import SweepRun, assign_owners, survey_sweep_runs
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import PlannedUnit
+from hpcddm.pipeline.unit_states import UnitStatus
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
+from hpcddm.runs.sweep_index import SweepIndex, read_index
 from hpcddm.runs.unit_keys import REPORT
 
 
@@ -26,32 +27,32 @@ class SweepScan:
     """State of a sweep at one moment: its settings, the states of their units, and the items to submit."""
 
     sweep_runs: list[SweepRun]
-    index: Index
+    index: SweepIndex
     states: dict[str, dict[str, UnitStatus]]
     active: dict[str, Job]
     """Jobs in the queue, by the sweep's names of the units."""
-    items: list[Item] = field(default_factory=list)
-    """Items to run, each once, after those that it needs."""
+    items: list[ArrayItem] = field(default_factory=list)
+    """Items to run, each once, after its inputs."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     recalled: dict[str, Job] = field(default_factory=dict)
     changed_ranges: set[str] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)
     absent: set[str] = field(default_factory=set)
-    unasked: set[str] = field(default_factory=set)
-    """Names of the units that are missing and no setting that was asked for needs."""
+    not_requested: set[str] = field(default_factory=set)
+    """Names of missing units that no requested setting needs."""
 
     @property
-    def words(self) -> dict[str, str]:
-        """Descriptions of the settings that are not complete, by label."""
-        texts = {}
+    def blockers(self) -> dict[str, Blocker]:
+        """Reasons why settings are not complete, by label."""
+        blockers = {}
         for sweep_run in self.sweep_runs:
             states = self.states[sweep_run.label]
             if states[REPORT].state is not State.COMPLETE:
                 jobs = {
                     key: self.active[sweep_run.name(key)].state for key in states if sweep_run.name(key) in self.active
                 }
-                texts[sweep_run.label] = state_of(states, sweep_run.run, jobs)
-        return texts
+                blockers[sweep_run.label] = blocker_of(states, sweep_run.run, jobs)
+        return blockers
 
 
 def scan_sweep(
@@ -60,22 +61,22 @@ def scan_sweep(
     home: RunDir,
     launcher: Launcher,
     is_final: bool = True,
-    asked: Collection[str] | None = None,
+    requested: Collection[str] | None = None,
 ) -> SweepScan:
-    """Read all settings and decide what is to be submitted; `is_final` is False where nothing will be submitted.
+    """Read all settings and select the units to submit; `is_final` is False if nothing will be submitted.
 
     asked: labels of the settings whose units are submitted, None for all.
     Raises `ConfigError` over settings that changed, `UserError` when `is_final` and the scheduler does not answer.
     """
-    # The queue first: what leaves it while we look has its manifest by then.
+    # Read the queue first: a unit that leaves it afterwards already has its manifest when we look.
     active = active_units(home, launcher) if is_final else _active_if_known(home, launcher)
     index = read_index(home)
     if index.name not in ("", definition.name) or home.experiment.exists():
         what = "a run" if home.experiment.exists() else f"the sweep '{index.name}'"
-        raise ConfigError(f"--dir {home.root}: {what} lies there; take another folder, or go on with that")
+        raise ConfigError(f"--dir {home.root}: contains {what}; choose another folder, or continue there")
     index.name, index.current = definition.name, [sweep_run.label for sweep_run in sweep_runs]
     index.settings |= definition.settings
-    assign(sweep_runs, index)
+    assign_owners(sweep_runs, index)
     scan = SweepScan(sweep_runs, index, survey_sweep_runs(sweep_runs), active)
     named: set[str] = set()
     for sweep_run in sweep_runs:
@@ -83,19 +84,19 @@ def scan_sweep(
         own_jobs = {key: active[sweep_run.name(key)] for key in sweep_run.owners if sweep_run.name(key) in active}
         changed = changed_ranges(sweep_run.experiment, sweep_run.run, states, own_jobs)
         _refuse_changes([status for key, status in states.items() if key not in changed], sweep_run, launcher.site)
-        decision = decide(sweep_run.experiment, sweep_run.run, launcher, active=own_jobs, states=states)
+        decision = decide_units(sweep_run.experiment, sweep_run.run, launcher, active=own_jobs, states=states)
         scan.decisions[sweep_run.label] = decision
         scan.changed_ranges |= {sweep_run.name(key) for key in decision.changed_ranges}
         scan.complete |= {sweep_run.name(key) for key in decision.complete}
         scan.absent |= {sweep_run.name(key) for key in (*decision.elsewhere, *decision.blocked, *decision.refused)}
         scan.recalled |= {job.id: job for job in decision.recalled}
         new = [unit for unit in decision.to_run if sweep_run.name(unit.key) not in named]
-        if asked is not None and sweep_run.label not in asked:
-            scan.unasked |= {sweep_run.name(unit.key) for unit in new}
+        if requested is not None and sweep_run.label not in requested:
+            scan.not_requested |= {sweep_run.name(unit.key) for unit in new}
             continue
         named |= {sweep_run.name(unit.key) for unit in new}
         scan.items += _items(new, sweep_run)
-    scan.unasked -= named
+    scan.not_requested -= named
     return scan
 
 
@@ -114,11 +115,11 @@ def _refuse_changes(states: list[UnitStatus], sweep_run: SweepRun, site: Site) -
             )
 
 
-def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[Item]:
+def _items(units: list[PlannedUnit], sweep_run: SweepRun) -> Iterator[ArrayItem]:
     """Yield the units of a setting as items of the runs that make them."""
     if units:
-        # All runs of a sweep lie beside each other, so the way to the images is the same.
-        experiment = within_run(sweep_run.experiment, sweep_run.run)
+        # All runs of a sweep are in one folder, so the relative path to the images is the same.
+        experiment = with_relative_paths(sweep_run.experiment, sweep_run.run)
     for unit in units:
         needs = tuple(map(sweep_run.name, unit.inputs))
-        yield Item(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)
+        yield ArrayItem(sweep_run.owner(unit.key), unit, experiment, sweep_run.name(unit.key), needs)

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 
 READABLE_COLUMNS = 140
 """Least width of most tables in a file or a pipe, where rich would assume 80."""
@@ -26,9 +26,9 @@ def table_console(least_columns: int = READABLE_COLUMNS, wraps_lines: bool = Fal
 
 def plain_text(*lines: object, style: str = "") -> Text:
     """Return lines for a console, each of visible characters alone; what reads as markup stays as it is."""
-    return Text("\n".join(printable(line, MOST_OF_A_LINE) for line in lines), style=style)
+    return Text("\n".join(printable(line, MAX_LINE_CHARACTERS) for line in lines), style=style)
 
 
 def needed_columns(table: Table) -> int:
-    """Return the width of a table of which no cell is cut off."""
+    """Return the width at which no cell of a table is cut off."""
     return Console(width=ANY_COLUMNS).measure(table).maximum

@@ -10,14 +10,14 @@ from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors.next_step import NextStep, without_step
 from hpcddm.errors.printing import printable
-from hpcddm.launch.work_states import UnitObservation, WorkState, progress_of, state_of
-from hpcddm.pipeline.plan import batch_of
-from hpcddm.pipeline.unit_states import State, UnitStatus
-from hpcddm.runs.layout import RunDir
+from hpcddm.launch.unit_observation import UnitObservation, observed_progress, observed_state
+from hpcddm.pipeline.state import ALIVE, ON_NODES, State
+from hpcddm.pipeline.unit_graph import batch_size
+from hpcddm.pipeline.unit_states import UnitStatus
+from hpcddm.runs.run_dir import RunDir
 
-MOST_CAUSES = 3
+MAX_CAUSES = 3
 """Number of units that are named as the reason for which others cannot start."""
-UNDER_WAY = {WorkState.RUNNING, WorkState.STARTING, WorkState.STOPPING, WorkState.PENDING, WorkState.REQUEUED}
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,7 @@ class UnitRow:
 
     unit: str
     """stage/unit."""
-    state: str
-    """One word of `unit_states.State` or of `launch.work_states.WorkState`; rarely Slurm's own, such as 'suspended'."""
+    state: State
     reason: str
     """Reason for the state, for the user."""
     next: NextStep
@@ -43,7 +42,7 @@ class UnitRow:
     attempts: int
     """The number of the last attempt."""
     done: int
-    """Images seen, of the last attempt that saw any."""
+    """Images seen by the last attempt that has seen any."""
     total: int
     step: int | None
     """Optimiser steps made, of units that train."""
@@ -87,27 +86,27 @@ class UnitRow:
         }
 
 
-def row_of(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
-    """Return the row of a unit, from what was observed of it."""
+def make_row(observed: UnitObservation, experiment: Experiment, run: RunDir, steps: UnitSteps) -> UnitRow:
+    """Return the row of a unit from its observation."""
     key, work = observed.status.key, observed.work
-    state, reason = state_of(observed)
-    if work.last and work.last.faults and state != State.COMPLETE:
-        reason = "; ".join(filter(None, (without_step(reason), *work.last.faults)))
+    state, reason = observed_state(observed)
+    if work.last and work.last.file_errors and state != State.COMPLETE:
+        reason = "; ".join(filter(None, (without_step(reason), *work.last.file_errors)))
     last, now = work.last, time.time()
-    progress = progress_of(observed, run)
+    progress = observed_progress(observed, run)
     beat, done, total, saved = progress.beat, progress.done, progress.total, progress.saved
-    is_running = state in (WorkState.RUNNING, WorkState.STOPPING) and last is not None and beat is last.beat
+    is_running = state in (State.RUNNING, State.STOPPING) and last is not None and beat is last.beat
     running_beat = beat if is_running else None
-    batch = batch_of(experiment, key)
+    batch = batch_size(experiment, key)
     figures = (beat.figures or {}) if beat else {}
     running_figures = figures if is_running else {}
     counts = total > 0 and batch > 0
-    is_begun = state in UNDER_WAY and observed.has_begun
+    is_begun = state in ALIVE and observed.has_begun
     return UnitRow(
         unit=key,
         state=state,
         reason=reason,
-        next=steps.of(observed, state),
+        next=steps.next_step(observed, state),
         site=observed.status.unit.site,
         job=observed.job.id if observed.job else last.job if last else None,
         cluster=observed.newest.cluster if observed.newest else None,
@@ -136,16 +135,16 @@ def row_of(observed: UnitObservation, experiment: Experiment, run: RunDir, steps
     )
 
 
-def _where(observed: UnitObservation, state: str) -> str:
-    if state not in (WorkState.RUNNING, WorkState.STOPPING):
+def _where(observed: UnitObservation, state: State) -> str:
+    if state not in ON_NODES:
         return ""
-    if observed.job and observed.job.detail:
-        return observed.job.detail
+    if observed.job and observed.job.nodes:
+        return observed.job.nodes
     last = observed.work.last
     return last.nodes if last else ""
 
 
-def with_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:
+def add_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: Collection[str]) -> list[UnitRow]:
     """Give units that lacked an input the reason that all of them have: the units that ended otherwise before them.
 
     waiting: units that left because an input was not complete.
@@ -154,14 +153,14 @@ def with_causes(rows: list[UnitRow], states: Mapping[str, UnitStatus], waiting: 
     causes: dict[str, list[str]] = {}
     for row in (row for row in rows if row.unit in waiting):
         missing = [key for key in states[row.unit].unit.inputs if state_of_unit[key] != State.COMPLETE]
-        # Units stand behind what they read.
+        # Units follow their inputs.
         causes[row.unit] = list(dict.fromkeys(cause for key in missing for cause in causes.get(key, [key])))
 
     def reason(row: UnitRow) -> str:
         keys = causes.get(row.unit)
         if not keys:
             return row.reason
-        more = f" and {len(keys) - MOST_CAUSES} more" if len(keys) > MOST_CAUSES else ""
-        return f"cannot start before {', '.join(f'{key} ({state_of_unit[key]})' for key in keys[:MOST_CAUSES])}{more}"
+        more = f" and {len(keys) - MAX_CAUSES} more" if len(keys) > MAX_CAUSES else ""
+        return f"cannot start before {', '.join(f'{key} ({state_of_unit[key]})' for key in keys[:MAX_CAUSES])}{more}"
 
     return [replace(row, reason=reason(row)) for row in rows]

@@ -3,22 +3,22 @@
 from collections.abc import Collection
 from functools import cached_property
 
-from hpcddm.commands.typed import home_of, repeated
+from hpcddm.commands.last_command import repeat_commands, submitted_folder
 from hpcddm.config.site import Resources
 from hpcddm.errors.next_step import NextStep, step
-from hpcddm.files import fresh
+from hpcddm.files import nfs_reads
 from hpcddm.launch.journal_dirs import journal_dirs
-from hpcddm.launch.slurm.client import on
-from hpcddm.launch.work_states import UnitObservation, WorkState
-from hpcddm.pipeline.unit_states import State
-from hpcddm.runs.layout import RunDir
+from hpcddm.launch.slurm.client import cluster_flag
+from hpcddm.launch.unit_observation import UnitObservation
+from hpcddm.pipeline.state import BROKEN, TO_RETRY, TO_SUBMIT, State
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep
 
 Commands = tuple[tuple[object, ...], ...]
 
 
 class UnitSteps:
-    """Steps for the units of one run; what they have in common is read once."""
+    """Next steps for the units of one run; shared data are read once."""
 
     def __init__(self, run: RunDir, sites: Collection[str]) -> None:
         """Prepare steps; sites: names of the sites from which units of the run were submitted."""
@@ -26,33 +26,33 @@ class UnitSteps:
 
     @cached_property
     def _again(self) -> Commands:
-        """Commands that submit what is missing."""
-        return repeated(self._run)
+        """Commands that submit missing units."""
+        return repeat_commands(self._run)
 
     @cached_property
     def _is_in_sweep(self) -> bool:
-        return is_sweep(home_of(self._run))
+        return is_sweep(submitted_folder(self._run))
 
     @cached_property
     def _remove_stop(self) -> Commands:
-        """Command that removes the file that stops the run; none where there is no such file."""
-        stop = next((home.stop for home in journal_dirs(self._run) if fresh.exists(home.stop)), None)
+        """Command that removes the file that stops the run; empty without such a file."""
+        stop = next((home.stop for home in journal_dirs(self._run) if nfs_reads.exists(home.stop)), None)
         return (("rm", stop),) if stop else ()
 
-    def of(self, observed: UnitObservation, state: str) -> NextStep:
+    def next_step(self, observed: UnitObservation, state: State) -> NextStep:
         """Return the next command for one unit in a state, if there is one."""
         key, run = observed.status.key, self._run
-        if state == WorkState.HELD and observed.job:
-            return step("scontrol", *on(observed.job.id.cluster), "release", observed.job.id.number)
-        if state == WorkState.ELSEWHERE:
+        if state == State.HELD and observed.job:
+            return step("scontrol", *cluster_flag(observed.job.id.cluster), "release", observed.job.id.number)
+        if state == State.ELSEWHERE:
             return NextStep(self._again, f"copy {key} of site {observed.status.unit.site} to {run.unit(key)}")
-        if state == WorkState.UNKNOWN and observed.is_silent:
+        if state == State.UNKNOWN and observed.is_scheduler_unreachable:
             return step("hpcddm", "status", run.root, reason="when the scheduler answers")
-        if state in (WorkState.FAILED, WorkState.GAVE_UP, WorkState.UNKNOWN) and _has_log(observed):
-            return step("hpcddm", "logs", run.root, key, then=NextStep(self._retry(observed), "when that is mended"))
-        if state in (WorkState.CANCELLED, WorkState.STOPPED, WorkState.FAILED, WorkState.GAVE_UP, WorkState.UNKNOWN):
+        if state in BROKEN and _has_log(observed):
+            return step("hpcddm", "logs", run.root, key, then=NextStep(self._retry(observed), "after fixing that"))
+        if state in TO_RETRY:
             return NextStep(self._retry(observed))
-        if state in (State.MISSING, State.OUTDATED, State.DAMAGED):
+        if state in TO_SUBMIT or state == State.DAMAGED:
             return NextStep((*self._remove_stop, *self._again))
         return NextStep()
 

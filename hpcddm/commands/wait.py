@@ -1,4 +1,4 @@
-"""The verb wait: waits until a run or a sweep is complete, or until nothing more goes on by itself."""
+"""The verb wait: waits until a run or a sweep is complete, or needs the user."""
 
 import random
 import sys
@@ -9,15 +9,16 @@ from pathlib import Path
 
 import click
 
+from hpcddm.commands.last_command import resubmit_step
 from hpcddm.commands.options import RUN
-from hpcddm.commands.overview import Queue, scan_run
+from hpcddm.commands.run_status import QueueAnswer, scan_run
 from hpcddm.commands.status import summary
-from hpcddm.commands.typed import step_again
 from hpcddm.errors import exit_codes
 from hpcddm.errors.next_step import NextStep, step
-from hpcddm.errors.printing import MOST_OF_A_LINE, echo, printable
-from hpcddm.evaluation.sweep_results.table import states_by_files
-from hpcddm.runs.layout import RunDir
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, echo, printable
+from hpcddm.evaluation.sweep_results.setting_results import blockers_by_files
+from hpcddm.pipeline.state import ALIVE, State
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep
 from hpcddm.runs.sweep_index import read_index
 
@@ -28,7 +29,7 @@ FINAL_CODES = (exit_codes.DONE, exit_codes.NEEDS_ACTION)
 
 
 @dataclass(frozen=True)
-class Finding:
+class WaitStatus:
     """Observation of a run or a sweep: exit code, one line for people, next command."""
 
     code: int
@@ -38,12 +39,12 @@ class Finding:
 
 @click.command()
 @RUN
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: for ever.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="MINUTES", help="Default: no limit.")
 def wait(root: Path, timeout: float | None) -> int:
     """Wait until RUN is complete, or needs the user.
 
-    RUN may also be the folder of a sweep. One that was submitted with --until is complete when that stage is. The user
-    is needed when nothing more goes on by itself.
+    RUN may also be the folder of a sweep. A run submitted with --until is complete when that stage is. It needs the
+    user when nothing continues without a command.
 
     \b
     Exit codes: 0 complete; 3 not complete, and the user has to act; with --timeout also 5 (jobs still wait or run)
@@ -65,7 +66,7 @@ def wait_for(root: Path, timeout: float | None) -> int:
     try:
         finding = _wait(run, observe, ends)
     except KeyboardInterrupt:
-        echo("", step("hpcddm", "wait", root, reason="no longer waiting; jobs in a queue go on"), err=True)
+        echo("", step("hpcddm", "wait", root, reason="no longer waiting; jobs in a queue continue"), err=True)
         return exit_codes.INTERRUPTED
     if finding.code != exit_codes.DONE:
         first, *others = finding.next.lines()
@@ -76,14 +77,14 @@ def wait_for(root: Path, timeout: float | None) -> int:
 def _reason(code: int) -> str:
     return {
         exit_codes.NEEDS_ACTION: "not complete, and nothing goes on by itself",
-        exit_codes.SILENT: "the time is over and the scheduler does not answer",
+        exit_codes.SCHEDULER_UNREACHABLE: "the time is over and the scheduler does not answer",
         exit_codes.UNDER_WAY: "the time is over and jobs wait or run",
     }[code]
 
 
-def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float | None) -> Finding:
+def _wait(run: RunDir, observe: Callable[[RunDir, QueueAnswer], WaitStatus], ends: float | None) -> WaitStatus:
     shown, before = "", None
-    queue = Queue.query(run)
+    queue = QueueAnswer.query(run)
     while True:
         finding = observe(run, queue)
         shown = _show(finding.line, shown)
@@ -98,39 +99,46 @@ def _wait(run: RunDir, observe: Callable[[RunDir, Queue], Finding], ends: float 
         patience = READ_SECONDS * random.uniform(1.0, 1.2)
         time.sleep(patience if ends is None else max(0.0, min(patience, ends - time.monotonic())))
         if finding.code in FINAL_CODES or time.time() - queue.queried_at > QUERY_SECONDS:
-            queue = Queue.query(run)
+            queue = QueueAnswer.query(run)
 
 
-def _observe_run(run: RunDir, queue: Queue) -> Finding:
+def _observe_run(run: RunDir, queue: QueueAnswer) -> WaitStatus:
     overview = scan_run(run, queue)
-    return Finding(overview.exit_code, summary(overview), overview.next_step())
+    return WaitStatus(overview.exit_code, summary(overview), overview.next_step())
 
 
-def _observe_sweep(home: RunDir, queue: Queue) -> Finding:
+def _observe_sweep(home: RunDir, queue: QueueAnswer) -> WaitStatus:
     index = read_index(home)
-    missing = states_by_files(index, home)
+    missing = blockers_by_files(index, home)
     total = len(index.current)
     line = f"sweep {home.root}: {total - len(missing)} of {total} settings complete"
-    running = sum(job.state == "running" for job in (queue.jobs or {}).values())
+    running = sum(job.state == State.RUNNING for job in (queue.jobs or {}).values())
     line += f", {len(queue.jobs)} units in the queue, {running} of them running" if queue.jobs else ""
     if not missing:
-        return Finding(exit_codes.DONE, line, NextStep())
+        return WaitStatus(exit_codes.DONE, line, NextStep())
     if queue.jobs is None:
-        return Finding(exit_codes.SILENT, line, step("hpcddm", "wait", home.root, reason="when the scheduler answers"))
-    # Of a sweep on this machine the units' own files tell.
-    is_alive = queue.jobs or any(word.endswith(" running") for word in missing.values())
+        return WaitStatus(
+            exit_codes.SCHEDULER_UNREACHABLE,
+            line,
+            step("hpcddm", "wait", home.root, reason="when the scheduler answers"),
+        )
+    # On this machine the units' own files show the state of a sweep.
+    states = {*(job.state for job in queue.jobs.values()), *(blocker.state for blocker in missing.values())}
+    is_alive = bool(states & ALIVE)
     code = exit_codes.UNDER_WAY if is_alive else exit_codes.NEEDS_ACTION
     if is_alive:
-        return Finding(code, line, step("hpcddm", "wait", home.root))
-    label, text = next(iter(missing.items()))
-    following = step_again(home, "when that is mended")
-    return Finding(code, line, step("hpcddm", "status", home.root / label, reason=f"{label}: {text}", then=following))
+        return WaitStatus(code, line, step("hpcddm", "wait", home.root))
+    label, blocker = next(iter(missing.items()))
+    following = resubmit_step(home, "after fixing that")
+    return WaitStatus(
+        code, line, step("hpcddm", "status", home.root / label, reason=f"{label}: {blocker}", then=following)
+    )
 
 
 def _show(line: str, shown: str) -> str:
     """Print a line in the place of the last one on a terminal, elsewhere only where it is news; return it."""
     if sys.stdout.isatty():
-        click.echo(f"\r\033[K{time.strftime('%H:%M:%S')}  {printable(line, MOST_OF_A_LINE)}", nl=False)
+        click.echo(f"\r\033[K{time.strftime('%H:%M:%S')}  {printable(line, MAX_LINE_CHARACTERS)}", nl=False)
     elif line != shown:
         echo(line)
     return line

@@ -3,22 +3,22 @@
 from abc import abstractmethod
 from typing import ClassVar
 
+from hpcddm.config.data_shapes import ImageShape, Shape
 from hpcddm.config.schema import VariantSettings
-from hpcddm.config.shapes import ImageShape, Shape
 
 
 class AutoencoderSettings(VariantSettings):
     """Settings of an autoencoder from images to latents and back."""
 
-    room: ClassVar[str] = "encoders/autoencoder"
+    package: ClassVar[str] = "encoders/autoencoder"
     is_trained: ClassVar[bool] = False
     """True for one that the run trains, on its own images."""
     moments: ClassVar[int] = 2
-    """Maps that it makes of an image: 2, mean and log-variance, or 1, the latents themselves."""
+    """Number of maps per image: 2, mean and log-variance, or 1, the latents themselves."""
 
     @property
     def needs_gpu(self) -> bool:
-        """True for what must not run on a CPU."""
+        """True for an autoencoder that must not run on a CPU."""
         return False
 
     @abstractmethod
@@ -32,7 +32,7 @@ class AutoencoderSettings(VariantSettings):
 class TrainedAutoencoderSettings(AutoencoderSettings):
     """Settings of an autoencoder that the run trains."""
 
-    room: ClassVar[str] = "encoders/autoencoder"
+    package: ClassVar[str] = "encoders/autoencoder"
     is_trained: ClassVar[bool] = True
 
     @abstractmethod

@@ -12,7 +12,7 @@ Metric = Literal["cosine", "euclidean"]
 class ClusteringSettings(VariantSettings):
     """Settings of a clustering of the training images."""
 
-    room: ClassVar[str] = "clustering"
+    package: ClassVar[str] = "clustering"
     needs_features: ClassVar[bool] = True
     """False for a clustering that looks at no features: then nothing is encoded."""
     is_fitted: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class ClusteringSettings(VariantSettings):
 
 
 class TwoStageSettings(ClusteringSettings):
-    """Fine clusters by Lloyd's k-means, `nredo` times from other starts, of which coarse clusters are made.
+    """Fine clusters by Lloyd's k-means, run from `restarts` starts and then merged into coarse clusters.
 
     By `cosine`, features are centred and scaled to length one; by `euclidean`, they are centred. `max_share` is the
     largest share of the samples in a coarse cluster, such as 1.5 / K; without it sizes are as the data have them.
@@ -43,16 +43,16 @@ class TwoStageSettings(ClusteringSettings):
 
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"max_share", "metric"})
 
-    fine: Positive = 1024
+    fine_clusters: Positive = 1024
     iterations: Positive = 50
-    nredo: Positive = 5
+    restarts: Positive = 5
     metric: Metric = "cosine"
     max_share: Annotated[float, Field(gt=0, le=1)] | None = None
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError when there are fewer fine clusters than experts, or experts cannot share all samples."""
-        if self.fine < experiment.cluster.experts:
-            raise ValueError(f"fine {self.fine} is less than experts {experiment.cluster.experts}")
+        if self.fine_clusters < experiment.cluster.experts:
+            raise ValueError(f"fine {self.fine_clusters} is less than experts {experiment.cluster.experts}")
         if self.max_share is not None and self.max_share * experiment.cluster.experts < 1:
             raise ValueError(f"max_share {self.max_share:g}: {experiment.cluster.experts} experts leave samples over")
 

@@ -11,9 +11,9 @@ from hpcddm.config.schema import Positive, StrictModel, VariantSettings
 class TaggerSettings(VariantSettings):
     """Settings of a tagger, which scores the concepts in an image."""
 
-    room: ClassVar[str] = "evaluation/concepts/taggers"
+    package: ClassVar[str] = "evaluation/concepts/taggers"
     is_trained: ClassVar[bool] = False
-    """True for a tagger that the stage concept_tagger trains on training images and the concepts of their captions."""
+    """True for a tagger that concept_tags/tagger trains on training images and the concepts of their captions."""
     uses_gpu: ClassVar[bool] = True
     """False for a tagger that computes next to nothing."""
 
@@ -23,13 +23,13 @@ class TaggerSettings(VariantSettings):
 
 
 class VocabularySettings(VariantSettings):
-    """Settings of where the concepts come from."""
+    """Settings of the source of the concepts."""
 
-    room: ClassVar[str] = "evaluation/concepts/vocabularies"
+    package: ClassVar[str] = "evaluation/concepts/vocabularies"
     reads_captions: ClassVar[bool] = False
-    """True for a vocabulary that is made of the captions, which the stage concept_words reads by ranges."""
+    """True for a vocabulary made from the captions, which the stage concept_vocabulary reads by ranges."""
     is_matched: ClassVar[bool] = True
-    """False for concepts that are looked for in no caption, as classes are."""
+    """False for concepts that are not searched for in captions, such as classes."""
 
     @property
     def of_candidates(self) -> dict[str, Any]:
@@ -44,23 +44,23 @@ class ConceptSettings(StrictModel):
 
     vocabulary: VocabularySettings
     matching: Literal["phrase", "bag"] = "phrase"
-    """Captions name a concept of several words where these follow one another, or stand anywhere (arXiv 2404.04125)."""
+    """Captions name a concept of several words if these are consecutive, or anywhere in it (arXiv 2404.04125)."""
     tagger: TaggerSettings
     frequency: Literal["text", "image", "joint"] = "joint"
     """Samples that count: whose captions name a concept, whose images show it, or both; where there are both."""
     per_bin: Positive = 12
     """Concepts that are scored, at most, of each half decade of frequency, and of those that no training sample has."""
-    least_real: Positive = 3
+    min_real: Positive = 3
     """Held-out images that a concept must have, to be scored beside them; where they have captions, so many different
     ones: several drawings of one thing say as much as one."""
-    most_real: Positive = 64
+    max_real: Positive = 64
     """Held-out images by which a concept's samples are measured, at most."""
     perceptual: PerceptualSettings | None = None
     """Distance by which the diversity of a concept's samples is measured, such as {name: lpips_alex}."""
     samples: Annotated[int, Field(ge=2)] = 16
     """Samples of each concept and arm."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of which concepts are scored; not the experiment's, so that runs of several seeds score the same ones."""
+    """Seed that selects the scored concepts; not the experiment's: runs of several seeds score the same ones."""
     strategies: list[str] = []
     """Strategies of the ensemble that draw the concepts; by default the first one of the evaluation."""
     each_expert: bool = False

@@ -7,13 +7,13 @@ from hpcddm.config.schema import VariantSettings
 from hpcddm.config.text_encoders import TextEncoderSettings
 
 
-class Form(StrEnum):
+class ConditionForm(StrEnum):
     """Form of a condition, by which networks embed it."""
 
     NONE = "none"
     """No condition; networks do not look at the tensor."""
     CLASS = "class"
-    """Class ids (N,), of which `num_classes` is the null class."""
+    """Class ids (N,); the id `num_classes` is the null class."""
     TEXT = "text"
     """States of tokens (N, L, D), rows of zeros being padding."""
 
@@ -21,8 +21,8 @@ class Form(StrEnum):
 class ConditionSettings(VariantSettings):
     """Settings of the condition of experts, router and student, which every image has."""
 
-    room: ClassVar[str] = "diffusion/conditions"
-    form: ClassVar[Form]
+    package: ClassVar[str] = "diffusion/conditions"
+    form: ClassVar[ConditionForm]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class ConditionSettings(VariantSettings):
 
     @property
     def reads_column(self) -> bool:
-        """True where the states of captions are a column, which the stages captions and texts make."""
+        """True where the states of captions are a column, which the stage encode_captions makes."""
         return False
 
     @property

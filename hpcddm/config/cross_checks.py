@@ -7,23 +7,30 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.mistakes import Origins
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.strategies import is_strategy
 from hpcddm.config.strategies import parse as parse_strategy
-from hpcddm.config.training import LONGEST, Training
+from hpcddm.config.training import MAX_SIGMA_REL, Training
+from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError, UserError
 
-FEWEST_IMAGES = 20
+MIN_IMAGES = 20
 """Number of images of every arm that the report shows."""
-TAKEN = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
+MAX_CLASSES = 1000
+"""Most classes that a data set has by default; with more, networks are unconditional unless a key says otherwise."""
+RESERVED_NAMES = ("all", "monolith", "student", "router", "ensemble", "train", "heldout")
 """Names of units and of arms, which no expert that joins may have."""
 
 
-def validated(values: Any, origins: str | Origins) -> Experiment:
+def are_classes_sampled(classes: int, of_class: int) -> bool:
+    """Tell if every class has images enough to be compared with samples; of_class: fewest of a class in a split."""
+    return 2 <= classes <= MAX_CLASSES and of_class * classes >= max(2 * classes, MIN_IMAGES)
+
+
+def validate_experiment(values: Any, origins: str | Origins) -> Experiment:
     """Validate an experiment with all that its settings say together: from a file, a sweep, a run or Python.
 
     Raises `ConfigError` with one line for every mistake, which names the place, the key and the valid values.
@@ -33,7 +40,7 @@ def validated(values: Any, origins: str | Origins) -> Experiment:
 
 def _together(experiment: Experiment) -> Experiment:
     problems = [
-        PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in impossible(experiment)
+        PydanticCustomError("inner", "{text}", {"text": f"{key}: {text}"}) for key, text in find_conflicts(experiment)
     ]
     if problems:
         details = [InitErrorDetails(type=problem, input=None) for problem in problems]
@@ -44,10 +51,11 @@ def _together(experiment: Experiment) -> Experiment:
 _CHECKED: TypeAdapter[Experiment] = TypeAdapter(Annotated[Experiment, AfterValidator(_together)])
 
 
-def impossible(experiment: Experiment) -> list[tuple[str, str]]:
+def find_conflicts(experiment: Experiment) -> list[tuple[str, str]]:
     """List combinations of settings that are valid one by one and not together: (key, problem)."""
-    problems = [*_of_filter(experiment), *_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment)]
-    problems += [*_of_measuring(experiment), *_of_evaluation(experiment), *_of_kept_weights(experiment)]
+    problems = [*_of_class_names(experiment), *_of_filter(experiment)]
+    problems += [*_of_experts(experiment), *_of_joined(experiment), *_of_router(experiment)]
+    problems += [*_of_evaluators(experiment), *_of_evaluation(experiment), *_of_kept_weights(experiment)]
     problems += _of_concepts(experiment)
     for place, settings in variants_of(experiment):
         try:
@@ -57,16 +65,27 @@ def impossible(experiment: Experiment) -> list[tuple[str, str]]:
     return problems
 
 
+def _of_class_names(experiment: Experiment) -> list[tuple[str, str]]:
+    names, num_classes = experiment.data.class_names, experiment.data.num_classes
+    if names is None or len(names) == num_classes:
+        return []
+    if num_classes is None:
+        text = f"{len(names)} names, but data.num_classes is not set; set it, or remove the names"
+    else:
+        text = f"{len(names)} names for the {num_classes} classes of data.num_classes; name every class once"
+    return [("data.class_names", text)]
+
+
 def _of_filter(experiment: Experiment) -> list[tuple[str, str]]:
-    if experiment.data.keep is None:
+    if experiment.data.filter is None:
         return []
     # Only a filter needs numpy here.
-    from hpcddm.config.filter import keep
+    from hpcddm.config.filter import predicate
 
     try:
-        keep.Keep(experiment.data.keep)
+        predicate.Predicate(experiment.data.filter)
     except UserError as error:
-        return [(keep.KEY, str(error).removeprefix(f"{keep.KEY}: "))]
+        return [(predicate.KEY, str(error).removeprefix(f"{predicate.KEY}: "))]
     return []
 
 
@@ -85,19 +104,24 @@ def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
         if named.count(cluster) > 1:
             problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
     if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
-        problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is no whole number of images"))
+        problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is not a whole number of images"))
     return problems
 
 
 def _of_joined(experiment: Experiment) -> list[tuple[str, str]]:
-    joined, sites, problems = experiment.experts.joined, experiment.experts.sites, []
-    names = [entry.name for entry in joined]
-    for number, entry in enumerate(joined):
-        place = f"experts.joined.{number}"
-        if entry.name in TAKEN or entry.name.startswith("expert-") or entry.name.isdecimal() or is_strategy(entry.name):
-            problems.append((f"{place}.name", f"{entry.name} means something else already; take another name"))
+    extra, sites, problems = experiment.experts.extra, experiment.experts.sites, []
+    names = [entry.name for entry in extra]
+    for number, entry in enumerate(extra):
+        place = f"experts.extra.{number}"
+        if (
+            entry.name in RESERVED_NAMES
+            or entry.name.startswith("expert-")
+            or entry.name.isdecimal()
+            or is_strategy(entry.name)
+        ):
+            problems.append((f"{place}.name", f"{entry.name} is taken already; choose another name"))
         if names.count(entry.name) > 1:
-            problems.append((f"{place}.name", f"{entry.name} stands there {names.count(entry.name)} times"))
+            problems.append((f"{place}.name", f"{entry.name} is listed {names.count(entry.name)} times"))
         if sites is not None and entry.site is None:
             problems.append((f"{place}.site", "this key is needed, as experts.sites names the sites of the others"))
     return problems
@@ -108,7 +132,7 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
     if router.model.trained and router.training is None:
         return [("router.training", f"this key is needed: {router.model.name} is trained")]
     if router.samples is not None and experiment.data.condition.reads_captions:
-        return [("router.samples", "are drawn class by class, and a class does not say an image's caption; remove it")]
+        return [("router.samples", "are drawn class by class, and a class does not determine a caption; remove it")]
     if not router.model.trained:
         useless = [key for key in ("training", "samples", "refit") if getattr(router, key) is not None]
         useless += ["frequency"] if router.frequency != "natural" else []
@@ -118,23 +142,23 @@ def _of_router(experiment: Experiment) -> list[tuple[str, str]]:
 
 def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
     """List weights that are kept and nothing could name, or named and not kept."""
-    experts, router, measuring = experiment.experts.training, experiment.router.training, experiment.measuring
+    experts, router, evaluators = experiment.experts.training, experiment.router.training, experiment.evaluators
     evaluate, problems = experiment.evaluate, []
-    others = {"measuring.extractor": measuring.extractor.training}
-    if measuring.classifier is not None:
-        others["measuring.classifier"] = measuring.classifier.training
+    others = {"evaluators.extractor": evaluators.extractor.training}
+    if evaluators.classifier is not None:
+        others["evaluators.classifier"] = evaluators.classifier.training
     for place, training in others.items():
         text = "nothing reads them: it measures as it ended"
-        problems += [(f"{place}.training.{key}", text) for key in training.kept]
+        problems += [(f"{place}.training.{key}", text) for key in training.extra_weights_keys]
     own, routed = experts.snapshots, router.snapshots if router else []
     if routed and len(routed) != len(own):
         text = f"{len(routed)} here, {len(own)} in experts.training; name one for each of those"
         problems.append(("router.training.snapshots", text))
-    problems += [(f"evaluate.{key}", text) for key, text in not_kept(experts, evaluate).items()]
+    problems += [(f"evaluate.{key}", text) for key, text in weights_conflict(experts, evaluate).items()]
     return problems
 
 
-def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
+def weights_conflict(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
     """Return what is wrong with the weights that an evaluation names, by its key: those that no training keeps."""
     problems = {}
     if evaluate.snapshot not in (None, *training.snapshots):
@@ -144,8 +168,8 @@ def not_kept(training: Training, evaluate: EvaluateSettings) -> dict[str, str]:
         return problems
     if not training.power_ema:
         problems["sigma_rel"] = "is made of averages that experts.training.power_ema names, and it names none"
-    elif not 0 < evaluate.sigma_rel < LONGEST:
-        problems["sigma_rel"] = f"{evaluate.sigma_rel:g}: needs a length above 0 and below {LONGEST}"
+    elif not 0 < evaluate.sigma_rel < MAX_SIGMA_REL:
+        problems["sigma_rel"] = f"{evaluate.sigma_rel:g}: needs a length above 0 and below {MAX_SIGMA_REL}"
     return problems
 
 
@@ -153,17 +177,19 @@ def _of_concepts(experiment: Experiment) -> list[tuple[str, str]]:
     if experiment.concepts is None:
         return []
     problems = _of_strategies(experiment, "concepts.strategies", experiment.concepts.strategies)
-    if experiment.data.condition.form is Form.NONE:
-        problems.append(("concepts", "none can be asked for where data.condition is none; remove one of the two"))
+    if experiment.data.condition.form is ConditionForm.NONE:
+        problems.append(("concepts", "they need a condition, and data.condition is none; remove one of the two"))
     return problems
 
 
-def _of_measuring(experiment: Experiment) -> list[tuple[str, str]]:
-    has_classes, classifier = experiment.data.num_classes is not None, experiment.measuring.classifier
+def _of_evaluators(experiment: Experiment) -> list[tuple[str, str]]:
+    has_classes, classifier = experiment.data.num_classes is not None, experiment.evaluators.classifier
     if has_classes and classifier is None:
-        return [("measuring.classifier", "this key is needed: the images have classes")]
+        return [("evaluators.classifier", "this key is needed: the images have classes")]
     if classifier is not None and not has_classes:
-        return [("measuring.classifier", "names classes, and data.num_classes is not set; remove one or add the other")]
+        return [
+            ("evaluators.classifier", "names classes, and data.num_classes is not set; remove one or add the other")
+        ]
     return []
 
 
@@ -176,19 +202,17 @@ def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:
         useless = [key for key, settings in waiting.items() if settings is not None]
         problems += [("evaluate.min_experts", f"{key} waits for all experts; remove one of the two") for key in useless]
     num_classes = experiment.data.num_classes or 1
-    fewest = max(2 * num_classes, FEWEST_IMAGES)
+    fewest = max(2 * num_classes, MIN_IMAGES)
     if evaluate.images < fewest:
-        problems.append(
-            ("evaluate.images", f"{evaluate.images} are too few to be measured and shown; at least {fewest}")
-        )
+        problems.append(("evaluate.images", f"{evaluate.images} are too few for the report; needs at least {fewest}"))
     step = math.lcm(num_classes, evaluate.batch)
     if evaluate.images % num_classes:
         text = f"{evaluate.images} cannot be balanced over {num_classes} classes; {_multiples(evaluate.images, step)}"
         problems.append(("evaluate.images", text))
-    if evaluate.first % num_classes or evaluate.first % evaluate.batch:
+    if evaluate.first_sample % num_classes or evaluate.first_sample % evaluate.batch:
         steps = f"the {num_classes} classes and of evaluate.batch {evaluate.batch}"
-        text = f"{evaluate.first} is not a multiple of {steps}; {_multiples(evaluate.first, step)}"
-        problems.append(("evaluate.first", text))
+        text = f"{evaluate.first_sample} is not a multiple of {steps}; {_multiples(evaluate.first_sample, step)}"
+        problems.append(("evaluate.first_sample", text))
     if evaluate.images % evaluate.batch:
         advice = _multiples(evaluate.images, step, evaluate.units * evaluate.batch)
         text = f"{evaluate.images} is not a multiple of evaluate.batch {evaluate.batch}; {advice}"
@@ -216,7 +240,7 @@ def _of_strategies(experiment: Experiment, place: str, names: list[str]) -> list
             strategy = parse_strategy(name)
             strategy.check(experiment)
             if strategy.label in labels:
-                problems.append((place, f"{strategy.label} stands there twice"))
+                problems.append((place, f"{strategy.label} is listed twice"))
             labels.add(strategy.label)
         except (ConfigError, ValueError) as error:
             problems.append((place, str(error)))

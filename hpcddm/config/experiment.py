@@ -1,4 +1,4 @@
-"""The schema of an experiment: an unknown key is an error that lists the valid ones."""
+"""Schema of an experiment; an unknown key is an error that lists the valid keys."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -17,68 +17,68 @@ from hpcddm.config.training import (
     Expert,
     ExpertOverride,
     ExpertVariation,
+    ExtraExpert,
     InitialWeights,
-    JoinedExpert,
     Training,
 )
 
 
 class EncodeSettings(StrictModel):
-    """The features that the clustering sees."""
+    """Settings of the features that are clustered."""
 
     encoder: SampleEncoderSettings = default_variant("pixels")
 
 
 class ClusterSettings(StrictModel):
-    """Partition of the training set into clusters; `experts` is K of the papers."""
+    """Settings of the partition of the training set; `experts` is the number K of clusters and experts."""
 
     experts: Positive = 4
     clustering: ClusteringSettings = default_variant("kmeans")
 
 
 class ExpertSettings(StrictModel):
-    """The experts and their training; `training.images` and `training.batch` count all experts together."""
+    """Settings of the experts; `training.images` and `training.batch` are totals over all experts."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_images"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_every_images"})
 
     model: DenoiserModelSettings
     objective: ObjectiveSettings = default_variant("flow_matching")
     condition_dropout: Fraction = 0.1
     training: Training
     overrides: list[ExpertOverride] = []
-    """Exceptions, cluster by cluster; monolith and student have none."""
+    """Settings that differ for single clusters; they do not apply to monolith and student."""
     init_from: InitialWeights | None = None
-    """Initial weights of experts, monolith and student; without it they are random."""
-    foreign_share: Fraction = 0.0
-    """Share of the samples of every cluster's expert that are drawn from the other clusters."""
-    joined: list[JoinedExpert] = []
-    """Experts that come later, outside `cluster.experts`."""
-    probe_images: Positive | None = None
-    """Images of all experts between two looks at an expert, or at the monolith, in TensorBoard: its loss on held-out
-    images by noise level, and samples. It changes no weight; by default there are none."""
+    """Initial weights of experts, monolith and student; random by default."""
+    other_clusters_share: Fraction = 0.0
+    """Share of every expert's samples that come from the other clusters."""
+    extra: list[ExtraExpert] = []
+    """Additional experts, not counted in `cluster.experts`."""
+    probe_every_images: Positive | None = None
+    """Images of all experts between two probes of an expert or the monolith in TensorBoard: loss on held-out images by
+    noise level, and samples. Probes do not change the weights. By default there are none."""
     sites: list[Name] | None = None
-    """Site of each expert, K names; without it every expert belongs to the site where the run is submitted."""
+    """Sites of the experts, K names; by default every expert belongs to the site where the run is submitted."""
 
-    def joined_expert(self, name: str) -> JoinedExpert:
-        """Return the settings of an expert that joined; raises `KeyError` for one that did not."""
-        return {entry.name: entry for entry in self.joined}[name]
+    def extra_expert(self, name: str) -> ExtraExpert:
+        """Return the settings of an extra expert; raises `KeyError` for an unknown name."""
+        return {entry.name: entry for entry in self.extra}[name]
 
     def site_of(self, expert: Expert) -> str | None:
-        """Return the site that an expert is given to; None for wherever the run is submitted."""
+        """Return the site of an expert; None for the site where the run is submitted."""
         if isinstance(expert, str):
-            return self.joined_expert(expert).site
+            return self.extra_expert(expert).site
         return self.sites[expert] if self.sites else None
 
     def variation(self, expert: Expert | None) -> ExpertVariation | None:
-        """Return the settings in which an expert differs from the common ones; None for none."""
+        """Return the settings that differ for an expert; None if all are the common settings."""
         if isinstance(expert, str):
-            return self.joined_expert(expert)
+            return self.extra_expert(expert)
         return next((override for override in self.overrides if expert in override.clusters), None)
 
 
 @dataclass(frozen=True)
 class ExpertConfig:
-    """Settings of one denoiser: those of all experts, and those in which it differs."""
+    """Settings of one denoiser: the common settings of all experts, with its overrides applied."""
 
     model: DenoiserModelSettings
     objective: ObjectiveSettings
@@ -87,114 +87,125 @@ class ExpertConfig:
 
 
 class MonolithSettings(StrictModel):
-    """The K=1 model of the same training FLOPs; it takes model, objective and training from the experts."""
+    """Settings of the monolith: one model of equal training FLOPs, with the experts' model, objective and training."""
 
     enabled: bool = True
 
 
 class ClassifierSettings(StrictModel):
-    """A classifier trained on real images: the extractor of the distances, or the one that names samples' classes."""
+    """Settings of a classifier trained on real images, which extracts features or predicts the samples' classes."""
 
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"pretrained"})
 
     model: ClassifierModelSettings
     training: Training
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the network; not the experiment's, so that one network measures all seeds of an experiment."""
+    """Seed of the network, separate from the experiment's, so that one network evaluates all seeds of an experiment."""
     shift: Annotated[int, Field(ge=0)] = 0
-    """Most pixels by which training images are shifted at random; `mirror` also mirrors them at random."""
+    """Maximum random shift of training images, in pixels."""
     mirror: bool = False
+    """True to mirror training images at random."""
     pretrained: InitialWeights | None = None
-    """Weights of a network that was trained so before, which are taken as they are: one ruler for runs on machines
-    whose trainings differ in their last bits."""
+    """Weights of a network that was trained with the same settings, which replace the training: one metric for runs on
+    machines whose trainings differ in their last bits."""
 
 
 class ExpertSamples(StrictModel):
-    """Images sampled from the experts, to train a router without training images (arXiv 2501.05450, sec. 5)."""
+    """Settings of images sampled from the experts to train a router without real images (arXiv 2501.05450, sec. 5)."""
 
     images: Positive = 2000
-    """Images per expert on average; each expert gets a share by the size of its cluster."""
+    """Average number of images per expert; an expert's number is proportional to the size of its cluster."""
     steps: Positive = 20
     guidance: Annotated[float, Field(ge=0)] = 1.0
 
 
 class RouterSettings(StrictModel):
-    """The router p(cluster | x_t, t, class) and its training."""
+    """Settings of the router p(cluster | x_t, t, class) and its training."""
 
     model: RouterModelSettings
     training: Training | None = None
-    """Training of the router; needed by routers that are trained, refused for the others."""
+    """Training of the router; required for trained routers, refused for others."""
     frequency: Literal["natural", "balanced"] = "natural"
-    """Frequency of the clusters in training; 'balanced' is corrected by the natural prior afterwards."""
+    """Frequency of the clusters in training; 'balanced' is corrected by the natural prior after the training."""
     samples: ExpertSamples | None = None
-    """Samples of the experts, on which alone the router is trained if they are given."""
+    """Samples from the experts; if set, the router is trained on them alone."""
     refit: InitialWeights | None = None
-    """Weights of another router, of which only the head is trained: for an added or removed expert."""
+    """Weights of another router whose head alone is trained again, after experts were added or removed."""
     temperature: Literal["none", "one", "by_level"] = "none"
     """Temperature scaling of the logits on held-out images (arXiv 1706.04599)."""
 
 
-class MeasuringSettings(StrictModel):
-    """The networks by which samples are measured; they must not be the same one."""
+class EvaluatorSettings(StrictModel):
+    """Settings of the two networks that evaluate samples; these must differ."""
 
     extractor: ClassifierSettings
-    """Network whose features the distances compare; without classes it learns how far an image is turned."""
+    """Network whose features the distances compare; without classes it is trained to predict an image's rotation."""
     classifier: ClassifierSettings | None = None
-    """Network that names the classes of samples; needed for images with classes, refused for those without."""
+    """Network that predicts the classes of samples; required for images with classes, refused without."""
 
 
 class DistillSettings(StrictModel):
-    """One dense student that learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
+    """Settings of the student, a dense model that learns the experts' velocities (arXiv 2501.05450, sec. 3.5)."""
 
     teacher: Literal["cluster", "router"] = "cluster"
-    """Teacher: the expert of the image's own cluster, or the likeliest one by the router for the noisy image."""
+    """Teacher: the expert of the image's cluster, or the router's most likely expert for the noisy image."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.25
-    """Images and batch as a share of the experts' together: a quarter costs a third of the monolith's FLOPs."""
+    """Images and batch as a share of the experts' totals; a quarter costs a third of the monolith's FLOPs."""
 
 
 class Experiment(StrictModel):
-    """One experiment: data, partition, experts, router, evaluation.
+    """Settings of one experiment: data, partition, experts, router, evaluation.
 
-    What a file may leave out though it has no default here, `hpcddm.launch.experiment_defaults` fills in by the rest.
+    `hpcddm.launch.experiment_defaults` fills in settings that a file may omit but that have no default here.
+
+    Examples:
+        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> experiment = load_experiment("quickstart", ("cluster.experts=2", "seed=1"))
+        >>> experiment.cluster.experts, experiment.seed, experiment.expert_config(0).objective.name
+        (2, 1, 'flow_matching')
     """
 
     name: Name
     seed: Annotated[int, Field(ge=0)] = 0
     site: Name | None = None
-    """The site of monolith, router, measuring networks and evaluation; every site makes the data stages itself."""
+    """Site of monolith, router, evaluators and evaluation; every site computes the data stages itself."""
     data: DataSettings
     encode: EncodeSettings = EncodeSettings()
     cluster: ClusterSettings = ClusterSettings()
     experts: ExpertSettings
     monolith: MonolithSettings = MonolithSettings()
     router: RouterSettings
-    measuring: MeasuringSettings
+    evaluators: EvaluatorSettings
     evaluate: EvaluateSettings = EvaluateSettings()
     distill: DistillSettings | None = None
     concepts: ConceptSettings | None = None
-    """Analysis of the frequency of concepts, and of how well they are drawn; without it there is none."""
+    """Analysis of concepts: their frequencies, and the quality of their samples; None for no analysis."""
 
     @property
     def student(self) -> DistillSettings:
-        """Settings of the student; raises `ValueError` for an experiment without one."""
+        """Settings of the student; raises `ValueError` for an experiment without a student."""
         if self.distill is None:
             raise ValueError("distill: this experiment has no student")
         return self.distill
 
     @property
     def concept_settings(self) -> ConceptSettings:
-        """Settings of the concepts; raises `ValueError` for an experiment that counts none."""
+        """Settings of the concepts; raises `ValueError` for an experiment without concepts."""
         if self.concepts is None:
             raise ValueError("concepts: this experiment counts none")
         return self.concepts
 
     def expert_config(self, expert: Expert | None = None) -> ExpertConfig:
-        """Return the settings of an expert; None stands for the monolith and the student."""
+        """Return the settings of one denoiser.
+
+        Args:
+            expert: Number of the cluster, or name of an extra expert; None for monolith and student.
+        """
         common = self.experts
         own = common.variation(expert)
         if own is None:
             return ExpertConfig(common.model, common.objective, common.training.precision, common.init_from)
-        # Weights for another network or objective would not fit this one.
+        # The common initial weights would not fit another network or objective.
         changed = own.model is not None or own.objective is not None
         return ExpertConfig(
             own.model or common.model,

@@ -3,20 +3,20 @@
 from abc import abstractmethod
 from typing import ClassVar
 
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.schema import VariantSettings
-from hpcddm.config.shapes import ImageShape
 
 
 class PerceptualSettings(VariantSettings):
     """Settings of a distance of images as people see it."""
 
-    room: ClassVar[str] = "encoders/perceptual"
+    package: ClassVar[str] = "encoders/perceptual"
 
 
 class SampleEncoderSettings(VariantSettings):
     """Settings of an encoder from samples to the features by which they are clustered."""
 
-    room: ClassVar[str] = "encoders/image"
+    package: ClassVar[str] = "encoders/image"
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
     reads_images: ClassVar[bool] = True
@@ -35,4 +35,4 @@ class SampleEncoderSettings(VariantSettings):
 class ImageEncoderSettings(SampleEncoderSettings):
     """Settings of an encoder from images alone, which need not be those of samples."""
 
-    room: ClassVar[str] = "encoders/image"
+    package: ClassVar[str] = "encoders/image"

@@ -1,4 +1,4 @@
-"""Settings that networks have in common in an experiment's YAML: denoisers, routers, classifiers, and transformers."""
+"""Settings that networks share in an experiment's YAML: denoisers, routers, classifiers, and transformers."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
@@ -6,15 +6,15 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
+from hpcddm.config.data_shapes import NetworkData, require_num_classes
 from hpcddm.config.schema import Positive, VariantSettings
-from hpcddm.config.shapes import NetworkData, classes_of
 
 
 class LayoutSettings(VariantSettings):
     """Name of a layout, as `hpcddm convert --layout` takes it."""
 
-    room: ClassVar[str] = "models/checkpoints"
+    package: ClassVar[str] = "models/checkpoints"
 
 
 FREQUENCIES = 256
@@ -29,65 +29,95 @@ LAST_VECTORS = 2
 class NetworkSettings(VariantSettings):
     """Settings of a network of any kind."""
 
-    def form(self, data: NetworkData) -> Form:
-        """Return the form of the condition that the network sees; NONE for one that ignores it."""
-        return Form.NONE
+    def condition_form(self, data: NetworkData) -> ConditionForm:
+        """Return the form of the network's condition.
+
+        Args:
+            data: Shapes and classes of the training data.
+
+        Returns:
+            The form; NONE for a network that ignores the condition.
+        """
+        return ConditionForm.NONE
 
 
 class DenoiserModelSettings(NetworkSettings):
     """Settings of a network that denoises images."""
 
-    room: ClassVar[str] = "models"
+    package: ClassVar[str] = "models"
 
     @abstractmethod
     def parameters(self, data: NetworkData) -> int:
-        """Count the network's parameters."""
+        """Count the network's parameters.
+
+        Args:
+            data: Shapes and classes of the training data.
+        """
 
 
 class RouterModelSettings(NetworkSettings):
-    """Settings of a network that tells the clusters of noisy images."""
+    """Settings of a network that predicts the clusters of noisy images."""
 
-    room: ClassVar[str] = "models"
+    package: ClassVar[str] = "models"
     trained: ClassVar[bool] = True
     """False for a router that is computed from the data instead of trained."""
 
     @abstractmethod
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
-        """Count the network's parameters, or the numbers that a router stores which is not trained."""
+        """Count the network's parameters, or the stored numbers of a router that is not trained.
+
+        Args:
+            data: Shapes and classes of the training data.
+            num_clusters: Number K of clusters.
+        """
 
 
 class PriorRouterSettings(RouterModelSettings):
-    """Settings of a router that is computed: the clusters' prior by class, by size ('natural'), or none ('equal')."""
+    """Settings of a router that returns the prior of the clusters.
+
+    The prior is that of the sample's class ('class'), the share of each cluster in the data ('natural'), or the same
+    for all clusters ('equal').
+    """
 
     trained: ClassVar[bool] = False
 
     prior: Literal["equal", "natural", "class"] = "class"
 
-    def form(self, data: NetworkData) -> Form:
-        return Form.CLASS if self.prior == "class" else Form.NONE
+    def condition_form(self, data: NetworkData) -> ConditionForm:
+        """Return CLASS for a prior by class, otherwise NONE."""
+        return ConditionForm.CLASS if self.prior == "class" else ConditionForm.NONE
 
     def priors(self, data: NetworkData) -> int:
-        """Return the number of priors that are stored: of every class and of all together, or this one alone."""
-        return classes_of(data) + 1 if data.condition.form is Form.CLASS else 1
+        """Return the number of stored priors: an overall prior and, with classes, one for each class.
+
+        Args:
+            data: Shapes and classes of the training data.
+        """
+        return require_num_classes(data) + 1 if data.condition.form is ConditionForm.CLASS else 1
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError for a prior by class where the condition is no class."""
+        """Raise ValueError for a prior by class in an experiment whose condition is not a class."""
         condition = experiment.data.condition
-        if self.prior == "class" and condition.form is not Form.CLASS:
+        if self.prior == "class" and condition.form is not ConditionForm.CLASS:
             raise ValueError(f"prior class needs condition class_label, not {condition.name}; take natural or equal")
 
 
 class ClassifierModelSettings(NetworkSettings):
-    """Settings of a network that tells the classes of images."""
+    """Settings of a network that predicts the classes of images."""
 
-    room: ClassVar[str] = "models"
+    package: ClassVar[str] = "models"
 
     features: Positive
     """Number of features of an image."""
 
     @abstractmethod
     def parameters(self, data: NetworkData, num_classes: int) -> int:
-        """Count the network's parameters."""
+        """Count the network's parameters.
+
+        Args:
+            data: Shapes and classes of the training data.
+            num_classes: Number of classes.
+        """
 
 
 class TransformerSettings(NetworkSettings):
@@ -116,9 +146,9 @@ class TransformerSettings(NetworkSettings):
     qk_norm: bool = False
     """QK norm: normalises the queries and keys of every head by their root mean square."""
     condition: Literal["given", "none"] = "given"
-    """Condition that the network sees: that of `data.condition`, or none."""
+    """Condition of the network: `data.condition`, or none."""
     text_modulation: Literal["none", "mean", "end"] = "none"
-    """What of the text modulates beside the time: nothing, the mean of its tokens' states, or its last one's."""
+    """Text input to the modulation, besides the time: none, the mean of the tokens' states, or the last token's."""
     time_spacing: Literal["original", "diffusers"] = "original"
     """Spacing of the time's 128 frequencies: 1/128 of their range as in the original DiT, 1/127 as in diffusers."""
 
@@ -135,27 +165,32 @@ class TransformerSettings(NetworkSettings):
                 raise PydanticCustomError("inner", "{text}", {"text": text})
         return values | filled
 
-    def form(self, data: NetworkData) -> Form:
-        return Form.NONE if self.condition == "none" else data.condition.form
+    def condition_form(self, data: NetworkData) -> ConditionForm:
+        """Return the form of the data's condition, or NONE for a transformer without condition."""
+        return ConditionForm.NONE if self.condition == "none" else data.condition.form
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError unless patches tile x and the width splits into heads."""
+        """Raise ValueError if patches do not tile x, or the width does not split into heads."""
         data = experiment.data
         if data.x_shape.height % self.patch:
             raise ValueError(
                 f"patch {self.patch} does not divide the side {data.x_shape.height} of x in the space {data.space.name}"
             )
         if self.width % (4 * self.heads):
-            raise ValueError(f"width {self.width} is no multiple of 4 x {self.heads} heads")
-        if self.text_modulation != "none" and self.form(data) is not Form.TEXT:
-            raise ValueError(f"text_modulation {self.text_modulation}: this network sees no text; leave it out")
+            raise ValueError(f"width {self.width} is not a multiple of 4 x {self.heads} heads")
+        if self.text_modulation != "none" and self.condition_form(data) is not ConditionForm.TEXT:
+            raise ValueError(f"text_modulation {self.text_modulation}: this network gets no text; leave it out")
 
 
 class DenoisingTransformerSettings(TransformerSettings, DenoiserModelSettings):
-    """A transformer's settings; `learned_sigma` gives it the outputs for the variance that published models have."""
+    """Settings of a transformer that denoises; `learned_sigma` adds the variance outputs of published models."""
 
     learned_sigma: bool = False
 
     def outputs(self, data: NetworkData) -> int:
-        """Count the network's outputs for a patch."""
+        """Count the network's outputs for one patch.
+
+        Args:
+            data: Shapes and classes of the training data.
+        """
         return (1 + self.learned_sigma) * data.x_shape.channels * self.patch**2

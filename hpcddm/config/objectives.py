@@ -10,11 +10,11 @@ from hpcddm.config.schema import VariantSettings, default_variant
 class ScheduleSettings(VariantSettings):
     """Settings of the path from data to noise."""
 
-    room: ClassVar[str] = "diffusion/objectives/schedules"
+    package: ClassVar[str] = "diffusion/objectives/schedules"
 
     @property
-    def described(self) -> str:
-        """Name of the path, with its settings where it has some."""
+    def description(self) -> str:
+        """Name of the path, with its settings if it has any."""
         settings = ", ".join(f"{key} {value}" for key, value in self.model_dump(exclude={"name"}).items())
         return self.name + (f" ({settings})" if settings else "")
 
@@ -22,13 +22,13 @@ class ScheduleSettings(VariantSettings):
 class WeightingSettings(VariantSettings):
     """Settings of a weighting of the loss."""
 
-    room: ClassVar[str] = "diffusion/objectives/weightings"
+    package: ClassVar[str] = "diffusion/objectives/weightings"
 
 
 class TimesSettings(VariantSettings):
     """Settings of a distribution of training times."""
 
-    room: ClassVar[str] = "diffusion/objectives/times"
+    package: ClassVar[str] = "diffusion/objectives/times"
 
 
 class ObjectiveSettings(VariantSettings):
@@ -37,7 +37,7 @@ class ObjectiveSettings(VariantSettings):
     `shift` s lowers the log-SNR of every training time by 2 log s: for larger images (arXiv 2403.03206, sec. 5.3.2).
     """
 
-    room: ClassVar[str] = "diffusion/objectives"
+    package: ClassVar[str] = "diffusion/objectives"
 
     schedule: ScheduleSettings = default_variant("linear")
     times: TimesSettings = default_variant("uniform")

@@ -1,11 +1,11 @@
-"""Finds what travels beside the package: experiments, sites, the sbatch template."""
+"""Finds the data installed with the package: experiments, sites, the sbatch template."""
 
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-from hpcddm.config import vouching
+from hpcddm.config import trusted_submissions
 from hpcddm.errors import ConfigError
 
 AROUND = Path(__file__).parents[2]
@@ -13,7 +13,7 @@ AROUND = Path(__file__).parents[2]
 
 
 @cache
-def share_folder() -> Path:
+def find_data_folder() -> Path:
     """Find the folder that holds `experiments/` and `slurm/`: the checkout, or the installed package's data.
 
     In a snapshot of the code, from which jobs run, it holds the templates only.
@@ -25,26 +25,30 @@ def share_folder() -> Path:
 
 
 def _installed() -> Iterator[Path]:
-    """Yield the data folders by pip's records; with `--target` these are wrong, and the data lie beside the package."""
+    """Yield the data folders by pip's records; with `--target` these are wrong, but the package folder has the data."""
     for distribution in distributions(name="hpcddm"):
         for file in distribution.files or []:
             if file.parts[-2:] == ("slurm", "job.sbatch.j2"):
                 yield Path(file.locate()).resolve().parent.parent
 
 
-def own_file(relative: str) -> Path | None:
-    """Find the user's own file of this path below the working directory; None where there is the package's, or none."""
-    local, package = Path(relative), share_folder() / relative
-    is_own = local.is_file() and not (package.is_file() and local.samefile(package)) and vouching.is_users(local)
+def find_user_file(relative: str) -> Path | None:
+    """Find the user's file of this path below the working directory; None if only the package has one, or neither."""
+    local, package = Path(relative), find_data_folder() / relative
+    is_own = (
+        local.is_file()
+        and not (package.is_file() and local.samefile(package))
+        and trusted_submissions.belongs_to_user(local)
+    )
     return local if is_own else None
 
 
-def share_file(relative: str) -> Path:
-    """Find a file of the package's data; the user's own one of the same path comes first."""
-    return own_file(relative) or share_folder() / relative
+def find_data_file(relative: str) -> Path:
+    """Find a file of the package's data; a user's file with the same path takes precedence."""
+    return find_user_file(relative) or find_data_folder() / relative
 
 
-def is_path(name: str) -> bool:
+def is_file_path(name: str) -> bool:
     """Tell if the name of an experiment, a site or a sweep is the path of a file."""
     return name.endswith((".yaml", ".yml")) or "/" in name
 
@@ -56,14 +60,17 @@ def find_yaml(name: str, folder: str, kind: str) -> Path:
 
     Raises `ConfigError` listing the names that exist.
     """
-    if is_path(name):
+    if is_file_path(name):
         path = Path(name)
         if path.is_file():
             return path
         raise ConfigError(f"{name}: no such {kind} file")
-    path = own_file(f"{name}.yaml") or share_file(f"{folder}/{name}.yaml")
+    path = find_user_file(f"{name}.yaml") or find_data_file(f"{folder}/{name}.yaml")
     if path.is_file():
         return path
-    places = [share_folder() / folder, *(place for place in [Path(folder)] if vouching.run_around(place) is None)]
+    places = [
+        find_data_folder() / folder,
+        *(place for place in [Path(folder)] if trusted_submissions.enclosing_run(place) is None),
+    ]
     valid = sorted({path.stem for place in places for path in place.glob("*.yaml")})
     raise ConfigError(f"no {kind} named '{name}'; valid names: {', '.join(valid)}, or the path of a YAML file")

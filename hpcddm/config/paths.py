@@ -1,4 +1,4 @@
-"""Paths among settings, wherever a schema has a field of the type `PathSetting`: found, and changed."""
+"""Finds and changes the paths among settings: every field of the type `PathSetting`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,28 +8,28 @@ from hpcddm.config import variants
 from hpcddm.config.schema import PATH, StrictModel
 
 M = TypeVar("M", bound=StrictModel)
-Place = tuple[Any, Any]
+PathPosition = tuple[Any, Any]
 """A mapping and a key, or a list and a position."""
 
 
-def places(values: dict[str, Any], schema: type[StrictModel]) -> Iterator[Place]:
-    """Yield where the paths stand in a mapping that need not be valid; what does not fit the schema is passed over."""
-    schema = variants.picked(schema, values)
+def find_paths(values: dict[str, Any], schema: type[StrictModel]) -> Iterator[PathPosition]:
+    """Yield the places of paths in a mapping that need not be valid; values that do not fit the schema are skipped."""
+    schema = variants.resolve_schema(schema, values)
     for key, field in schema.model_fields.items():
         if key in values:
             yield from _places_at(values, key, field.annotation, field.metadata)
 
 
-def _places_at(holder: Any, key: Any, annotation: Any, metadata: list[Any]) -> Iterator[Place]:
+def _places_at(holder: Any, key: Any, annotation: Any, metadata: list[Any]) -> Iterator[PathPosition]:
     value, origin, inner = holder[key], get_origin(annotation), get_args(annotation)
     if PATH in metadata:
         if isinstance(value, str):
             yield holder, key
     elif isinstance(annotation, type) and issubclass(annotation, StrictModel):
-        # Several sources stand where one may stand.
+        # A list of sources may take the place of one.
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, dict):
-                yield from places(item, annotation)
+                yield from find_paths(item, annotation)
     elif origin is Annotated:
         yield from _places_at(holder, key, inner[0], list(inner[1:]))
     elif origin is list:
@@ -40,14 +40,14 @@ def _places_at(holder: Any, key: Any, annotation: Any, metadata: list[Any]) -> I
             yield from _places_at(holder, key, alternative, [])
 
 
-def changed(settings: M, change: Callable[[str], str]) -> M:
+def map_paths(settings: M, change: Callable[[str], str]) -> M:
     """Return the settings with every path changed."""
     values = settings.model_dump()
-    for holder, key in places(values, type(settings)):
+    for holder, key in find_paths(values, type(settings)):
         holder[key] = change(holder[key])
     return type(settings).model_validate(values)
 
 
-def located(settings: M, root: Path) -> M:
-    """Return the settings with all paths absolute, which are relative to `root`."""
-    return changed(settings, lambda path: str((root / path).resolve()))
+def make_absolute(settings: M, root: Path) -> M:
+    """Return the settings with all paths, which are relative to `root`, made absolute."""
+    return map_paths(settings, lambda path: str((root / path).resolve()))

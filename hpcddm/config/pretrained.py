@@ -8,13 +8,13 @@ from pathlib import Path
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
 
-VARIABLE = "HPCDDM_CACHE"
+CACHE_VARIABLE = "HPCDDM_CACHE"
 """Variable with the folder of the cache, which must be the same where weights are fetched and where jobs run."""
 
 
 @dataclass(frozen=True)
 class PretrainedFile:
-    """One file of pretrained weights, known by its bytes; it lies in a package from the package index."""
+    """One file of pretrained weights, identified by its bytes; a package from the package index contains it."""
 
     name: str
     """Name of the file in the cache, without the hash."""
@@ -40,27 +40,29 @@ class PretrainedFile:
 def cache_folder() -> Path:
     """Return the folder of cached weights: ~/.cache/hpcddm, or HPCDDM_CACHE.
 
-    Raises `ConfigError` when HPCDDM_CACHE is no absolute path: jobs have another working directory.
+    Raises `ConfigError` when HPCDDM_CACHE is not an absolute path: jobs have another working directory.
     """
-    named = os.environ.get(VARIABLE) or "~/.cache/hpcddm"
+    named = os.environ.get(CACHE_VARIABLE) or "~/.cache/hpcddm"
     try:
         folder = Path(named).expanduser()
     except RuntimeError:
         raise ConfigError(
-            f"{VARIABLE}: nobody's home is at the beginning of '{named}'; name an absolute path"
+            f"{CACHE_VARIABLE}: nobody's home is at the beginning of '{named}'; name an absolute path"
         ) from None
     if not folder.is_absolute():
-        raise ConfigError(f"{VARIABLE}: '{folder}' is no absolute path, and a job would look for it elsewhere")
+        raise ConfigError(
+            f"{CACHE_VARIABLE}: '{folder}' is not an absolute path, and a job would look for it elsewhere"
+        )
     return folder
 
 
 def expanded(path: str) -> Path:
     """Return a path of YAML with the folder of the cache for $HPCDDM_CACHE at its start, and a home for ~."""
     first, *rest = Path(path).parts or ("",)
-    return cache_folder().joinpath(*rest) if first == f"${VARIABLE}" else Path(path).expanduser()
+    return cache_folder().joinpath(*rest) if first == f"${CACHE_VARIABLE}" else Path(path).expanduser()
 
 
-def kept_file(file: PretrainedFile, folder: Path | None = None) -> Path:
+def cached_file(file: PretrainedFile, folder: Path | None = None) -> Path:
     """Return the path of the file in the cache."""
     return (folder or cache_folder()) / "weights" / file.file_name
 
@@ -80,12 +82,12 @@ def defect(file: PretrainedFile, path: Path, hashed: bool = True) -> str | None:
     return None
 
 
-def find(file: PretrainedFile) -> Path:
+def find_verified(file: PretrainedFile) -> Path:
     """Find the file in the cache and check its SHA-256.
 
     Raises `UserError` naming the file and the command that fetches it.
     """
-    path = kept_file(file)
+    path = cached_file(file)
     wrong = defect(file, path)
     if wrong:
         raise UserError(f"{path}: {wrong}; on a node with network run: {command('hpcddm', 'prefetch')}")

@@ -1,4 +1,4 @@
-"""Settings of drawing samples, and of comparing arms by them, in an experiment's YAML."""
+"""Settings for sampling and for comparing arms, in an experiment's YAML."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,68 +10,73 @@ from hpcddm.config.schema import Positive, StrictModel, VariantSettings, default
 class ConversionSettings(VariantSettings):
     """Settings of a conversion of predictions to velocities of the linear path."""
 
-    room: ClassVar[str] = "sampling/conversions"
+    package: ClassVar[str] = "sampling/conversions"
 
 
 class PlacementSettings(VariantSettings):
-    """Settings of a placement of the experts' weights while sampling."""
+    """Settings of a placement of the experts' weights during sampling."""
 
-    room: ClassVar[str] = "sampling/placements"
+    package: ClassVar[str] = "sampling/placements"
 
     uses_all_gpus: ClassVar[bool] = False
-    """True for a placement that has a use for every GPU of its node."""
+    """True for a placement that can use every GPU of its node."""
 
 
 class SolverSettings(VariantSettings):
     """Settings of a solver of the sampling ODE."""
 
-    room: ClassVar[str] = "sampling/solvers"
+    package: ClassVar[str] = "sampling/solvers"
 
     native: ClassVar[bool] = False
-    """True for a solver that steps in one model's own coordinates, a `NativeSolver`."""
+    """True for a `NativeSolver`, which steps in the coordinates of a single model."""
     nfe_per_step: ClassVar[int]
     """Number of velocity evaluations in one step."""
 
 
 class SamplerSettings(StrictModel):
-    """Settings of drawing samples from networks, whatever they are drawn for."""
+    """Settings for sampling from networks."""
 
     steps: Positive = 20
+    """Number of steps of the solver."""
     shift: Annotated[float, Field(gt=0)] = 1.0
-    """Step spacing t = s u / (1 + (s - 1) u), u equally spaced: every log-SNR lower by 2 log s."""
+    """Shift s of the time steps: t = s u / (1 + (s - 1) u) with equally spaced u, which lowers log-SNR by 2 log s."""
     solver: SolverSettings = default_variant("euler")
     guidance: Annotated[float, Field(ge=0)] = 1.0
+    """Scale of classifier-free guidance; 1 for none."""
     guidance_interval: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=2, max_length=2)] = [0, 1]
     """First and last time t at which guidance acts (arXiv 2404.07724)."""
     conversion: ConversionSettings = default_variant("snr_matched")
-    """Conversion of any expert's prediction to a velocity of the linear path."""
+    """Conversion of every expert's prediction to a velocity of the linear path."""
     posteriors: Literal["separate", "shared"] = "separate"
-    """Routing weights of guidance's null half: its own p(k | x, t, null), or the other half's p(k | x, t, class)."""
+    """Routing weights of guidance's unconditional half: separate p(k | x, t, null), or shared p(k | x, t, class)."""
     renormalise: bool = True
-    """True where the weights of the experts that a strategy takes are scaled to sum to one."""
-    route_every: Positive = 1
+    """True to scale the weights of a strategy's selected experts so that they sum to one."""
+    route_every_steps: Positive = 1
     """Number of steps between two evaluations of the router."""
 
 
 class EvaluateSettings(SamplerSettings):
-    """Settings of sampling and comparison; every arm has the same number of images, steps and guidance scale."""
+    """Settings of sampling and comparison; all arms have the same number of images, steps and guidance scale."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first", "snapshot", "sigma_rel"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first_sample", "snapshot", "sigma_rel"})
 
     images: Positive = 2000
-    first: Annotated[int, Field(ge=0)] = 0
-    """Number of the first sample. A sample has noise and a held-out image by its number, so ranges that do not overlap
-    share neither: settings that were chosen by one are measured by another."""
+    """Number of samples per arm."""
+    first_sample: Annotated[int, Field(ge=0)] = 0
+    """Number of the first sample. The number determines noise and held-out image, so disjoint ranges are independent:
+    choose settings on one range and measure them on another."""
     batch: Positive = 100
-    """Images sampled together: a unit is whole batches, so the number of units changes no bit."""
+    """Number of images sampled together; a unit samples whole batches, so the number of units does not change a bit."""
     strategies: Annotated[list[str], Field(min_length=1)] = ["top-1", "top-2"]
+    """Routing strategies; each one is an arm of the comparison."""
     placement: PlacementSettings = default_variant("resident")
-    """Placement of the experts' weights while sampling; changes no bit of the samples."""
+    """Placement of the experts' weights during sampling; it does not change a bit of the samples."""
     snapshot: Positive | None = None
-    """One of `experts.training.snapshots`, whose weights are evaluated; by default those of the end."""
+    """Snapshot to evaluate, one of `experts.training.snapshots`; by default the final weights."""
     sigma_rel: float | None = None
-    """Relative length of the average that is evaluated, made of those of `experts.training.power_ema`."""
+    """Relative length of the evaluated average, computed from the averages of `experts.training.power_ema`."""
     units: Positive = 1
+    """Number of units that share the samples."""
     min_experts: Positive | None = None
-    """Number of experts that evaluation and report need; they name missing ones. By default they need all."""
+    """Number of experts that evaluation and report need; both list missing experts. By default all are needed."""

@@ -89,7 +89,7 @@ WITHOUT_VALUE = "HhIkOQsuvVX"
 """Short flags behind which another one may stand in the same word."""
 
 
-def sbatch_complaint(line: str) -> str:
+def sbatch_refusal_reason(line: str) -> str:
     """Return the reason against one #SBATCH line of a site, or '' where it is allowed."""
     if "\n" in line or "\r" in line:
         return "needs to be one line"
@@ -101,10 +101,10 @@ def sbatch_complaint(line: str) -> str:
         return "needs flags of sbatch, such as '--exclusive'"
     if re.search(r"(?:^| )--gres[= ]\S*gpu", " ".join(arguments)):
         return "--gres=gpu cannot be given here: use the site keys resources.gpus_per_node and gpus_flag: gres"
-    return complaint(arguments, SBATCH)
+    return refusal_reason(arguments, SBATCH)
 
 
-def complaint(arguments: Sequence[str], refused: Mapping[str, str]) -> str:
+def refusal_reason(arguments: Sequence[str], refused: Mapping[str, str]) -> str:
     """Return the reason against the first argument that gives one of the `refused` flags, or ''.
 
     Slurm also takes any unique beginning of a long flag, so all beginnings are refused.

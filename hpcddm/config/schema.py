@@ -1,7 +1,7 @@
 """Base of all schemas: strict models, and variants named by their files."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -15,18 +15,20 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hpcddm.config import variants
-from hpcddm.config.mistakes import Origins, lines_of, model_in
-from hpcddm.config.pretrained import PretrainedFile
+from hpcddm.config.validation_errors import Origins, format_errors, unwrap_schema
 from hpcddm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpcddm.config.pretrained import PretrainedFile
 
 M = TypeVar("M", bound="StrictModel")
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 _ODD = r"\s\p{Cc}'\"`;$\\"
-"""Characters that make a word several to a shell, or another one."""
+"""Characters at which a shell splits or changes a word."""
 Word = Annotated[str, Field(pattern=rf"^[^{_ODD}#]+$")]
-"""Text that stands in a batch script as one word; in a line of #SBATCH a '#' begins a comment."""
+"""Text that is one word in a batch script; in an #SBATCH line a '#' begins a comment."""
 JOB_VARIABLE = r"\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}"
 CommandWord = Annotated[str, Field(pattern=rf"^([^{_ODD}~]|{JOB_VARIABLE})([^{_ODD}]|{JOB_VARIABLE})*$")]
 """One word of a command in a job, where $NAME and ${NAME} are variables of the job, and ~ is not a home."""
@@ -59,15 +61,16 @@ class StrictModel(BaseModel):
 
 
 class VariantSettings(StrictModel):
-    """The base of the `Settings` class in every variant file; `name` is the file's name.
+    """Base of the `Settings` class in every variant file; `name` is the name of the file.
 
-    A subclass that defines `room` is a room base: the type of a field that takes any variant of the room whose Settings
-    derive from it. The field's value is a mapping whose `name` picks the variant that validates it.
+    A subclass that defines `package` is the base of a variant package. As the type of a field it accepts any variant
+    whose settings derive from it. The value of the field is a mapping whose `name` selects the variant; that variant's
+    settings class validates the mapping.
     """
 
-    room: ClassVar[str]
+    package: ClassVar[str]
     """Folder of the variants' files below the package or the user's folder, such as 'sampling/solvers'."""
-    pretrained: ClassVar[tuple[PretrainedFile, ...]] = ()
+    pretrained: ClassVar["tuple[PretrainedFile, ...]"] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
     collections: ClassVar[tuple[str, ...]] = ()
     """Names of collections that it needs; `hpcddm prefetch` fetches them."""
@@ -75,43 +78,62 @@ class VariantSettings(StrictModel):
     name: str
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError if these settings cannot go together with the rest of the experiment."""
+        """Check these settings against the rest of the experiment.
+
+        Args:
+            experiment: The experiment, a `config.experiment.Experiment`.
+
+        Raises:
+            ValueError: The settings conflict with the rest of the experiment.
+        """
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Make a room base pick the variant by its name, and write it with the variant's own fields."""
+        """Let the base of a variant package pick the variant by its name, and write all fields of it."""
         schema = handler(source)
-        if "room" not in vars(cls):
+        if "package" not in vars(cls):
             return schema
         every_field = core_schema.simple_ser_schema("any")
         return core_schema.no_info_before_validator_function(cls._pick, schema, serialization=every_field)
 
     @classmethod
     def _pick(cls, value: Any) -> Any:
-        """Find the variant that the mapping names and validate the rest by its own settings."""
+        """Find the variant that the mapping names and validate the mapping by that variant's settings."""
         if isinstance(value, VariantSettings):
             return value
         if not isinstance(value, dict) or "name" not in value:
-            valid = ", ".join(variants.names(cls.room, cls))
+            valid = ", ".join(variants.list_variants(cls.package, cls))
             raise PydanticCustomError("variant", "needs a mapping with 'name', one of: {valid}", {"valid": valid})
-        if value["name"] not in variants.names(cls.room, cls):
-            name, valid = str(value["name"]), ", ".join(variants.names(cls.room, cls))
+        if value["name"] not in variants.list_variants(cls.package, cls):
+            name, valid = str(value["name"]), ", ".join(variants.list_variants(cls.package, cls))
             context = {"name": name, "valid": valid}
             raise PydanticCustomError("variant", "unknown name '{name}'; valid names: {valid}", context)
-        return variants.settings_class(cls.room, value["name"]).model_validate(value)
+        return variants.settings_class(cls.package, value["name"]).model_validate(value)
 
 
 def default_variant(name: str) -> Any:
-    """Return the default of a field whose type is a room base: the variant with its own defaults."""
+    """Return the default of a field whose type is the base of a variant package.
+
+    Args:
+        name: Name of the default variant, which gets its own default settings.
+    """
     return Field(default={"name": name}, validate_default=True)
 
 
 def validate(schema: type[M], values: Any, origins: str | Origins, parse: Callable[[Any], M] | None = None) -> M:
-    """Validate a mapping, written in the file or on the command line that `origins` names.
+    """Validate a mapping.
 
-    parse: validates the values, and more than the schema does; without it the schema alone.
+    Args:
+        schema: Model that the values must match.
+        values: Values from a file or the command line.
+        origins: File or command line that the values come from, for the error.
+        parse: Function that validates the values and may check more than the schema does; by default the schema alone.
 
-    Raises `ConfigError` with one line for every mistake, which names the place, the key and the valid values.
+    Returns:
+        The validated model.
+
+    Raises:
+        ConfigError: With one line for each mistake that names the place, the key and the valid values.
     """
     origins = origins if isinstance(origins, Origins) else Origins(origins)
     parse = parse or schema.model_validate
@@ -120,32 +142,46 @@ def validate(schema: type[M], values: Any, origins: str | Origins, parse: Callab
     try:
         return parse(values)
     except ValidationError as error:
-        raise ConfigError(*lines_of(error, schema, values, origins, parse)) from None
+        raise ConfigError(*format_errors(error, schema, values, origins, parse)) from None
 
 
-def hashed(settings: StrictModel) -> dict[str, Any]:
-    """Return the settings that go into a fingerprint, nested as in the YAML file."""
+def settings_to_hash(settings: StrictModel) -> dict[str, Any]:
+    """Return the settings that enter a fingerprint, nested as in the YAML file.
+
+    Paths, the keys in `not_hashed`, and the keys in `hashed_if_changed` that have their defaults do not enter.
+    """
     kept: dict[str, Any] = {}
     for key, field in type(settings).model_fields.items():
         if key not in settings.not_hashed and not _holds_paths(field.annotation, field.metadata):
             value = getattr(settings, key)
             many = isinstance(value, list)
-            inner = [hashed(item) if isinstance(item, StrictModel) else item for item in (value if many else [value])]
+            inner = [
+                settings_to_hash(item) if isinstance(item, StrictModel) else item
+                for item in (value if many else [value])
+            ]
             kept[key] = inner if many else inner[0]
             if key in settings.hashed_if_changed and kept[key] == field.default:
                 del kept[key]
     return kept
 
 
-def default_at(schema: type[StrictModel], key: str) -> Any:
-    """Return the default of a dotted key, as `hashed` would write it; None for a key that has none."""
+def default_of_key(schema: type[StrictModel], key: str) -> Any:
+    """Return the default of a dotted key as `settings_to_hash` writes it.
+
+    Args:
+        schema: Model with the key.
+        key: Key such as 'evaluate.steps'.
+
+    Returns:
+        The default; None for a key without one.
+    """
     first, _, rest = key.partition(".")
     field = schema.model_fields.get(first)
     if field is None:
         return None
     if rest and (field.is_required() or isinstance(field.default, StrictModel)):
-        inner = model_in(field.annotation)
-        return default_at(inner, rest) if isinstance(inner, type) and issubclass(inner, StrictModel) else None
+        inner = unwrap_schema(field.annotation)
+        return default_of_key(inner, rest) if isinstance(inner, type) and issubclass(inner, StrictModel) else None
     default = None if field.is_required() else field.default
     for part in rest.split(".") if rest else ():
         default = default.get(part) if isinstance(default, dict) else None
@@ -153,18 +189,26 @@ def default_at(schema: type[StrictModel], key: str) -> Any:
 
 
 def _takes_bool(annotation: Any) -> bool:
-    """Tell if the type is that of true or false, or of these and none."""
+    """Return True if the type is bool, or bool and None."""
     return bool in (annotation, *get_args(annotation))
 
 
 def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
-    """Tell if the type is that of a path, of one or none, or of several."""
+    """Return True if the type is a path, an optional path, or a list of paths."""
     inner = get_args(annotation)
     return PATH in (*metadata, *inner) or any(map(_holds_paths, inner))
 
 
 def variants_of(settings: StrictModel, place: str = "") -> list[tuple[str, VariantSettings]]:
-    """List all variants that the settings name: (dotted key, settings)."""
+    """List all variants that the settings name.
+
+    Args:
+        settings: Settings to search, with all nested ones.
+        place: Dotted key of `settings`; empty for a whole experiment.
+
+    Returns:
+        Pairs of a dotted key and the settings of a variant.
+    """
     listed = []
     for key in type(settings).model_fields:
         value = getattr(settings, key)

@@ -1,4 +1,4 @@
-"""The schema of a site: one cluster, or this machine, and the resources of each stage."""
+"""Schema of a site: one or several clusters, or this machine, and the resources of each stage."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from hpcddm.config.mistakes import KeysOf
-from hpcddm.config.sbatch_flags import SRUN, complaint, sbatch_complaint
+from hpcddm.config.sbatch_flags import SRUN, refusal_reason, sbatch_refusal_reason
 from hpcddm.config.schema import JOB_VARIABLE, CommandWord, Name, Positive, StrictModel, Word
+from hpcddm.config.validation_errors import KeysOfSchema
 
 MailEvent = Literal["BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "TIME_LIMIT"]
 
@@ -18,13 +18,13 @@ def _refused(text: str) -> PydanticCustomError:
 
 
 def _sbatch_line(line: str) -> str:
-    if text := sbatch_complaint(line):
+    if text := sbatch_refusal_reason(line):
         raise _refused(text)
     return line
 
 
 def _srun_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    if text := complaint(arguments, SRUN):
+    if text := refusal_reason(arguments, SRUN):
         raise _refused(text)
     return arguments
 
@@ -48,7 +48,7 @@ def _starts_program(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class UnitKeys(StrictModel):
-    """Keys that a site gives for everything, or for one stage or unit; docs/sites.md explains each."""
+    """Keys that a site sets for all units, or for one stage or unit; docs/sites.md explains each key."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -56,30 +56,30 @@ class UnitKeys(StrictModel):
     constraint: Word | None = None
     reservation: Word | None = None
     exclude: Word | None = None
-    """Nodes that are not to be taken, for instance 'n[3-5],n9'."""
+    """Nodes to exclude, such as 'n[3-5],n9'."""
     cluster: Name | None = None
-    """Name of the cluster, where one Slurm database serves several; by default that of SLURM_CONF."""
+    """Name of the cluster, if one Slurm database serves several clusters; by default the cluster of SLURM_CONF."""
     gpu_type: Word | None = None
     extra_sbatch: tuple[Annotated[str, AfterValidator(_sbatch_line)], ...] | None = None
-    """Further #SBATCH lines, for instance '--exclusive'."""
+    """Further #SBATCH options, such as '--exclusive'."""
     setup: tuple[str, ...] | None = None
-    """Shell lines before Python starts, for instance 'module load python'."""
+    """Shell lines that run before Python, such as 'module load python'."""
     container: Annotated[tuple[CommandWord, ...], AfterValidator(_starts_program)] | None = None
-    """Command before Python in a job, for instance ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
+    """Command before Python in a job, such as ['apptainer', 'exec', '--nv', '--bind=$SCRATCH', 'image.sif']."""
     python: Annotated[CommandWord, AfterValidator(_program)] | None = None
-    """Interpreter of the jobs; by default the interpreter of the submission, also within a container."""
+    """Python interpreter of the jobs; by default the interpreter of the submission, also in a container."""
     srun_args: Annotated[tuple[CommandWord, ...], AfterValidator(_srun_words)] | None = None
-    """Further words for srun, for instance '--mpi=pmix'."""
+    """Further options of srun, such as '--mpi=pmix'."""
     cpu_bind: Word | None = None
     """Binding of ranks to cores by srun; by default 'none'."""
 
 
 SMALL = {"nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1, "gpus_per_node": 0, "memory_gb": 2}
-"""Resources of the job that continues a submission, unless the site's `stages` have an entry for it."""
+"""Resources of the job that continues a submission, unless the site's `stages` set them."""
 
 
 class Resources(UnitKeys):
-    """Resources that one unit requests; units with the same resources can be one array."""
+    """Resources that one unit requests; units with equal resources can share an array."""
 
     nodes: Positive = 1
     ranks_per_node: Positive = 1
@@ -88,15 +88,15 @@ class Resources(UnitKeys):
     memory_gb: Positive = 4
     minutes: Positive = 60
     zero_stage: Literal[0, 1, 2, 3] = 1
-    """Stage of DeepSpeed's ZeRO: what of a training is split among its ranks, from nothing to everything."""
+    """ZeRO stage of DeepSpeed: 0 shards nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
     micro_batch: Positive | None = None
-    """Largest number of images that a rank sends through a network at once; by default its whole share of a batch."""
+    """Maximum number of images per forward pass of a rank; by default the rank's whole share of a batch."""
     checkpoint_blocks: Annotated[int, Field(ge=0)] = 0
-    """Every so many-th block of a network recomputes its activations in the backward pass: 1 all of them, 0 none."""
+    """Interval n of activation checkpointing: every n-th block recomputes its activations; 1 for all, 0 for none."""
     compile_blocks: bool = False
-    """True to compile the blocks of a network with `torch.compile` when its training starts."""
-    agree_every: Positive = 16
-    """Most steps between two agreements of a training's ranks on stops and saves; fewer where they last a second."""
+    """True to compile the blocks of a network with `torch.compile` at the start of its training."""
+    sync_every_steps: Positive = 16
+    """Maximum number of steps between two agreements of the ranks on stops and saves; fewer if steps are slow."""
 
     @model_validator(mode="after")
     def _can_compile(self) -> "Resources":
@@ -112,7 +112,7 @@ class Resources(UnitKeys):
 
     @property
     def for_job(self) -> dict[str, int | bool | None]:
-        """Values that a job reads again, without the keys by which it was submitted."""
+        """Values that a job reads, without the keys that only its submission uses."""
         return self.model_dump(exclude=set(UnitKeys.model_fields))
 
 
@@ -123,55 +123,65 @@ def _unit_keys(changes: Any) -> Any:
     return changes
 
 
-StageKeys = Annotated[dict[str, bool | int | str | list[str]], BeforeValidator(_unit_keys), KeysOf(Resources)]
+StageKeys = Annotated[dict[str, bool | int | str | list[str]], BeforeValidator(_unit_keys), KeysOfSchema(Resources)]
 
 
 class Site(UnitKeys):
-    """One cluster, or this machine: its scheduler, its keys, and the resources of each stage."""
+    """Site where units run: its scheduler, its keys, and the resources of each stage.
+
+    Examples:
+        >>> site = Site(name="site_a", scheduler="slurm", stages={"train": {"nodes": 2, "ranks_per_node": 4}})
+        >>> site.resources_for("train", "expert-00").ranks, site.resources_for("catalog", "all").ranks
+        (8, 1)
+    """
 
     name: Name
     scheduler: Literal["slurm", "local"]
     cores: Positive | None = None
-    """Embedded only: cores to fill with units; by default all that this process may use."""
+    """Number of cores that units may fill, for scheduler `local` only; by default all cores of this process."""
     gpus: Annotated[int, Field(ge=0)] | None = None
-    """Embedded only: GPUs to fill with units; by default all that this process may use."""
+    """Number of GPUs that units may fill, for scheduler `local` only; by default all GPUs of this process."""
     allow_idle_gpus: bool = False
-    """True to allow GPUs that no rank uses, for partitions that start no job without GPUs."""
+    """True to allow requests of unused GPUs, for partitions that only accept jobs with GPUs."""
     gpus_flag: Literal["gpus_per_node", "gres"] = "gpus_per_node"
     memory_flag: Literal["total", "per_cpu", "all", "none"] = "total"
     scratch: Annotated[str, AfterValidator(_scratch)] | None = None
-    """A folder on a disk of the node, for caches; may name variables of the job, for instance '$TMPDIR'."""
+    """Folder on a disk of the node, for caches; may contain variables of the job, such as '$TMPDIR'."""
     network_interface: str | None = None
+    """Network interface between the nodes of a unit; by default the one of the host name."""
     signal_lead_seconds: Positive = 120
-    """Seconds before its time limit at which a job saves and leaves."""
+    """Seconds before the time limit at which a job saves and exits."""
     requeue: Literal["scontrol", "resubmit", "none"] = "scontrol"
-    """Way back of a job that has to leave: requeued, submitted anew by itself, or by the user."""
-    escalate: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
-    """Factors by which the next attempt requests more memory when there was too little, or more minutes when a slot was
-    too short for any progress; never more than its partition has."""
+    """Restart of an interrupted job: Slurm requeues it, it submits itself again, or the user resubmits it."""
+    raise_on_retry: dict[Literal["memory_gb", "minutes"], Annotated[float, Field(gt=1, le=10)]] = {}
+    """Factors by which the next attempt raises memory after running out of it, or minutes after a time limit too short
+    for progress; never above the limits of the partition."""
     max_excluded_nodes: Annotated[int, Field(ge=0)] = 4
-    """Number of nodes, the newest ones, that jobs avoid because earlier jobs or attempts ended there by their fault."""
+    """Maximum number of recently faulty nodes that new jobs exclude."""
     watchdog_minutes: Positive = 20
     """Minutes without a step after which a training is ended and tried again."""
     keep_states: bool = True
-    """True to keep the last state of a finished training, so that more images continue it."""
+    """True to keep the last state of a finished training, from which a longer training could continue."""
     recheck_seconds: Positive = 300
-    """Longest time between two checks of a unit for inputs from another cluster."""
+    """Maximum seconds between two checks of a unit for inputs from another cluster."""
     has_sacct: bool = True
+    """True if the site's accounting can be queried with sacct."""
     max_parallel: Positive = 256
+    """Maximum number of elements of an array that run at the same time."""
     max_submitted: Positive | None = None
-    """Number of jobs that this user may have in the queue; by default Slurm's limit."""
+    """Maximum number of this user's jobs in the queue; by default Slurm's limit."""
     continue_submission: bool = True
-    """True where a last small job submits what the limit on jobs left out, when there is room."""
+    """True to submit units beyond the limit on jobs by a small last job, as soon as the queue has room."""
     mail: Word | None = None
     mail_events: list[MailEvent] = ["END", "FAIL", "INVALID_DEPEND"]
     hook: str | None = None
-    """A shell command at the end of the run, and when a unit stops with a reason, with the event in HPCDDM_EVENT."""
+    """Shell command that runs when the run is complete or a unit needs the user; HPCDDM_EVENT tells which."""
     resources: Resources = Resources()
+    """Default resources of a unit."""
     stages: dict[str, StageKeys] = {}
-    """Keys that differ from `resources` and from the keys above, per stage or per unit, as 'train/monolith'."""
+    """Keys that differ for single stages or units, such as 'train' or 'train/monolith'."""
     _shapes: dict[str, Resources] = PrivateAttr(default_factory=dict)
-    """Cache of resources by the most specific entry of `stages`: a sweep needs them thousands of times."""
+    """Cache of resources, because a sweep needs them thousands of times."""
 
     @model_validator(mode="after")
     def _stage_resources(self) -> "Site":
@@ -187,12 +197,17 @@ class Site(UnitKeys):
 
     @property
     def clusters(self) -> list[str]:
-        """Names of the clusters that units of this site go to; empty where none is named."""
+        """Names of the clusters on which the site's units run; empty if the site names none."""
         shapes = [self.resources_for("", ""), *(self.resources_for(*key.partition("/")[::2]) for key in self.stages)]
         return [cluster for cluster in dict.fromkeys(shape.cluster for shape in shapes) if cluster]
 
     def resources_for(self, stage: str, unit: str = "") -> Resources:
-        """Return the resources of a unit: the site's default, changed by its stage's entry, then by its own."""
+        """Return the resources of a unit: the site's defaults, changed by the entries of its stage and of the unit.
+
+        Args:
+            stage: Name of the stage.
+            unit: Name of the unit within the stage; '' for the usual units.
+        """
         key = f"{stage}/{unit}"
         place = key if key in self.stages else stage
         if place not in self._shapes:
@@ -206,6 +221,6 @@ class Site(UnitKeys):
         try:
             return Resources.model_validate(values | changes)
         except ValidationError as error:
-            # Every key by itself is right by now.
+            # Each key has been validated by itself before.
             context = {"text": f"stages.{stage}.{error.errors()[0]['msg']}"}
             raise PydanticCustomError("inner", "{text}", context) from None

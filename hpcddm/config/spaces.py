@@ -7,26 +7,26 @@ from pydantic import field_validator
 from pydantic_core import PydanticCustomError
 
 from hpcddm.config.autoencoders import AutoencoderSettings
-from hpcddm.config.schema import VariantSettings, hashed
-from hpcddm.config.shapes import Shape
+from hpcddm.config.data_shapes import Shape
+from hpcddm.config.schema import VariantSettings, settings_to_hash
 from hpcddm.config.training import Training
 
 Measured = Literal["measured"]
-FLIP, INDEXED = "flip", "indexed"
-"""Augmentation of which the latents can be a column, too, and the reading of those who read columns."""
+FLIP, SHARDS = "flip", "shards"
+"""Augmentation whose latents can also be stored as a column; the reading mode that reads columns."""
 
-WHAT_X_IS = "space"
-"""Part of the outputs of the stage latent_scale: of which autoencoder x is, with which shift and scale."""
+SPACE_DIGEST = "space"
+"""Part of the outputs of the unit latents/scale: the autoencoder that defines x, with its shift and scale."""
 
 
 class SpaceSettings(VariantSettings):
     """Settings of the space in which denoisers, routers and samplers see images."""
 
-    room: ClassVar[str] = "diffusion/spaces"
+    package: ClassVar[str] = "diffusion/spaces"
     bound: ClassVar[float | None] = None
-    """Largest absolute value that x of an image can have; None where there is none."""
+    """Largest absolute value that x of an image can have; None if it has no bound."""
     reads_latents: ClassVar[bool] = False
-    """True where trainings read a column of latents in the place of images."""
+    """True where trainings read a column of latents instead of images."""
 
     @abstractmethod
     def shape(self, channels: int, image_size: int) -> Shape:
@@ -34,13 +34,13 @@ class SpaceSettings(VariantSettings):
 
     @property
     def is_trained_in_run(self) -> bool:
-        """True where a network that the run trains on its own images says what x is."""
+        """True if a network that the run trains on its images defines x."""
         return False
 
     @property
-    def coordinates(self) -> dict[str, Any]:
-        """Settings that say what x is, by which networks of one space are told from those of another."""
-        return hashed(self)
+    def defining_settings(self) -> dict[str, Any]:
+        """Settings that define x, and so distinguish the networks of one space from those of another."""
+        return settings_to_hash(self)
 
 
 class LatentSpaceSettings(SpaceSettings):
@@ -67,9 +67,9 @@ class LatentSpaceSettings(SpaceSettings):
         return value
 
     @property
-    def coordinates(self) -> dict[str, Any]:
-        """Name and autoencoder; its weights, and shift and scale, are told by the digest of the stage latent_scale."""
-        own = {key: value for key, value in hashed(self.autoencoder).items() if key != "weights"}
+    def defining_settings(self) -> dict[str, Any]:
+        """Name and autoencoder; the digest of the unit latents/scale identifies its weights, shift and scale."""
+        own = {key: value for key, value in settings_to_hash(self.autoencoder).items() if key != "weights"}
         return {"name": self.name, "autoencoder": own}
 
     @property
@@ -86,8 +86,10 @@ class LatentSpaceSettings(SpaceSettings):
         data, latents = experiment.data, self.shape(experiment.data.channels, experiment.data.image_size)
         if self.autoencoder.is_trained and self.training is None:
             raise ValueError(f"training: this key is needed: {self.autoencoder.name} is trained")
-        if self.training is not None and self.training.kept:
-            raise ValueError(f"training.{self.training.kept[0]}: nothing reads them: it encodes as it ended")
+        if self.training is not None and self.training.extra_weights_keys:
+            raise ValueError(
+                f"training.{self.training.extra_weights_keys[0]}: nothing reads them: it encodes as it ended"
+            )
         if self.training is not None and not self.autoencoder.is_trained:
             raise ValueError(f"training: {self.autoencoder.name} is not trained; remove it")
         for key, values in (("shift", self.shift), ("scale", self.scale)):
@@ -101,5 +103,7 @@ class LatentSpaceSettings(SpaceSettings):
             raise ValueError(
                 f"latents are encoded once, so {others[0]} of data.augmentations cannot be; only {FLIP} can"
             )
-        if data.reading.name != INDEXED:
-            raise ValueError(f"trainings read latents and no images; remove data.reading, which is {data.reading.name}")
+        if data.read_from.name != SHARDS:
+            raise ValueError(
+                f"trainings read latents and no images; remove data.read_from, which is {data.read_from.name}"
+            )

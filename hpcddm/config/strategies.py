@@ -11,7 +11,7 @@ from hpcddm.errors import ConfigError
 class StrategySettings(VariantSettings):
     """Settings of a routing strategy, written as one word."""
 
-    room: ClassVar[str] = "sampling/strategies"
+    package: ClassVar[str] = "sampling/strategies"
 
     pattern: ClassVar[str]
     """Regular expression of its names; its groups are the fields, as in 'top1' and 'top-2'."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from hpcddm.config.mistakes import Location, Origins
+from hpcddm.config.validation_errors import Location, Origins
 from hpcddm.errors import ConfigError
 
-MOST_VALUES = 100_000
-"""Number of values that a text with anchors may have where every alias is written out."""
+MAX_VALUES = 100_000
+"""Most values of a text with anchors once every alias is expanded."""
 ODD, TEXT, MERGE = "odd", "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 """Tags of a plain word that readers of YAML take for different things, of a text, and of the key '<<'."""
 NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*|[1-9][0-9]{0,2}(_[0-9]{3})+)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -31,8 +31,8 @@ NOTHING = ("~", "None")
 Problem = tuple[yaml.Mark, str]
 
 
-class Loader(yaml.SafeLoader):
-    """Loader of YAML that takes no tags, and tells apart only numbers, true, false, null and texts."""
+class StrictLoader(yaml.SafeLoader):
+    """Loader of YAML that accepts no tags, and distinguishes only numbers, true, false, null and texts."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Refuse a tag, such as !!python/name, which would give a value another kind."""
@@ -84,15 +84,15 @@ def _load(text: str, place: str, key: str | None = None) -> tuple[Any, dict[Loca
     """
     lines: dict[Location, int] = {}
     try:
-        loader = Loader(text)
+        loader = StrictLoader(text)
         root = loader.get_single_node()
         if root is None and key is None:
             return None, lines
         if root is None:
             raise ConfigError(f"{place}: no value; write {key}=null for nothing, or '{key}=\"\"' for an empty text")
         sizes: dict[int, float] = {}
-        if _size(root, sizes) > max(MOST_VALUES, len(sizes)):
-            raise yaml.MarkedYAMLError(problem=f"its anchors stand for more than {MOST_VALUES:,} values")
+        if _size(root, sizes) > max(MAX_VALUES, len(sizes)):
+            raise yaml.MarkedYAMLError(problem=f"its anchors expand to more than {MAX_VALUES:,} values")
         problems = list(_problems(root, key or "", set()))
         if key is not None and root.tag == ODD:
             problems = [(root.start_mark, f"{_advice(root.value, key)}'{key}=\"{root.value}\"' for a text")]
@@ -121,12 +121,12 @@ def _syntax(error: yaml.YAMLError, text: str, place: str, key: str | None) -> st
         place += f":{before.count(chr(10)) + 1}" if key is None else ""
     reason = " ".join(reason.split())
     if key is not None:
-        return f"{place}: '{text}' is no YAML value ({reason}); write '{key}=\"...\"' for a text"
+        return f"{place}: '{text}' is not a YAML value ({reason}); write '{key}=\"...\"' for a text"
     return f"{place}{f':{mark.line + 1}:{mark.column + 1}' if mark else ''}: no readable YAML ({reason})"
 
 
 def _size(node: yaml.Node, sizes: dict[int, float]) -> float:
-    """Count the values of a node with every alias written out; infinitely many for one within its own anchor."""
+    """Count the values of a node with every alias expanded; infinity for an alias within its own anchor."""
     if id(node) not in sizes:
         sizes[id(node)] = math.inf
         inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
@@ -135,7 +135,7 @@ def _size(node: yaml.Node, sizes: dict[int, float]) -> float:
 
 
 def _problems(node: yaml.Node, key: str, seen: set[int]) -> Iterator[Problem]:
-    """Yield keys that are there twice or are not texts, and plain words that have no one meaning."""
+    """Yield keys that appear twice or are not texts, and ambiguous plain words."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -152,7 +152,7 @@ def _problems(node: yaml.Node, key: str, seen: set[int]) -> Iterator[Problem]:
                 yield name.start_mark, f"{shown} as a key: a key needs to be a text; put it in quotes"
                 continue
             if name.value in keys:
-                yield name.start_mark, f"key '{name.value}' stands there twice, first in line {keys[name.value]}"
+                yield name.start_mark, f"key '{name.value}' appears twice, first in line {keys[name.value]}"
             keys[name.value] = name.start_mark.line + 1
             yield from _problems(value, name.value, seen)
 

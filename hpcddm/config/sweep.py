@@ -44,7 +44,7 @@ class SweepFile(StrictModel):
         for (place, first), (other, second) in itertools.combinations(places.items(), 2):
             for key in first:
                 if key in second:
-                    text = f"{key}: stands in {place} and in {other}"
+                    text = f"{key}: is in {place} and in {other}"
                     raise PydanticCustomError("inner", "{text}", {"text": text})
         if not (self.grid or self.zip or self.list):
             raise PydanticCustomError("inner", "{text}", {"text": "needs grid, zip or list: nothing is varied"})
@@ -82,7 +82,7 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
 def label_of(setting: Setting, short: dict[str, str]) -> str:
     """Make a folder's name for a setting, for instance 'guidance=1.5,steps=8'; long ones end in a hash."""
     joined = ",".join(f"{short[key]}={_word(value)}" for key, value in setting.items())
-    label = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", joined) or "as-it-stands"
+    label = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", joined) or "as-is"
     return label if len(label) <= MAX_LABEL else hashed_label(label, setting)
 
 

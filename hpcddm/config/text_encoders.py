@@ -9,7 +9,7 @@ from hpcddm.config.schema import VariantSettings
 class TextEncoderSettings(VariantSettings):
     """Settings of an encoder from sentences to token states."""
 
-    room: ClassVar[str] = "encoders/text"
+    package: ClassVar[str] = "encoders/text"
     uses_gpu: ClassVar[bool] = True
     """False for an encoder that computes next to nothing."""
 

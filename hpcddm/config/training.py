@@ -1,4 +1,4 @@
-"""Settings of a training, and of single experts, in an experiment's YAML."""
+"""Settings of trainings and of single experts, in an experiment's YAML."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,112 +10,113 @@ from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.config.schema import Name, PathSetting, Positive, StrictModel
 
 Precision = Literal["fp32", "bf16", "fp16"]
-"""Precision in which a network computes, in training and sampling; fp16 scales its losses, for GPUs without bf16."""
+"""Precision of a network in training and sampling; fp16, for GPUs without bf16, uses loss scaling."""
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-LONGEST = 0.28
-"""Bound of sigma_rel; at 0.2887 an average weighs all times alike."""
+MAX_SIGMA_REL = 0.28
+"""Upper bound of sigma_rel; at 0.2887 an average weights all times equally."""
 
 
 class Training(StrictModel):
-    """Settings of one training loop, and of AdamW; all durations but `checkpoint_minutes` are counted in images."""
+    """Settings of one training loop with AdamW; all durations except `checkpoint_minutes` are in images."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_images"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"checkpoint_minutes", "log_every_images"})
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset(
-        {"schedule", "decay_images", "final_rate", "betas", "eps", "snapshots", "power_ema"}
+        {"schedule", "decay_images", "final_rate_share", "betas", "eps", "snapshots", "power_ema"}
     )
 
     images: Positive
-    """Images to be seen; in `experts.training` by all experts together, each of which sees a K-th."""
+    """Number of images to train on; in `experts.training` the total over all experts."""
     batch: Positive
-    """Images per step; in `experts.training` over all experts together: a batch of 32 is 8 for each of four."""
+    """Images per step; in `experts.training` the total over all experts, so 32 means 8 for each of four experts."""
     learning_rate: Annotated[float, Field(gt=0)]
     warmup_images: Annotated[int, Field(ge=0)] = 0
-    """Images over which the rate rises; where a file leaves it out, a share of `images`."""
+    """Images of the warm-up, in which the learning rate rises; by default a share of `images`."""
     schedule: Literal["constant", "cosine", "linear", "inverse_root"] = "constant"
-    """Course of the learning rate after the warm-up."""
+    """Schedule of the learning rate after the warm-up."""
     decay_images: Positive | None = None
-    """Images at which `cosine` and `linear` arrive at `final_rate`, by default all; those from which on `inverse_root`
-    falls, by default those of the warm-up."""
-    final_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of `learning_rate` that is left at the end of `cosine` and `linear`."""
+    """Images at which `cosine` and `linear` reach `final_rate_share`, by default `images`; for `inverse_root`, images
+    at which the decay starts, by default `warmup_images`."""
+    final_rate_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Final learning rate of `cosine` and `linear`, as a share of `learning_rate`."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: Annotated[float, Field(gt=0)] = 1e-8
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """Decay of matrices and kernels; norms and biases have none."""
+    """Weight decay of matrices and kernels; norms and biases do not decay."""
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     ema_halflife_images: Positive
-    """Half-life of the average of the weights; a file that leaves it out gets a share of `images`, too."""
-    power_ema: list[Annotated[float, Field(gt=0, lt=LONGEST)]] = []
-    """Relative lengths, sigma_rel, of power-function averages that are kept, too; of two, such as 0.05 and 0.1, that of
-    any other length can be made afterwards (arXiv 2312.02696)."""
+    """Half-life of the weights' exponential moving average, in images; by default a share of `images`."""
+    power_ema: list[Annotated[float, Field(gt=0, lt=MAX_SIGMA_REL)]] = []
+    """Relative lengths, sigma_rel, of additional power-function averages; from two of them, such as 0.05 and 0.1, an
+    average of any other length can be computed after the training (arXiv 2312.02696)."""
     snapshots: list[Positive] = []
-    """Numbers of images at which the averaged weights are kept as outputs, ascending."""
+    """Numbers of images at which the averaged weights are kept as outputs, in ascending order."""
     precision: Precision = "bf16"
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
-    log_images: Positive = 1024
+    """Minutes between two training states."""
+    log_every_images: Positive = 1024
 
     @property
     def decays_by_images(self) -> bool:
-        """True where the learning rate of a step depends on the number of all images."""
+        """True if the learning rate of a step depends on the total number of images."""
         return self.schedule in ("cosine", "linear") and self.decay_images is None
 
     @model_validator(mode="after")
-    def _keeps_what_it_can(self) -> "Training":
+    def _check_kept_weights(self) -> "Training":
         for key in ("snapshots", "power_ema"):
             values = getattr(self, key)
             if values != sorted(set(values)):
-                text = f"{key}: needs numbers of which each is larger than the one before it"
+                text = f"{key}: each number must be larger than the one before it"
                 raise PydanticCustomError("inner", "{text}", {"text": text})
         if len(self.power_ema) == 1:
-            raise PydanticCustomError("inner", "power_ema: needs two lengths or more; of one no other can be made")
+            raise PydanticCustomError("inner", "power_ema: needs two or more lengths to compute others")
         if self.snapshots and self.snapshots[-1] > self.images:
-            text = f"snapshots: {self.snapshots[-1]} lies beyond the {self.images} images of the training"
+            text = f"snapshots: {self.snapshots[-1]} is beyond the {self.images} images of the training"
             raise PydanticCustomError("inner", "{text}", {"text": text})
         return self
 
     @model_validator(mode="after")
-    def _has_a_course(self) -> "Training":
-        if self.schedule == "constant" and (self.decay_images is not None or self.final_rate):
+    def _check_schedule(self) -> "Training":
+        if self.schedule == "constant" and (self.decay_images is not None or self.final_rate_share):
             raise PydanticCustomError("inner", "schedule: constant never decays; name cosine, linear or inverse_root")
         if self.schedule == "inverse_root" and not (self.decay_images or self.warmup_images):
             raise PydanticCustomError("inner", "schedule: inverse_root needs decay_images, or a warm-up")
         if self.decays_within_warmup:
-            raise PydanticCustomError("inner", "schedule: the rate arrives at its end within the warm-up")
+            raise PydanticCustomError("inner", "schedule: the decay ends within the warm-up")
         return self
 
     @property
-    def averages(self) -> int:
+    def num_averages(self) -> int:
         """Number of averages of the weights that a training keeps."""
         return 1 + len(self.power_ema)
 
     @property
-    def kept(self) -> list[str]:
-        """Keys that have a training keep more than the usual average at its end."""
+    def extra_weights_keys(self) -> list[str]:
+        """Keys that make a training keep more than the usual average of its end."""
         return [key for key in ("snapshots", "power_ema") if getattr(self, key)]
 
     @property
     def decays_within_warmup(self) -> bool:
-        """True where the rate would arrive at its end before it has risen."""
+        """True if the decay would end before the warm-up does."""
         return self.schedule in ("cosine", "linear") and (self.decay_images or self.images) <= self.warmup_images
 
 
 class InitialWeights(StrictModel):
-    """Weights that a training starts from, such as `hpcddm convert` writes."""
+    """Weights from which a training starts, such as `hpcddm convert` writes."""
 
     weights: PathSetting
-    """A safetensors file."""
-    content: str | None = None
-    """The file's SHA-256; filled in by submit, so that other weights are never taken for these."""
+    """Path of a safetensors file."""
+    content_hash: str | None = None
+    """SHA-256 of the file, filled in by `submit` so that a changed file is noticed."""
 
 
 Expert = int | str
-"""An expert: the number of its cluster, or the name of one that joined. Beside it, None is monolith or student."""
+"""Number of an expert's cluster, or name of an extra expert; where allowed, None means monolith or student."""
 
 
 class ExpertVariation(StrictModel):
-    """Settings in which an expert differs from the common ones; None where it does not."""
+    """Settings of an expert that can differ from the common settings; None for the common value."""
 
     model: DenoiserModelSettings | None = None
     objective: ObjectiveSettings | None = None
@@ -125,30 +126,31 @@ class ExpertVariation(StrictModel):
 
 
 class ExpertOverride(ExpertVariation):
-    """Settings that differ for the experts of some clusters; their numbers are those of each of these experts.
+    """Settings that differ for the experts of some clusters; images and batch count each of these experts alone.
 
     Source: Heterogeneous Decentralized Diffusion Models.
     """
 
     clusters: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     images: Positive | None = None
-    """Without it, as many as the others have."""
+    """Number of training images; by default as for the other experts."""
     batch: Positive | None = None
-    """With a batch of its own, an expert's warm-up and half-life last as many steps as those of the others."""
+    """Images per step; warm-up and half-life last as many steps as for the other experts."""
 
 
-class JoinedExpert(ExpertVariation):
-    """An expert that comes later, beside those of the clusters, on samples of its own; its numbers are absolute."""
+class ExtraExpert(ExpertVariation):
+    """Additional expert with its own samples; its numbers of images count this expert alone."""
 
     name: Name
     list: PathSetting
-    """A text file with the key of one sample per line."""
-    content: str | None = None
-    """The file's SHA-256; filled in by submit, so that other samples are never taken for these."""
+    """Path of a text file with one sample's key per line."""
+    content_hash: str | None = None
+    """SHA-256 of the file, filled in by `submit` so that a changed file is noticed."""
     images: Positive
     batch: Positive
     warmup_images: Annotated[int, Field(ge=0)] | None = None
-    """Without it, as with the half-life, it lasts as many steps as that of the other experts."""
+    """Images of the warm-up; by default as many steps as for the other experts."""
     ema_halflife_images: Positive | None = None
+    """Half-life of the moving average, in images; by default as many steps as for the other experts."""
     site: Name | None = None
-    """Site that trains it; needed where `experts.sites` names those of the others."""
+    """Site that trains the expert; required if `experts.sites` names the sites of the other experts."""

@@ -1,8 +1,9 @@
-"""Variants: a file of a room is a variant, named by the file's name, such as diffusion/objectives/flow_matching.py.
+"""Variants: each file of a variant package defines one of its name, as diffusion/objectives/flow_matching.py does.
 
-Every variant file holds a class `Settings`, derived from its room's base of settings, and one class with its code,
-derived from the room's `Variant`. The login node validates settings without importing the code, which may need torch:
-`settings_class` executes only the `Settings` class and the definitions of the file that it mentions.
+A variant file defines two classes. The name of one ends in `Settings`; it derives from the settings base of the
+package. The other has the code and derives from the package's `Variant`. The login node validates settings without
+importing the code, which may need torch: `settings_class` executes only the settings class and the definitions that
+this class mentions.
 """
 
 import ast
@@ -17,42 +18,65 @@ from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError
 
 
-class RoomSettings(Protocol):
-    """Settings of a variant, as far as they say which one it is; those of YAML are `schema.VariantSettings`."""
+class VariantIdentity(Protocol):
+    """Settings that identify a variant by package and name; those read from YAML are `schema.VariantSettings`."""
 
-    room: ClassVar[str]
+    package: ClassVar[str]
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the variant, which is that of its file."""
 
     def __iter__(self) -> Iterator[tuple[str, Any]]: ...
 
 
 S = TypeVar("S", covariant=True)
-B = TypeVar("B", bound=RoomSettings)
+B = TypeVar("B", bound=VariantIdentity)
 V = TypeVar("V", bound="Variant[Any]")
 
 
 class Variant(ABC, Generic[S]):
-    """The code of a variant; a room's abstract base derives from it and states the contract."""
+    """Code of a variant; the abstract base of each package derives from it and states the contract.
+
+    Args:
+        settings: Settings of the variant, an instance of the settings class in its file.
+    """
 
     def __init__(self, settings: S):
         self.settings = settings
 
 
-def create(base: type[V], settings: RoomSettings, *arguments: Any) -> V:
-    """Create the variant that the settings name: of the class in its file that derives from the room's base.
+def create(base: type[V], settings: VariantIdentity, *arguments: Any) -> V:
+    """Create the variant that the settings name.
 
-    Its own settings are of the `Settings` class of its file; the room's base says what other arguments it takes.
-    Raises `ConfigError` when the file has no such class, or several.
+    Args:
+        base: Abstract base of the package; one class in the variant's file derives from it.
+        settings: Settings that name the variant. It receives them as an instance of the settings class of its file.
+        *arguments: Further arguments of the constructor, described by `base`.
+
+    Raises:
+        ConfigError: No variant has this name, or its file does not have exactly one class derived from `base`.
+
+    Examples:
+        >>> from hpcddm.config.data_variants import OrderSettings
+        >>> from hpcddm.data.orders.base import EpochOrder
+        >>> order = create(EpochOrder, OrderSettings.model_validate({"name": "uniform"}), 0, "train/expert-0", 10)
+        >>> type(order).__name__, order.size
+        ('UniformOrder', 10)
     """
-    module = load(settings.room, settings.name)
-    return _implementation(base, module)(module.Settings.model_validate(dict(settings)), *arguments)
+    module = import_variant(settings.package, settings.name)
+    settings_type = getattr(module, _settings_name(variant_file(settings.package, settings.name)))
+    return _implementation(base, module)(settings_type.model_validate(dict(settings)), *arguments)
+
+
+def implementation(base: type[V], package: str, name: str) -> type[V]:
+    """Return the class with the code of a variant; the arguments are those of `create` and `import_variant`."""
+    return _implementation(base, import_variant(package, name))
 
 
 @cache
 def _implementation(base: type[V], module: ModuleType) -> type[V]:
-    derived = variant_files.defined(module, base)
+    derived = variant_files.classes_defined_in(module, base)
     if len(derived) != 1:
         raise ConfigError(f"{module.__file__}: has {len(derived)} classes derived from {base.__name__}, needs one")
     missing = sorted(getattr(derived[0], "__abstractmethods__", ()))
@@ -61,70 +85,116 @@ def _implementation(base: type[V], module: ModuleType) -> type[V]:
     return derived[0]
 
 
-def load(room: str, name: str) -> ModuleType:
+def import_variant(package: str, name: str) -> ModuleType:
     """Import the module of one variant.
 
-    Raises `ConfigError` with the valid names when there is no such variant.
+    Args:
+        package: Package of the variants, such as 'sampling/solvers'.
+        name: Name of the variant.
+
+    Raises:
+        ConfigError: No variant has this name; the message lists the valid names.
     """
-    _variant_file(room, name)
-    return variant_files.module(room, name)
+    variant_file(package, name)
+    return variant_files.import_file(package, name)
 
 
 @cache
-def names(room: str, base: type[RoomSettings] | None = None) -> tuple[str, ...]:
-    """List the variants in a room, in alphabetical order; `base` keeps those whose Settings derive from it."""
-    variants = tuple(file.stem for file in variant_files.files(room) if _definition(file) is not None)
+def list_variants(package: str, base: type[VariantIdentity] | None = None) -> tuple[str, ...]:
+    """List the variants of a package in alphabetical order.
+
+    Args:
+        package: Package of the variants, such as 'sampling/solvers'.
+        base: If given, list only variants whose settings derive from this class.
+
+    Examples:
+        >>> "uniform" in list_variants("data/orders")
+        True
+    """
+    variants = tuple(file.stem for file in variant_files.list_files(package) if _settings_names(file))
     if base is None:
         return variants
-    return tuple(name for name in variants if issubclass(settings_class(room, name), base))
+    return tuple(name for name in variants if issubclass(settings_class(package, name), base))
 
 
 def settings_classes(base: type[B]) -> dict[str, type[B]]:
-    """Return the `Settings` classes of a room base by their variants' names."""
-    classes = {name: settings_class(base.room, name) for name in names(base.room)}
+    """Return the settings classes of a package's variants, by name, that derive from `base`."""
+    classes = {name: settings_class(base.package, name) for name in list_variants(base.package)}
     return {name: settings for name, settings in classes.items() if issubclass(settings, base)}
 
 
-def picked(schema: Any, values: Any) -> Any:
-    """Return the settings of the variant that a mapping names, where the schema is the base of a room; else itself."""
-    if "room" not in getattr(schema, "__dict__", {}):
+def resolve_schema(schema: Any, values: Any) -> Any:
+    """Return the settings class of the variant that a mapping names.
+
+    Args:
+        schema: Schema of a field.
+        values: Values of the field.
+
+    Returns:
+        The settings class of the named variant if `schema` is the base of a variant package; otherwise `schema`.
+    """
+    if "package" not in getattr(schema, "__dict__", {}):
         return schema
     name = values.get("name") if isinstance(values, dict) else None
-    return settings_class(schema.room, name) if name in names(schema.room, schema) else schema
+    return settings_class(schema.package, name) if name in list_variants(schema.package, schema) else schema
 
 
 @cache
-def settings_class(room: str, name: str) -> type[Any]:
-    """Return the `Settings` class of one variant, without importing what its code alone needs."""
-    file = _variant_file(room, name)
-    module = ast.Module(body=_settings_and_mentioned(ast.parse(file.read_text())), type_ignores=[])
-    namespace: dict[str, Any] = {"__name__": _module_name(room, name)}
+def settings_class(package: str, name: str) -> type[Any]:
+    """Return the settings class of one variant without importing what only its code needs.
+
+    Args:
+        package: Package of the variant, such as 'sampling/solvers'.
+        name: Name of the variant.
+
+    Raises:
+        ConfigError: No variant has this name, or its file does not have exactly one settings class.
+    """
+    file = variant_file(package, name)
+    class_name = _settings_name(file)
+    module = ast.Module(body=_needed_for(class_name, ast.parse(file.read_text())), type_ignores=[])
+    namespace: dict[str, Any] = {"__name__": _module_name(package, name)}
     exec(compile(module, str(file), "exec"), namespace)
-    settings: type[Any] = namespace["Settings"]
+    settings: type[Any] = namespace[class_name]
     return settings
 
 
-def _module_name(room: str, name: str) -> str:
-    return f"hpcddm.{room.replace('/', '.')}.{name}"
+def _module_name(package: str, name: str) -> str:
+    return f"hpcddm.{package.replace('/', '.')}.{name}"
 
 
-def _variant_file(room: str, name: str) -> Path:
-    if name not in names(room):
-        raise ConfigError(f"unknown name '{name}'; valid names: {', '.join(names(room))}")
-    return next(file for file in variant_files.files(room) if file.stem == name)
+def variant_file(package: str, name: str) -> Path:
+    """Return the file of a variant.
+
+    Args:
+        package: Package of the variant, such as 'sampling/solvers'.
+        name: Name of the variant.
+
+    Raises:
+        ConfigError: No variant has this name; the message lists the valid names.
+    """
+    if name not in list_variants(package):
+        raise ConfigError(f"unknown name '{name}'; valid names: {', '.join(list_variants(package))}")
+    return next(file for file in variant_files.list_files(package) if file.stem == name)
 
 
 @cache
-def _definition(file: Path) -> ast.ClassDef | None:
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.ClassDef) and node.name == "Settings":
-            return node
-    return None
+def _settings_names(file: Path) -> list[str]:
+    """List the classes of a file whose names end in `Settings`: a variant has one, other files none."""
+    classes = [node.name for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)]
+    return [name for name in classes if name.endswith("Settings")] if file.stem != "base" else []
 
 
-def _settings_and_mentioned(tree: ast.Module) -> list[ast.stmt]:
-    """Return the definition of Settings and, of a file's other statements, those that it needs, in the file's order."""
-    mentioned, needed = {"Settings"}, set[ast.stmt]()
+def _settings_name(file: Path) -> str:
+    names = _settings_names(file)
+    if len(names) != 1:
+        raise ConfigError(f"{file}: has {len(names)} classes of settings, {', '.join(names)}; a variant needs one")
+    return names[0]
+
+
+def _needed_for(name: str, tree: ast.Module) -> list[ast.stmt]:
+    """Return the definition of a class and the statements of its file that it needs, in the file's order."""
+    mentioned, needed = {name}, set[ast.stmt]()
     while more := {node for node in tree.body if node not in needed and mentioned.intersection(_bound(node))}:
         needed |= more
         mentioned |= {name.id for node in more for name in ast.walk(node) if isinstance(name, ast.Name)}

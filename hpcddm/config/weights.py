@@ -1,4 +1,4 @@
-"""Weights in a public layout that the user has, or fetches by name: their place, their files and their hash.
+"""Weights in a public layout, supplied by the user or fetched by name: their place, files and hash.
 
 Nothing here uses the network, and nothing needs torch.
 """
@@ -17,8 +17,8 @@ from pydantic_core import PydanticCustomError
 from hpcddm.config import pretrained
 from hpcddm.config.schema import PathSetting, StrictModel, VariantSettings
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 HubName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9_][\w.-]*){1,3}$")]
@@ -26,26 +26,26 @@ Revision = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][\w.-]*$")]
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightsLayout:
     """Files of a folder of weights, by patterns of their names; others in the folder are never read."""
 
     config: str
     """JSON file that describes the network."""
     weights: tuple[str, ...]
-    """Patterns of the weights, of which the first one that names a file counts; several files are parts: *-of-*."""
-    needed: tuple[str, ...] = ()
-    either: tuple[str, ...] = ()
-    """Files of which at least one is needed."""
-    further: tuple[str, ...] = ()
-    """Patterns of files that are read where they are there."""
+    """Patterns of the weights; the first one that matches a file is used; several files are parts: *-of-*."""
+    required: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    """At least one of these files is needed."""
+    optional: tuple[str, ...] = ()
+    """Patterns of files that are read if they exist."""
 
-    def chosen(self, names: Collection[str]) -> list[str]:
+    def select_files(self, names: Collection[str]) -> list[str]:
         """Choose the files that are read, in alphabetical order; raises `LookupError` saying what is missing."""
-        missing = [name for name in self.needed if name not in names]
+        missing = [name for name in self.required if name not in names]
         matches = (fnmatch.filter(sorted(names), pattern) for pattern in self.weights)
         weights = next((some for some in matches if some), [])
-        if self.either and not set(self.either) & set(names):
-            missing.append(" or ".join(self.either))
+        if self.one_of and not set(self.one_of) & set(names):
+            missing.append(" or ".join(self.one_of))
         if not weights:
             missing.append(" or ".join(self.weights))
         if missing:
@@ -53,13 +53,13 @@ class Layout:
         if len(weights) > 1 and not all("-of-" in name for name in weights):
             raise LookupError(f"{', '.join(weights)} are several weights; leave one of them")
         further = (
-            name for pattern in (self.config, *self.either, *self.further) for name in fnmatch.filter(names, pattern)
+            name for pattern in (self.config, *self.one_of, *self.optional) for name in fnmatch.filter(names, pattern)
         )
-        return sorted({*self.needed, *weights, *further})
+        return sorted({*self.required, *weights, *further})
 
 
 class Weights(StrictModel):
-    """Place of some weights, and their hash, which alone is under the fingerprint: copies may lie anywhere."""
+    """Place of some weights, and their hash; only the hash is in the fingerprint, so copies may be anywhere."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"hub", "revision"})
 
@@ -69,7 +69,7 @@ class Weights(StrictModel):
     """Name on the Hugging Face hub, owner/name or owner/name/subfolder; `hpcddm prefetch` copies it into its cache."""
     revision: Revision | None = None
     """Commit, branch or tag on the hub; by default its main branch as it is when it is fetched."""
-    content: Digest | None = None
+    content_hash: Digest | None = None
     """SHA-256 over names and bytes of the files that are read; filled in by submit, or stated to be checked."""
 
     @model_validator(mode="after")
@@ -102,7 +102,7 @@ class Weights(StrictModel):
 class SettingsWithWeights(VariantSettings):
     """Settings of a variant that runs a network of a public package on the user's weights."""
 
-    layout: ClassVar[Layout]
+    layout: ClassVar[WeightsLayout]
 
     weights: Weights
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
@@ -110,55 +110,55 @@ class SettingsWithWeights(VariantSettings):
 
     @property
     def needs_gpu(self) -> bool:
-        """True for what a CPU computes far too slowly."""
+        """True for a network that is far too slow on a CPU."""
         return self.precision != "fp32"
 
     def check_config(self, config: dict[str, Any]) -> None:
         """Raise ValueError where the JSON of the weights describes another network than these settings do."""
 
 
-def files(own: SettingsWithWeights) -> list[str]:
+def list_files(settings: SettingsWithWeights) -> list[str]:
     """List the names of the files that are read, after a look at them that takes no time.
 
     Raises `UserError` naming what is missing, or does not fit the settings, and the next step.
     """
-    place, layout = own.weights.place, own.layout
+    place, layout = settings.weights.place, settings.layout
     try:
-        names = layout.chosen([path.name for path in place.iterdir() if path.is_file()])
-        own.check_config(config(own))
+        names = layout.select_files([path.name for path in place.iterdir() if path.is_file()])
+        settings.check_config(read_config(settings))
     except OSError as error:
-        reason = "there is no such folder" if isinstance(error, FileNotFoundError) else str(error.strerror)
-        raise UserError(f"{place}: weights of {own.name}: {reason}; {_remedy(own)}") from None
+        reason = "no such folder" if isinstance(error, FileNotFoundError) else str(error.strerror)
+        raise UserError(f"{place}: weights of {settings.name}: {reason}; {_remedy(settings)}") from None
     except LookupError as error:
-        raise UserError(f"{place}: weights of {own.name}: {error.args[0]}; {_remedy(own)}") from None
+        raise UserError(f"{place}: weights of {settings.name}: {error.args[0]}; {_remedy(settings)}") from None
     except ValueError as error:
-        raise UserError(f"{place}: weights of {own.name}: {error}") from None
+        raise UserError(f"{place}: weights of {settings.name}: {error}") from None
     return names
 
 
-def config(own: SettingsWithWeights) -> dict[str, Any]:
-    """Read the JSON that describes the network; empty where a layout does without. Raises ValueError for no JSON."""
-    path = own.weights.place / own.layout.config
+def read_config(settings: SettingsWithWeights) -> dict[str, Any]:
+    """Read the JSON that describes the network; empty for a layout without it. Raises ValueError for invalid JSON."""
+    path = settings.weights.place / settings.layout.config
     if not path.exists():
         return {}
     try:
-        values: dict[str, Any] = reading.need_json(path, follows_links=True)
+        values: dict[str, Any] = checked_reads.read_required_json(path, follows_links=True)
     except Unreadable as error:
-        raise ValueError(f"{path.name} {error.reason}; copy it anew") from None
+        raise ValueError(f"{path.name} {error.reason}; copy it again") from None
     return values
 
 
-def content(own: SettingsWithWeights) -> str:
+def content_hash(settings: SettingsWithWeights) -> str:
     """Hash names and bytes of the files that are read, as `sha256sum NAMES | sha256sum` does in their folder.
 
-    Raises `UserError` as `files` does, and for a file that cannot be read.
+    Raises `UserError` as `list_files` does, and for a file that cannot be read.
     """
-    place = own.weights.place
+    place = settings.weights.place
     try:
-        stats = [(name, (place / name).stat()) for name in files(own)]
+        stats = [(name, (place / name).stat()) for name in list_files(settings)]
         return _hash(place, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
     except OSError as error:
-        raise UserError(f"{error.filename}: weights of {own.name} cannot be read: {error.strerror}") from None
+        raise UserError(f"{error.filename}: weights of {settings.name} cannot be read: {error.strerror}") from None
 
 
 @cache
@@ -168,21 +168,22 @@ def _hash(place: Path, stamps: tuple[tuple[str, int, int], ...]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def proven(own: SettingsWithWeights) -> Path:
+def verified_folder(settings: SettingsWithWeights) -> Path:
     """Return the folder of the weights, after a check of their files, and of their hash where it is known.
 
     Raises `UserError` naming the folder, what is wrong and the next step.
     """
-    require_content(own, content(own))
-    return own.weights.place
+    require_content(settings, content_hash(settings))
+    return settings.weights.place
 
 
-def require_content(own: SettingsWithWeights, computed: str) -> None:
-    """Raise `UserError` where the hash of the files is another one than the settings say."""
-    stated = own.weights.content
+def require_content(settings: SettingsWithWeights, computed: str) -> None:
+    """Raise `UserError` if the hash of the files differs from the one in the settings."""
+    stated = settings.weights.content_hash
     if stated not in (None, computed):
+        files = ", ".join(list_files(settings))
         raise UserError(
-            f"{own.weights.place}: weights of {own.name}: SHA-256 over {', '.join(files(own))} begins {computed[:12]}"
+            f"{settings.weights.place}: weights of {settings.name}: SHA-256 over {files} begins {computed[:12]}"
             f" and not {str(stated)[:12]}, as `content` says; put the right files back, or correct `content` and submit"
             " again"
         )
@@ -191,5 +192,5 @@ def require_content(own: SettingsWithWeights, computed: str) -> None:
 def _remedy(own: SettingsWithWeights) -> str:
     if own.weights.hub is not None:
         return "on a node with network 'hpcddm prefetch' fetches it, with the name of the experiment"
-    names = [*own.layout.needed, *own.layout.either[:1], own.layout.weights[0]]
+    names = [*own.layout.required, *own.layout.one_of[:1], own.layout.weights[0]]
     return f"copy {' and '.join(names)} there, or name another folder in `weights`"

@@ -1,4 +1,4 @@
-"""Batches of a training: one rank's images of one step, with all that a loss uses; read, decoded and drawn here."""
+"""Batches of a training: the images of one step on one rank, with all other inputs of the loss."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from hpcddm.data.augmentations.base import Augmentation
 from hpcddm.data.columns import Numbers
-from hpcddm.data.draws import Draws
 from hpcddm.data.orders.base import Order
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import Reader
 
 B = TypeVar("B", bound="Batch")
@@ -23,28 +23,35 @@ M = TypeVar("M", bound="NoisyBatch")
 class Batch:
     """Images of one step on one rank.
 
-    sample_indices: N indices of the images in the order of training, from which all randomness comes;
-    x0: as it is read, images uint8 (N, H, W, C) or what `Inputs` makes of them; x on the device, float32 (N, C, H, W).
+    Attributes:
+        sample_indices: Indices of the N images in the order of training; all random numbers are functions of them.
+        x0: Images as read, (N, H, W, C), uint8, or what `BatchInputs` returns; after `to`, x, (N, C, H, W), float32.
     """
 
     sample_indices: range
     x0: Tensor
 
     def to(self: B, device: torch.device, to_model: Callable[[Tensor], Tensor]) -> B:
-        """Move the batch to a device, without waiting where its memory is pinned, and convert x0 to x there.
+        """Move the batch to a device and convert x0 to x there; copies from pinned memory are asynchronous.
 
-        to_model: the way from what is read into the space of x.
+        Args:
+            device: Target device.
+            to_model: Function that converts what was read to the space of x.
         """
         moved = self._each(lambda tensor: tensor.to(device, non_blocking=True))
         return replace(moved, x0=to_model(moved.x0))
 
     def split(self: B, parts: int) -> list[B]:
-        """Split the batch into equal parts, which must divide the number of its images."""
+        """Split the batch into equal parts.
+
+        Args:
+            parts: Number of parts, which must divide the number of images.
+        """
         size = len(self.sample_indices) // parts
         return [self._rows(slice(start, start + size)) for start in range(0, len(self.sample_indices), size)]
 
     def pinned(self: B) -> B:
-        """Copy the batch to page-locked memory, from which a GPU reads while the processor goes on."""
+        """Copy the batch to page-locked memory, from which a GPU copies asynchronously."""
         return self._each(Tensor.pin_memory)
 
     def _rows(self: B, rows: slice) -> B:
@@ -58,22 +65,30 @@ class Batch:
 
 @dataclass(frozen=True)
 class LabelledBatch(Batch):
-    """Images with their classes; labels: (N,) int64."""
+    """Images with their classes.
+
+    Attributes:
+        labels: Class numbers, (N,), int64.
+    """
 
     labels: Tensor
 
 
-def _unchanged(carried: Tensor) -> Tensor:
-    return carried
+def _unchanged(stored: Tensor) -> Tensor:
+    return stored
 
 
 @dataclass(frozen=True)
 class NoisyBatch(Batch):
-    """Images with what denoisers and routers are trained on.
+    """Images with the inputs of the loss of denoisers and routers.
 
-    condition: of every image, dropped ones replaced by the null condition, as it is carried, and on the device as
-    networks take it; clusters: (N,) int64; noise: standard normal, float32 (N, C, H, W); time: uniform in [0, 1), (N,);
-    condition_on_device: the way from the one to the other.
+    Attributes:
+        condition: Conditions of the images as they are stored in a batch, (N, ...); the null condition replaces dropped
+            conditions. After `to`, the conditions in the form that networks take.
+        clusters: Cluster numbers, (N,), int64.
+        noise: Standard normal noise, (N, C, H, W), float32.
+        time: Times, uniform in [0, 1), (N,).
+        condition_on_device: Function that converts the stored conditions to the form that networks take.
     """
 
     condition: Tensor
@@ -83,76 +98,115 @@ class NoisyBatch(Batch):
     condition_on_device: Callable[[Tensor], Tensor] = _unchanged
 
     def to(self: M, device: torch.device, to_model: Callable[[Tensor], Tensor]) -> M:
-        """Move the batch to a device as its base does, and make the condition there."""
+        """Move the batch to a device and convert x0 and the condition there.
+
+        Args:
+            device: Target device.
+            to_model: Function that converts what was read to the space of x.
+        """
         moved = super().to(device, to_model)
         return replace(moved, condition=moved.condition_on_device(moved.condition))
 
 
 @dataclass(frozen=True)
 class LatentBatch(Batch):
-    """Images with what autoencoders are trained on; noise: standard normal, float32, of the latents' shape."""
+    """Images with the noise that autoencoders draw latents with.
+
+    Attributes:
+        noise: Standard normal noise with the shape of the latents, (N, C, H, W), float32.
+    """
 
     noise: Tensor
 
 
-class Inputs(ABC):
-    """Reader of the x0 of batches: images of samples, or what stands for these."""
+class BatchInputs(ABC):
+    """Reader of the x0 of batches: images or latents of samples."""
 
     @abstractmethod
-    def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: Draws) -> Tensor:
-        """Read the samples of these numbers (N,), with the random changes of their indices; from any thread."""
+    def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: RandomDraws) -> Tensor:
+        """Read the inputs of some samples, with random changes that depend on the sample indices alone; thread-safe.
+
+        Args:
+            sample_indices: N indices in the order of training.
+            numbers: (N,) numbers of the samples at these indices.
+            draws: Random numbers of the training.
+
+        Returns:
+            Inputs, (N, ...).
+        """
 
 
-class PixelInputs(Inputs):
-    """Images, uint8 (N, H, W, C); augmentations: in the order in which they are applied."""
+class PixelInputs(BatchInputs):
+    """Images of samples after augmentation.
+
+    Args:
+        reader: Reader of the samples.
+        augmentations: Augmentations in the order in which they are applied.
+    """
 
     def __init__(self, reader: Reader, augmentations: Sequence[Augmentation] = ()) -> None:
         self._reader, self._augmentations = reader, augmentations
 
-    def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: Draws) -> Tensor:
+    def read(self, sample_indices: Sequence[int], numbers: Numbers, draws: RandomDraws) -> Tensor:
+        """Read and augment the images of some samples, (N, H, W, C), uint8."""
         images = torch.from_numpy(self._reader.images(numbers))
         for augmentation in self._augmentations:
-            images = augmentation.augmented(images, sample_indices, draws)
+            images = augmentation.augment(images, sample_indices, draws)
         return images
 
 
 class Batches(ABC, Generic[B]):
-    """Batches of one training, each a function of its samples' indices alone; threads read several at once.
+    """Batches of one training, each a function of its sample indices alone; threads may read several at once.
 
-    inputs: what they hold of the images, by default these as they are.
+    Args:
+        reader: Reader of the samples.
+        order: Order in which the training visits the samples.
+        draws: Random numbers of the training.
+        inputs: Reader of x0; by default images without augmentation.
     """
 
-    def __init__(self, reader: Reader, order: Order, draws: Draws, inputs: Inputs | None = None) -> None:
+    def __init__(self, reader: Reader, order: Order, draws: RandomDraws, inputs: BatchInputs | None = None) -> None:
         self._reader, self.order, self._draws, self._inputs = reader, order, draws, inputs or PixelInputs(reader)
 
     def read(self, sample_indices: range) -> B:
-        """Read, decode and draw the batch of these indices in the order of training."""
-        numbers = self.order.rows(sample_indices)
+        """Read and decode the samples of a batch and draw its random numbers.
+
+        Args:
+            sample_indices: Indices in the order of training.
+        """
+        numbers = self.order.sample_numbers(sample_indices)
         return self._batch(sample_indices, numbers, self._inputs.read(sample_indices, numbers, self._draws))
 
     @abstractmethod
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> B:
-        """Make the batch of these indices, whose samples have these numbers (N,) and inputs (N, ...)."""
+        """Make the batch of these indices from their sample numbers, (N,), and inputs, (N, ...)."""
 
 
 class NoisyBatches(Batches[NoisyBatch]):
-    """Batches with condition, noise and time.
+    """Batches with condition, clusters, noise and time.
 
-    condition_of: function from sample numbers, and whether each one's condition is dropped, to what a batch carries;
-    condition_on_device: function from that to conditions; dropout: probability of the null condition;
-    shape: (C, H, W) of x.
+    Args:
+        reader: Reader of the samples.
+        order: Order in which the training visits the samples.
+        draws: Random numbers of the training.
+        condition_of: Function from sample numbers, (N,), and a mask of dropped conditions, (N,), to conditions in the
+            form in which a batch stores them.
+        condition_on_device: Function from stored conditions to those that networks take.
+        dropout: Probability of the null condition.
+        shape: Shape (C, H, W) of x.
+        inputs: Reader of x0; by default images without augmentation.
     """
 
     def __init__(
         self,
         reader: Reader,
         order: Order,
-        draws: Draws,
+        draws: RandomDraws,
         condition_of: Callable[[np.ndarray, Tensor], Tensor],
         condition_on_device: Callable[[Tensor], Tensor],
         dropout: float,
         shape: tuple[int, int, int],
-        inputs: Inputs | None = None,
+        inputs: BatchInputs | None = None,
     ) -> None:
         super().__init__(reader, order, draws, inputs)
         self._condition_of, self._condition_on_device = condition_of, condition_on_device
@@ -162,7 +216,7 @@ class NoisyBatches(Batches[NoisyBatch]):
         return NoisyBatch(
             sample_indices,
             x0,
-            condition=self._condition_of(numbers, self._draws.dropped(sample_indices, self._dropout)),
+            condition=self._condition_of(numbers, self._draws.dropout_mask(sample_indices, self._dropout)),
             clusters=self._reader.clusters(numbers),
             noise=self._draws.noise(sample_indices, self._shape),
             time=self._draws.times(sample_indices),
@@ -171,10 +225,23 @@ class NoisyBatches(Batches[NoisyBatch]):
 
 
 class LatentBatches(Batches[LatentBatch]):
-    """Batches with noise; shape: (C, H, W) of the latents."""
+    """Batches with the noise of latents.
+
+    Args:
+        reader: Reader of the samples.
+        order: Order in which the training visits the samples.
+        draws: Random numbers of the training.
+        shape: Shape (C, H, W) of the latents.
+        inputs: Reader of x0; by default images without augmentation.
+    """
 
     def __init__(
-        self, reader: Reader, order: Order, draws: Draws, shape: tuple[int, int, int], inputs: Inputs | None = None
+        self,
+        reader: Reader,
+        order: Order,
+        draws: RandomDraws,
+        shape: tuple[int, int, int],
+        inputs: BatchInputs | None = None,
     ) -> None:
         super().__init__(reader, order, draws, inputs)
         self._shape = shape
@@ -184,20 +251,28 @@ class LatentBatches(Batches[LatentBatch]):
 
 
 class LabelledBatches(Batches[LabelledBatch]):
-    """Batches with classes."""
+    """Batches with the classes of the samples."""
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LabelledBatch:
         return LabelledBatch(sample_indices, x0, self._reader.labels(numbers))
 
 
-class TurnedBatches(Batches[LabelledBatch]):
-    """Batches of images without classes: each is turned by some quarters of a turn at random, which is its class."""
+class RotatedBatches(Batches[LabelledBatch]):
+    """Batches of images rotated by random multiples of 90 degrees; the number of quarter turns is the class."""
 
     def _batch(self, sample_indices: range, numbers: np.ndarray, x0: Tensor) -> LabelledBatch:
-        turns = self._draws.turns(sample_indices, 4)
-        return LabelledBatch(sample_indices, turned(x0, turns), turns)
+        turns = self._draws.rotations(sample_indices, 4)
+        return LabelledBatch(sample_indices, rotate(x0, turns), turns)
 
 
-def turned(images: Tensor, turns: Tensor) -> Tensor:
-    """Turn every square image (N, H, W, C) by its own number of quarters of a turn."""
-    return torch.stack([image.rot90(int(turn)) for image, turn in zip(images, turns, strict=True)])
+def rotate(images: Tensor, quarter_turns: Tensor) -> Tensor:
+    """Rotate square images counter-clockwise by multiples of 90 degrees.
+
+    Args:
+        images: (N, H, W, C) with H = W.
+        quarter_turns: Number of quarter turns of each image, (N,).
+
+    Returns:
+        Rotated images, (N, H, W, C).
+    """
+    return torch.stack([image.rot90(int(turn)) for image, turn in zip(images, quarter_turns, strict=True)])

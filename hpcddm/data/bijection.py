@@ -6,21 +6,21 @@ import numpy as np
 from jaxtyping import Int64, UInt64
 
 ROUNDS = 8
-FEWEST_BITS = 6
-"""Smaller domains have too few keyed permutations; what lies outside of the size is walked over."""
+MIN_BITS = 6
+"""Smaller domains have too few keyed permutations; cycle walking skips numbers beyond the size."""
 
 
 class Bijection:
     """Permutation of 0 ... size - 1 that is a function of a key, computed number by number.
 
     A Feistel network on the smallest power of two that holds the size, whose round function mixes 64 bits (SplitMix64);
-    what it maps outside is mapped again until it lies inside (cycle walking: Black and Rogaway, Ciphers with Arbitrary
-    Finite Domains, 2002).
+    a number that it maps outside is mapped again until it is inside (cycle walking: Black and Rogaway, Ciphers with
+    Arbitrary Finite Domains, 2002).
     """
 
     def __init__(self, key: str, size: int) -> None:
         self.size = size
-        bits = max((size - 1).bit_length(), FEWEST_BITS)
+        bits = max((size - 1).bit_length(), MIN_BITS)
         self._left, self._right = np.uint64(bits // 2), np.uint64(bits - bits // 2)
         stream = hashlib.shake_256(key.encode()).digest(8 * ROUNDS)
         self._keys = np.frombuffer(stream, dtype="<u8")

@@ -1,139 +1,148 @@
-"""Catalog of a run: the numbers 0 ... N - 1 of the samples of each split, and where their columns and tars lie."""
+"""Catalog of a run: the samples of each split by number 0 ... N - 1, and the files with their columns and images."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from hpcddm.config import paths, variants
-from hpcddm.config.data import DataSettings
-from hpcddm.config.schema import validate
-from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, counted
+from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, count_values
+from hpcddm.data.tar_entry import TAR_DEFAULTS, Tar
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.runs.files import CATALOG_FILE
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.ranges import split_of
-from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
 N = TypeVar("N", bound=Numbers)
 Folders = Callable[[], Mapping[str | None, Path]]
-"""Function that returns the folders of adopted tars by the names of their collections."""
+"""Function that returns the folders of existing tars by the names of their collections."""
 SAMPLES_AT_ONCE, TEXTS_AT_ONCE = 65536, 8192
-"""Samples whose values, and whose texts, are in memory together."""
-TEXTS = frozenset({"key", "caption"})
-"""Names of the columns of texts."""
+"""Number of samples whose values, or whose texts, are in memory at once."""
+TEXTS = frozenset({"key", "caption", "file"})
+"""Names of the text columns."""
 
 
 @dataclass(frozen=True)
-class Part:
+class CatalogPart:
     """Samples of one range of tars."""
 
     name: str
-    """Name of the range, which is that of its unit in every stage that goes by ranges."""
+    """Name of the range, and of its unit in every stage whose units are ranges."""
     file: str
-    """Columns of its samples, relative to the run."""
+    """File with the columns of its samples, relative to the run."""
     samples: int
     digest: str
-    """Digest of tars and columns."""
+    """Digest of its tars and columns."""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a path outside of the run, and for a number below zero."""
-        reading.require_inside(self.name)
-        reading.require_inside(self.file)
-        reading.require_counts(self.samples)
+        """Raise `ValueError` for a path outside of the run or a negative number."""
+        checked_reads.require_inside(self.name)
+        checked_reads.require_inside(self.file)
+        checked_reads.require_counts(self.samples)
 
 
 @dataclass(frozen=True)
-class Tar:
-    """A tar of samples."""
-
-    file: str
-    """Its path, relative to the run; that of an adopted tar is relative to its collection's folder."""
-    size: int
-    """Its bytes, by which a tar that is torn is recognised when it is opened."""
-    changed: int | None = None
-    """Time of the last change of an adopted tar, in seconds since 1970; None for one that the run has written."""
-    sha256: str | None = None
-    """Digest of an adopted tar where its source's `digests` asks for it."""
-    collection: str | None = None
-    """Name of the collection of an adopted tar, where it has one."""
-
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for a path that leads out of its folder, and for a size below zero."""
-        reading.require_inside(self.file)
-        reading.require_counts(self.size)
-
-
-@dataclass(frozen=True)
-class PictureForm:
-    """Form in which the pictures of adopted tars, of any kind and size, are seen."""
+class ImageFormat:
+    """Channels and size to which the pictures of existing tars, of any kind and size, are converted."""
 
     channels: int
     size: int
     transform: dict[str, Any]
-    """Settings of the transform that makes a square of a picture."""
+    """Settings of the transform that turns a picture into a square."""
 
 
 @dataclass(frozen=True)
 class SplitEntry:
-    """Entry of one split in the catalog's file; samples are numbered through the parts, tars through the tars."""
+    """Entry of one split in the catalog's file; its samples are numbered through the parts, its tars through `tars`."""
 
     columns: list[str]
     tars: list[Tar]
-    parts: list[Part]
-    form: PictureForm | None = None
-    """None for tars of pictures that have the form in which they are seen."""
+    parts: list[CatalogPart]
+    form: ImageFormat | None = None
+    """Format to which pictures are converted; None for pictures that already have it."""
 
 
 class Catalog:
-    """Samples of one split by number; a column is mapped when it is asked for."""
+    """Samples of one split by number; a column is memory-mapped when it is first read.
 
-    def __init__(self, root: Path, entry: SplitEntry, folders: Folders | None = None) -> None:
-        """root: folder to which files of the run, or of a copy, are relative; folders: of adopted tars."""
+    Args:
+        root: Folder to which files of the run, or of a copy, are relative.
+        entry: Columns, tars and parts of the split.
+        folders: Function that returns the folders of existing tars; None without existing tars.
+        split: Name of the split; None for samples that do not belong to a run.
+
+    Examples:
+        >>> import tempfile
+        >>> from hpcddm.data.column_files import write_columns
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_columns(Path(folder, "0.h5"), {"key": ["cat", "dog"], "label": np.array([3, 5])})
+        ...     part = CatalogPart("train-000", "0.h5", samples=2, digest="")
+        ...     catalog = Catalog(Path(folder), SplitEntry(columns=["key", "label"], tars=[], parts=[part]))
+        ...     catalog.gather("key", [1, 0]), catalog.gather("label", range(2))
+        (['dog', 'cat'], array([3, 5]))
+    """
+
+    def __init__(self, root: Path, entry: SplitEntry, folders: Folders | None = None, split: str | None = None) -> None:
+        """root: folder to which files of the run, or of a copy, are relative; folders: of existing tars."""
         self._root, self._entry, self._folders = root, entry, folders or (lambda: {None: root})
+        self.split = split
+        """Split whose samples they are; None for samples of no run."""
         self.count = sum(part.samples for part in entry.parts)
 
     def __len__(self) -> int:
         return self.count
 
     @property
-    def split(self) -> str | None:
-        """Split whose samples they are; None without ranges."""
-        return split_of(f"shard/{self._entry.parts[0].name}") if self._entry.parts else None
-
-    @property
-    def form(self) -> PictureForm | None:
-        """Form in which the pictures are seen; None where they have it."""
+    def image_format(self) -> ImageFormat | None:
+        """Format to which pictures are converted; None for pictures that already have it."""
         return self._entry.form
 
     def tar(self, number: int) -> tuple[Path, Tar]:
-        """Return the path of a tar and its entry, by its number in the split."""
+        """Return the path and the entry of a tar, or of another file that is read like one.
+
+        Args:
+            number: Number of the tar in the split.
+
+        Raises:
+            UserError: The source no longer has the collection of the tar.
+        """
         tar = self._entry.tars[number]
         if tar.changed is None:
             return self._root / tar.file, tar
         folders = self._folders()
         if tar.collection not in folders:
-            raise UserError(f"data.source: has no collection {tar.collection}, of which the run has tars; submit again")
+            raise UserError(f"data.source: has no collection {tar.collection}, but the run uses its tars; submit again")
         return folders[tar.collection] / tar.file, tar
 
-    def seen_in(self, form: PictureForm | None) -> "Catalog":
-        """Return the same samples, with their pictures seen in a form."""
-        return Catalog(self._root, replace(self._entry, form=form), self._folders)
+    def source_file(self, name: str) -> Path:
+        """Return the path of a picture that is read in the folder of its source.
+
+        Args:
+            name: Value of the column `file`: path in the folder of the source, after the name of a folder if there are
+                several.
+        """
+        folders = self._folders()
+        first, _, inner = name.partition("/")
+        try:
+            # A path of another user's run leads nowhere else.
+            checked_reads.require_inside(name)
+        except ValueError as error:
+            raise UserError(f"{self._root}: the catalog has the picture {name!r:.200}, which {error}") from None
+        return folders[first] / inner if first in folders else folders[None] / name
+
+    def with_image_format(self, image_format: ImageFormat | None) -> "Catalog":
+        """Return the same samples with their pictures converted to another format."""
+        return Catalog(self._root, replace(self._entry, form=image_format), self._folders, self.split)
 
     @property
-    def _filled(self) -> list[Part]:
-        """Parts with samples: the columns of others may lack what these have."""
+    def _filled(self) -> list[CatalogPart]:
+        """Parts with samples; empty parts may lack columns."""
         return [part for part in self._entry.parts if part.samples]
 
     @property
     def files(self) -> list[str]:
-        """Files of tars and columns, relative to the run, or to the folder of a copy."""
+        """Files of tars and columns, relative to the folder of the run or of a copy."""
         return [tar.file for tar in self._entry.tars] + [part.file for part in self._entry.parts]
 
     @property
@@ -142,48 +151,83 @@ class Catalog:
         return self._entry.columns
 
     def has(self, name: str) -> bool:
-        """Tell if a column of this name is there: only some data have `label` and `caption`."""
+        """Return True if there is a column of this name; `label` and `caption` are optional."""
         return name in self._entry.columns
 
     def column(self, name: str) -> Column:
-        """Map one of the columns tar, offset, size, crc32, label; raises `UserError` naming a file that is damaged."""
+        """Map one of the columns tar, offset, size, crc32 and label.
+
+        Raises:
+            UserError: A file is damaged; the message names it.
+        """
         return Column(name, {self._root / part.file: part.samples for part in self._filled})
 
     def texts(self, name: str) -> TextColumn:
-        """Map one of the columns of texts, `key` and `caption`; raises `UserError` naming a file that is damaged."""
+        """Map one of the text columns `key` and `caption`.
+
+        Raises:
+            UserError: A file is damaged; the message names it.
+        """
         return TextColumn(name, {self._root / part.file: part.samples for part in self._filled})
 
-    def rows(self, name: str, numbers: Numbers) -> np.ndarray | list[str]:
-        """Copy the rows of some samples, of a column of values or of texts."""
+    def gather(self, name: str, numbers: Numbers) -> np.ndarray | list[str]:
+        """Copy the rows of some samples.
+
+        Args:
+            name: Column of values or texts.
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            Values, (N, ...), or a list of N texts.
+        """
         return (self.texts(name) if name in TEXTS else self.column(name)).gather(numbers)
 
-    def made_by(self, stage: str, file: str, name: str) -> Column:
-        """Map a column that the units of a stage made, each that of its range; raises `UserError` as `column` does."""
+    def column_of_stage(self, stage: str, file: str, name: str) -> Column:
+        """Map a column that a stage has computed; each unit of the stage writes the rows of its range.
+
+        Args:
+            stage: Name of the stage, such as 'encode'.
+            file: Name of the file in each unit's folder.
+            name: Name of the column in the file.
+
+        Raises:
+            UserError: A file is damaged; the message names it.
+        """
         return Column(name, {self._root / stage / part.name / file: part.samples for part in self._filled})
 
-    def ragged_made_by(self, stage: str, file: str, name: str) -> RaggedColumn:
-        """Map a column of several rows for every sample, as `made_by`."""
+    def ragged_column_of_stage(self, stage: str, file: str, name: str) -> RaggedColumn:
+        """Map a column of a stage with several rows per sample; arguments and errors are those of `column_of_stage`."""
         return RaggedColumn(name, {self._root / stage / part.name / file: part.samples for part in self._filled})
 
-    def numbers_of(self, part: str) -> range:
-        """Return the numbers of the samples of a range."""
+    def numbers_in_range(self, range_name: str) -> range:
+        """Return the numbers of the samples in a range.
+
+        Raises:
+            KeyError: The catalog does not have the range.
+        """
         start = 0
         for entry in self._entry.parts:
-            if entry.name == part:
+            if entry.name == range_name:
                 return range(start, start + entry.samples)
             start += entry.samples
-        raise KeyError(f"no range {part} in the catalog")
+        raise KeyError(f"no range {range_name} in the catalog")
 
     def digest(self, numbers: Numbers) -> str:
-        """Hash key, size and CRC-32 of the image's file, class and caption of some samples in their order.
+        """Hash key, class, caption, and size and CRC-32 of the image file of some samples, in their order.
 
-        The same images give the same digest, in whatever tars they lie, and others another one.
+        The digest does not depend on the tars that hold the samples.
+
+        Args:
+            numbers: (N,) numbers of samples.
+
+        Returns:
+            SHA-256 in hexadecimal.
         """
         hashed, keys = hashlib.sha256(), self.texts("key")
         files = [self.column(name) for name in ("size", "crc32")]
         labels = self.column("label") if self.has("label") else None
         captions = self.texts("caption") if self.has("caption") else None
-        for block in blocks_of(numbers, TEXTS_AT_ONCE):
+        for block in split_into_blocks(numbers, TEXTS_AT_ONCE):
             nothing = [""] * len(block)
             columns = (
                 keys.gather(block),
@@ -195,71 +239,57 @@ class Catalog:
             hashed.update("".join(f"{sample}\0" for sample in samples).encode(errors="surrogateescape"))
         return hashed.hexdigest()
 
-    def described(self, numbers: Numbers, num_classes: int | None) -> dict[str, Any]:
-        """Describe some samples: `samples`, their number, and with classes `class_counts`."""
-        described: dict[str, Any] = {"samples": len(numbers)}
+    def summary(self, numbers: Numbers, num_classes: int | None) -> dict[str, Any]:
+        """Count samples and classes.
+
+        Args:
+            numbers: (N,) numbers of samples.
+            num_classes: Number of classes; None for samples without classes.
+
+        Returns:
+            'samples', their number, and with classes 'class_counts', the number of samples of each class.
+        """
+        counted: dict[str, Any] = {"samples": len(numbers)}
         if num_classes is not None:
             labels, counts = self.column("label"), np.zeros(num_classes, dtype=np.int64)
-            for block in blocks_of(numbers):
-                counts += counted(labels, block, num_classes)
-            described["class_counts"] = counts.tolist()
-        return described
-
-
-def open_catalog(run: RunDir, split: str) -> Catalog:
-    """Open the catalog of a split of a run; raises `UserError` when the file is missing or torn."""
-    return read_catalog(run.unit(CATALOG) / CATALOG_FILE, split, run.root, _adopted_folders(run))
-
-
-def _adopted_folders(run: RunDir) -> Folders:
-    """Return a function that reads, once, where the experiment of a run has the collections of adopted tars."""
-
-    @cache
-    def folders() -> dict[str | None, Path]:
-        from hpcddm.data.sources.base import TarSource
-
-        experiment = reading.need_json(run.experiment)
-        source = validate(DataSettings, experiment.get("data", {}), str(run.experiment)).source
-        return variants.create(TarSource, paths.located(source, run.root)).folders()
-
-    return folders
+            for block in split_into_blocks(numbers):
+                counts += count_values(labels, block, num_classes)
+            counted["class_counts"] = counts.tolist()
+        return counted
 
 
 def read_catalog(file: Path, split: str, root: Path, folders: Folders | None = None) -> Catalog:
-    """Read the catalog of a split from a file that names others relative to `root`, and adopted tars to `folders`.
+    """Read the catalog of a split.
 
-    Raises `UserError` when it is missing or torn.
+    Args:
+        file: JSON file of the catalog.
+        split: Name of the split.
+        root: Folder to which the files in the catalog are relative.
+        folders: Function that returns the folders of existing tars; None without existing tars.
+
+    Raises:
+        UserError: The file is missing or damaged, or does not have the split.
     """
     try:
-        entries: dict[str, SplitEntry] = reading.need_json(file, dict[str, SplitEntry])
-        return Catalog(root, entries[split], folders)
+        entries: dict[str, SplitEntry] = checked_reads.read_required_json(file, dict[str, SplitEntry])
+        return Catalog(root, entries[split], folders, split)
     except (KeyError, Unreadable) as error:
         reason = error.reason if isinstance(error, Unreadable) else f"has no split {split}"
         raise UserError(f"{file}: {reason}; remove {file.parent}/manifest.json and submit again") from None
 
 
 def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:
-    """Write the catalog of all splits."""
+    """Write the catalog of all splits as JSON."""
     values = {split: asdict(entry) for split, entry in entries.items()}
-    for tar in (tar for entry in values.values() for tar in entry["tars"] if tar["collection"] is None):
-        # So the file of a run without collections is that of a run before there were any, and so is its digest.
-        del tar["collection"]
+    for tar in (tar for entry in values.values() for tar in entry["tars"]):
+        # A catalog of plain tars has the same bytes, and digest, whatever kinds of files there are besides.
+        for name in ("collection", "column"):
+            if tar[name] == TAR_DEFAULTS[name]:
+                del tar[name]
     atomic.write_json(path, values)
 
 
-def stamp_of(path: Path) -> tuple[int, int]:
-    """Return size in bytes and time of the last change in seconds, by which a tar that was changed is recognised.
-
-    Raises `UserError` when there is none.
-    """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    return status.st_size, int(status.st_mtime)
-
-
-def blocks_of(numbers: N, size: int = SAMPLES_AT_ONCE) -> Iterator[N]:
-    """Split numbers into consecutive blocks."""
+def split_into_blocks(numbers: N, size: int = SAMPLES_AT_ONCE) -> Iterator[N]:
+    """Split numbers into consecutive blocks of `size`; the last one may be smaller."""
     for start in range(0, len(numbers), size):
         yield cast(N, numbers[start : start + size])

@@ -1,4 +1,4 @@
-"""Writing columns into HDF5 files of contiguous datasets: rows that are in memory, or that come block by block."""
+"""Writing columns to HDF5 files of contiguous datasets, from rows in memory or block by block."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,31 +11,33 @@ from typing import BinaryIO
 import h5py
 import numpy as np
 
+from hpcddm.data.columns import BYTES, OFFSETS, VALUES
 from hpcddm.files import atomic
 
-BYTES, OFFSETS = "bytes", "offsets"
-"""Datasets of a column of texts: all texts as UTF-8, one behind the other, and the N + 1 places where they begin."""
-VALUES = "values"
-"""Dataset of a column of several rows for every sample, in the place of `BYTES`; its places count rows."""
 BYTES_AT_ONCE = 1 << 22
-"""Bytes of a spooled column that are in memory together while it is written."""
+"""Bytes of a spooled column that are in memory at once while it is written."""
 Rows = np.ndarray | Sequence[str] | Sequence[np.ndarray]
-"""Rows of a column in memory; of texts; or of several rows for every sample, all of one shape and dtype."""
+"""Rows of a column in memory: one array, N texts, or N arrays that differ only in their first dimension."""
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Rows of a column that need not be in memory together: consecutive blocks of `shape[0]` rows in all."""
+class RowBlocks:
+    """Rows of a column as consecutive blocks with `shape[0]` rows in all; only one block is in memory at a time."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     blocks: Iterable[np.ndarray]
 
 
-def write_columns(path: Path, columns: Mapping[str, Rows | Blocks]) -> None:
-    """Write columns of equal length into one HDF5 file that `Column` and `TextColumn` can map.
+def write_columns(path: Path, columns: Mapping[str, Rows | RowBlocks]) -> None:
+    """Write columns of equal length to one HDF5 file that `Column`, `TextColumn` and `RaggedColumn` can map.
 
-    Raises ValueError, and leaves the file as it was, for lengths that differ or rows that are missing.
+    Args:
+        path: File to write. An existing one is replaced only if writing succeeds.
+        columns: Rows of each column by name: an array, texts, several rows for every sample, or blocks.
+
+    Raises:
+        ValueError: The lengths differ, or blocks have fewer rows than their shape.
     """
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
         counts = {name: _write(file, name, values) for name, values in columns.items()}
@@ -46,10 +48,16 @@ def write_columns(path: Path, columns: Mapping[str, Rows | Blocks]) -> None:
 def write_together(
     path: Path, shapes: Mapping[str, tuple[int, ...]], dtype: np.dtype, blocks: Iterable[Mapping[str, np.ndarray]]
 ) -> None:
-    """Write columns whose blocks are made together, such as those of two views of the same images.
+    """Write columns whose blocks are computed together, such as features of two views of the same images.
 
-    shapes: of the columns, equally many rows of each. Raises ValueError, and leaves the file as it was, for rows or
-    columns that are missing, and for too many.
+    Args:
+        path: File to write. An existing one is replaced only if writing succeeds.
+        shapes: Shape of each column by name; all have the same number of rows.
+        dtype: Type of the values.
+        blocks: Consecutive blocks of rows of all columns, by name.
+
+    Raises:
+        ValueError: Rows or columns are missing, or there are too many.
     """
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
         datasets, start = {name: file.create_dataset(name, shape, dtype) for name, shape in shapes.items()}, 0
@@ -68,9 +76,19 @@ def write_together(
 
 
 class Spool:
-    """Columns whose number of rows is known at the end only: their blocks wait on disk; a context manager.
+    """Context manager for columns whose length is not known in advance: blocks wait in temporary files until written.
 
-    folder: gets files without a name, of which a killed process leaves nothing.
+    Args:
+        folder: Folder of the temporary files, which have no names and disappear if the process is killed.
+
+    Examples:
+        >>> from hpcddm.data.columns import Column
+        >>> with tempfile.TemporaryDirectory() as folder, Spool(Path(folder)) as spool:
+        ...     for block in ([1, 2], [3]):
+        ...         spool.append({"label": np.array(block)})
+        ...     spool.write(Path(folder, "columns.h5"))
+        ...     Column("label", {Path(folder, "columns.h5"): spool.rows}).gather(range(3))
+        array([1, 2, 3])
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,9 +106,13 @@ class Spool:
             spooled.file.close()
 
     def append(self, columns: Mapping[str, Rows]) -> None:
-        """Append a block of rows, which has the columns of all blocks before it; a block of none may have any.
+        """Append a block of rows; an empty block is ignored.
 
-        Raises ValueError for other columns, or for lengths that differ.
+        Args:
+            columns: Rows by column; every block has the same columns in the same order.
+
+        Raises:
+            ValueError: The columns differ from those of earlier blocks, or their lengths differ.
         """
         counts = {len(rows) for rows in columns.values()}
         if counts == {0}:
@@ -110,7 +132,7 @@ class Spool:
                 self._add(f"{name}/{OFFSETS}", ends[1:] if f"{name}/{OFFSETS}" in self._datasets else ends)
 
     def write(self, path: Path) -> None:
-        """Write all rows into one HDF5 file as `write_columns` does."""
+        """Write all rows to one HDF5 file, as `write_columns` does."""
         with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:
             for name, spooled in self._datasets.items():
                 _write(file, name, spooled.blocks())
@@ -133,9 +155,9 @@ class _Spooled:
     item_shape: tuple[int, ...]
     rows: int = field(default=0)
 
-    def blocks(self) -> Blocks:
+    def blocks(self) -> RowBlocks:
         """Return the rows as blocks that are read when they are needed."""
-        return Blocks((self.rows, *self.item_shape), self.dtype, self._read())
+        return RowBlocks((self.rows, *self.item_shape), self.dtype, self._read())
 
     def _read(self) -> Iterator[np.ndarray]:
         item = np.dtype((self.dtype, self.item_shape))
@@ -146,12 +168,12 @@ class _Spooled:
             yield np.frombuffer(content, self.dtype).reshape(-1, *self.item_shape)
 
 
-def _write(file: h5py.File, name: str, values: Rows | Blocks) -> int:
+def _write(file: h5py.File, name: str, values: Rows | RowBlocks) -> int:
     """Write one column and return its number of rows."""
     if isinstance(values, np.ndarray):
         file.create_dataset(name, data=values)
         return len(values)
-    if not isinstance(values, Blocks):
+    if not isinstance(values, RowBlocks):
         dataset_name, content, lengths = _joined(name, values)
         file.create_dataset(dataset_name, data=content)
         ends = accumulate(lengths, initial=0)
@@ -167,7 +189,7 @@ def _write(file: h5py.File, name: str, values: Rows | Blocks) -> int:
 
 
 def _joined(name: str, rows: Sequence[str] | Sequence[np.ndarray]) -> tuple[str, np.ndarray, list[int]]:
-    """Put the texts, or the rows, of all samples one behind the other: (dataset, values, length for every sample)."""
+    """Concatenate the texts, or the rows, of all samples: (name of the dataset, values, length of each sample)."""
     arrays = [row for row in rows if isinstance(row, np.ndarray)]
     if arrays:
         return f"{name}/{VALUES}", np.concatenate(arrays), list(map(len, arrays))

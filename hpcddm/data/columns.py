@@ -1,6 +1,6 @@
-"""Columns: what is known of every sample, memory-mapped from contiguous HDF5 datasets in one or several files.
+"""Columns: values of every sample, memory-mapped from contiguous HDF5 datasets in one or several files.
 
-`column_files` writes them.
+`column_files` writes the files.
 """
 
 import errno
@@ -19,32 +19,48 @@ import h5py
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
 
-from hpcddm.data.column_files import BYTES, OFFSETS, VALUES
 from hpcddm.errors import UserError
-from hpcddm.files import hdf5, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import checked_reads, hdf5
+from hpcddm.files.checked_reads import Unreadable
 
 Numbers = range | Sequence[int] | Integer[np.ndarray, " n"]
 """Numbers of samples, or rows of a column."""
+BYTES, OFFSETS = "bytes", "offsets"
+"""Datasets of a column of texts: the concatenated texts in UTF-8, and the N + 1 offsets where they begin and end."""
+VALUES = "values"
+"""Dataset of a column of several rows per sample, which replaces `BYTES`; its offsets count rows."""
 LARGE_ROW = mmap.PAGESIZE
-"""Bytes of a row from which on rows are asked for one by one; of smaller ones what lies beside them is soon needed."""
-MOST_OPEN = 8192
-"""Number of open files that is enough for two splits of 256 ranges, with several files of columns each, and tars."""
+"""Size in bytes from which rows are read one by one; the neighbours of smaller rows are needed soon, too."""
+MAX_OPEN_FILES = 8192
+"""Open files that suffice for two splits of 256 ranges, with several column files each, and for tars."""
 
 
 class NoSuchSample(UserError, IndexError):
-    """Error for numbers of samples that a list has and the data lack."""
+    """Error for sample numbers that a list contains and the data do not."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
-        advice = "a list of numbers is of other data; fetch it again, or submit with --redo lists"
-        super().__init__(f"samples {first} to {last} are asked for, and there are {count}: {advice}")
+        advice = "a list of numbers is of other data; fetch it again, or submit with --redo expert_lists"
+        super().__init__(f"samples {first} to {last} requested of {count}: {advice}")
 
 
 class Column:
-    """One value or array of every sample, in parts that lie in several files; only rows that are asked for are read.
+    """One value or array per sample, stored in one or several files; only requested rows are read.
 
-    parts: the files in the order of the samples, with the number of rows that each must hold.
-    Raises `UserError` naming a file that is missing, torn, or has another number of rows.
+    Args:
+        name: Name of the dataset in the files.
+        parts: Files in the order of the samples, with the number of rows in each.
+
+    Raises:
+        UserError: A file is missing, truncated, or has another number of rows; the message names it.
+
+    Examples:
+        >>> import tempfile
+        >>> from hpcddm.data.column_files import write_columns
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "columns.h5")
+        ...     write_columns(path, {"label": np.array([3, 1, 2])})
+        ...     Column("label", {path: 3}).gather([2, 0])
+        array([2, 3])
     """
 
     def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
@@ -59,7 +75,17 @@ class Column:
         return self._starts[-1]
 
     def gather(self, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
-        """Copy the rows of some numbers, in their order; raises `NoSuchSample` for one that no sample has."""
+        """Copy the rows of some samples.
+
+        Args:
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            Rows in the order of `numbers`, (N, ...).
+
+        Raises:
+            NoSuchSample: A number is negative or not below the number of rows.
+        """
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
         rows = _checked(numbers, len(self))
@@ -75,13 +101,17 @@ class Column:
             gathered[places] = self._rows[part][own]
         return gathered
 
-    def mapped(self) -> Shaped[np.ndarray, "n ..."]:
-        """Map the rows of a column of one file; none is read, or takes memory, before it is looked at."""
+    def as_array(self) -> Shaped[np.ndarray, "n ..."]:
+        """Return the rows of a column in one file as a memory-mapped array, which is read from disk on access."""
         (rows,) = self._rows
         return rows
 
-    def find(self, values: Numbers) -> Int64[np.ndarray, " n"]:
-        """Return the rows of some values, in a column of one file whose values ascend; raises KeyError for others."""
+    def find_rows(self, values: Numbers) -> Int64[np.ndarray, " n"]:
+        """Return the rows of some values in a column of one file whose values ascend.
+
+        Raises:
+            KeyError: The column does not contain one of the values.
+        """
         (rows,) = self._rows
         # In another type, all rows would be copied into that of the values.
         wanted = np.asarray(values).astype(rows.dtype)
@@ -96,8 +126,8 @@ class Column:
         return np.concatenate([rows[place] for rows, place in zip(self._rows, places, strict=True)])
 
 
-def counted(column: Column, numbers: Numbers, limit: int) -> Int64[np.ndarray, " {limit}"]:
-    """Count each of the values 0 to `limit` - 1 in some rows; raises `UserError` for another value."""
+def count_values(column: Column, numbers: Numbers, limit: int) -> Int64[np.ndarray, " {limit}"]:
+    """Count each of the values 0 to `limit` - 1 in some rows; raise `UserError` if there is another value."""
     values = column.gather(numbers)
     is_whole = values.ndim == 1 and values.dtype.kind in "iu"
     if not is_whole or (len(values) and not 0 <= values.min() <= values.max() < limit):
@@ -106,13 +136,13 @@ def counted(column: Column, numbers: Numbers, limit: int) -> Int64[np.ndarray, "
     return np.bincount(values.astype(np.int64), minlength=limit)
 
 
-def rows_of(values: Column | np.ndarray, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
-    """Copy the rows of some numbers, of a column or of an array in memory."""
+def gather_rows(values: Column | np.ndarray, numbers: Numbers) -> Shaped[np.ndarray, "n ..."]:
+    """Copy the rows of some numbers from a column or from an array in memory."""
     return values.gather(numbers) if isinstance(values, Column) else values[np.asarray(numbers, dtype=np.int64)]
 
 
 class TextColumn:
-    """One text of every sample, in parts that lie in several files; as `Column`."""
+    """One text per sample, stored in one or several files; arguments and errors are those of `Column`."""
 
     def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
         self._files = {path: _mapped(path) for path in parts}
@@ -125,7 +155,7 @@ class TextColumn:
         return self._starts[-1]
 
     def gather(self, numbers: Numbers) -> list[str]:
-        """Copy the texts of some numbers, in their order; raises `NoSuchSample` for one that no sample has."""
+        """Copy the texts of some samples in the order of `numbers`; raise `NoSuchSample` as `Column.gather` does."""
         if isinstance(numbers, range) and numbers.step == 1:
             return self._consecutive(numbers)
         rows = _checked(numbers, len(self))
@@ -149,7 +179,7 @@ class TextColumn:
 
 
 class RaggedColumn:
-    """Several rows of every sample, not equally many, in parts that lie in several files; as `Column`."""
+    """Several rows per sample, in varying number; arguments and errors are those of `Column`."""
 
     def __init__(self, name: str, parts: Mapping[Path, int]) -> None:
         self._name, self._files = f"{name}/{VALUES}", {path: _mapped(path) for path in parts}
@@ -163,7 +193,7 @@ class RaggedColumn:
         return self._starts[-1]
 
     def flat(self, numbers: range) -> tuple[Shaped[np.ndarray, "m ..."], Int64[np.ndarray, " n"]]:
-        """Copy all rows of consecutive numbers one behind the other, and return how many each number has."""
+        """Copy all rows of consecutive samples; return them and the number of rows of each sample, (N,)."""
         values, lengths = [], []
         for place, offsets, rows in zip(_places(numbers, self._starts), self._offsets, self._values, strict=True):
             ends = offsets[place.start : place.stop + 1].astype(np.int64)
@@ -173,20 +203,21 @@ class RaggedColumn:
         nothing = np.empty((0, *self.item_shape), self.dtype)
         return np.concatenate([nothing, *values]), np.concatenate([np.empty(0, np.int64), *lengths])
 
-    def gather(self, numbers: Numbers, most: int) -> Shaped[np.ndarray, "n {most} ..."]:
-        """Copy the first `most` rows of some numbers, in their order, with zeros behind those that have fewer.
+    def gather(self, numbers: Numbers, max_rows: int) -> Shaped[np.ndarray, "n {max_rows} ..."]:
+        """Copy the first `max_rows` rows of some samples, padded with zeros: (N, max_rows, ...).
 
-        Raises `NoSuchSample` for a number that no sample has.
+        Raises:
+            NoSuchSample: A number is negative or not below the number of samples.
         """
         rows = _checked(numbers, len(self))
         spans, files = [], [*self._files.values()]
         for part, places in _by_part(rows, self._starts):
             own = rows[places] - self._starts[part]
             begins, ends = self._offsets[part][own].astype(np.int64), self._offsets[part][own + 1].astype(np.int64)
-            ends = np.minimum(ends, begins + most)
+            ends = np.minimum(ends, begins + max_rows)
             files[part].will_need(self._name, begins, ends)
             spans.append((self._values[part], zip(places.tolist(), begins.tolist(), ends.tolist(), strict=True)))
-        gathered = np.zeros((len(rows), most, *self.item_shape), self.dtype)
+        gathered = np.zeros((len(rows), max_rows, *self.item_shape), self.dtype)
         for values, copied in spans:
             for place, begin, end in copied:
                 gathered[place, : end - begin] = values[begin:end]
@@ -194,14 +225,14 @@ class RaggedColumn:
 
 
 class _MappedFile:
-    """An HDF5 file mapped as a whole: one open file for all of its columns, and no lock, so that forks may share it."""
+    """HDF5 file mapped as a whole: one file descriptor for all columns, and no lock, so that forks can share it."""
 
     def __init__(self, path: Path) -> None:
         try:
             # The map first: it keeps the file that is looked at.
-            with open(reading.open_regular(path), "rb") as plain:
+            with open(checked_reads.open_regular(path), "rb") as plain:
                 self._map = mmap.mmap(plain.fileno(), 0, access=mmap.ACCESS_READ)
-                with hdf5.checked(path, plain) as file:
+                with hdf5.open_checked_stream(path, plain) as file:
                     self._layouts = dict(_layouts(file))
         except (Unreadable, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
@@ -211,7 +242,7 @@ class _MappedFile:
         self._path = path
 
     def rows(self, name: str, count: int) -> Shaped[np.ndarray, "{count} ..."]:
-        """Map a dataset of so many rows; raises `UserError` naming the file that lacks it, or some of its bytes."""
+        """Map a dataset of `count` rows; raise `UserError` if the file lacks the dataset or some of its bytes."""
         if name not in self._layouts:
             raise _unusable(self._path, f"it has no column {name}, only {', '.join(map(str, self._layouts))}")
         offset, shape, dtype = self._layouts[name]
@@ -227,9 +258,9 @@ class _MappedFile:
         return np.frombuffer(self._map, dtype, values, offset).reshape(shape)
 
     def will_need(self, name: str, begins: Int64[np.ndarray, " n"], ends: Int64[np.ndarray, " n"]) -> None:
-        """Have rows of a dataset read, from each begin to its end: all of them at once, and nothing beside them.
+        """Ask the kernel to read rows of a dataset ahead, from each begin to its end, all at once.
 
-        Rows that are copied without this wait for the disk one after the other, each for what the kernel reads ahead.
+        Without this, each copied row waits for the disk separately, and the kernel reads its neighbours, too.
         """
         offset, shape, dtype = self._layouts[name]
         row_bytes = dtype.itemsize * math.prod(shape[1:])
@@ -247,7 +278,7 @@ _FILES: WeakValueDictionary[tuple, _MappedFile] = WeakValueDictionary()
 
 
 def _mapped(path: Path) -> _MappedFile:
-    """Map a file once for all of its columns that are in use; a file that replaced it is another one."""
+    """Map a file once for all columns in use; a file that replaces it is mapped separately."""
     _raise_limit_of_files()
     try:
         status = os.stat(path)
@@ -262,27 +293,27 @@ def _mapped(path: Path) -> _MappedFile:
 
 @cache
 def _raise_limit_of_files() -> None:
-    """Let this process have more files open than the usual 1024, as far as it may: every map takes one."""
+    """Raise this process's limit of open files, usually 1024, as far as allowed: each map needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_OPEN if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _unusable(path: Path, reason: str) -> UserError:
     return UserError(
-        f"{path}: no usable columns ({reason}); remove {path.parent}/manifest.json and submit again, to make it anew"
+        f"{path}: no usable columns ({reason}); remove {path.parent}/manifest.json and submit again to make it"
     )
 
 
 def _layouts(file: h5py.File) -> Iterator[tuple[str, tuple[int | None, tuple[int, ...], np.dtype]]]:
-    """Yield name, offset in bytes (None where the values do not lie together), shape and dtype of every dataset."""
-    for name, dataset in hdf5.datasets(file):
+    """Yield name, offset in bytes (None if not contiguous), shape and dtype of every dataset."""
+    for name, dataset in hdf5.list_datasets(file):
         yield name, (dataset.id.get_offset(), dataset.shape, dataset.dtype)
 
 
 def _checked(numbers: Numbers, count: int) -> Int64[np.ndarray, " n"]:
-    """Return numbers of samples as an array; raises `NoSuchSample` for one that no sample has."""
+    """Return numbers of samples as an array; raises `NoSuchSample` for a number without a sample."""
     rows = np.asarray(numbers, dtype=np.int64)
     if rows.size and not 0 <= rows.min() <= rows.max() < count:
         raise NoSuchSample(int(rows.min()), int(rows.max()), count)
@@ -299,7 +330,7 @@ def _by_part(rows: Int64[np.ndarray, " n"], starts: Sequence[int]) -> Iterator[t
 
 
 def _places(numbers: range, starts: Sequence[int]) -> list[slice]:
-    """Return the rows of consecutive samples in every part; raises `NoSuchSample` for one that no sample has."""
+    """Return the rows of consecutive samples in every part; raises `NoSuchSample` for a number without a sample."""
     if len(numbers) and not 0 <= numbers.start < numbers.stop <= starts[-1]:
         raise NoSuchSample(numbers.start, numbers.stop - 1, starts[-1])
     return [
@@ -309,5 +340,5 @@ def _places(numbers: range, starts: Sequence[int]) -> list[slice]:
 
 
 def _starts(counts: Iterable[int]) -> list[int]:
-    """Return the number of the first sample of every part, and behind them the number of all."""
+    """Return the number of the first sample of every part, followed by the number of all samples."""
     return [0, *accumulate(counts)]

@@ -9,15 +9,16 @@ import numpy as np
 from jaxtyping import Integer
 from PIL import Image
 
-from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, read_catalog, write_catalog
+from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry, read_catalog, split_into_blocks, write_catalog
 from hpcddm.data.column_files import write_columns
-from hpcddm.data.exif import without_exif
+from hpcddm.data.exif import remove_exif
+from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.images import TarImages
-from hpcddm.data.pictures import PictureError
-from hpcddm.data.tar import Sample, write_samples
+from hpcddm.data.tar_entry import Tar
 from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
+from hpcddm.data.tar_writing import Sample, write_samples
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, inside
+from hpcddm.files import atomic, guarded_writes
 from hpcddm.files.atomic import digest
 from hpcddm.runs.files import CATALOG_FILE, tar_file
 from hpcddm.runs.ranges import TRAIN
@@ -25,9 +26,9 @@ from hpcddm.runs.ranges import TRAIN
 ListNumbers = range | Integer[np.ndarray, " n"]
 """Numbers of the samples of a list, in ascending order."""
 TAR_BYTES = 1 << 30
-"""Bytes of images with which a tar is full."""
+"""Bytes of images after which a tar is full."""
 PART_SAMPLES = 1 << 20
-"""Number of samples with which a file of columns is full."""
+"""Number of samples after which a file of columns is full."""
 SAMPLE_BYTES = 4000
 """Bytes that a sample may take beside its image: headers and padding of three members, a caption, the columns."""
 TAR_END_BYTES = 10240
@@ -43,11 +44,11 @@ def write_copy(
     """Copy samples in their order, the images' files as they are, and return the catalog of the copy.
 
     Tars that an interrupted attempt completed stay, where they hold these samples. advance: called with the number of
-    samples that are copied; it may raise. drops_exif: copy the files `without_exif`. Raises `UserError` naming a tar
+    samples that are copied; it may raise. drops_exif: copy the files `remove_exif`. Raises `UserError` naming a tar
     that cannot be read, or a sample whose EXIF cannot be dropped.
     """
     columns = ["crc32", "key", "offset", "size", "tar", *filter(source.has, ("label", "caption"))]
-    entry, indices, done = SplitEntry(sorted(columns), [], [], source.form), {}, 0
+    entry, indices, done = SplitEntry(sorted(columns), [], [], source.image_format), {}, 0
     files = _FilesWithoutExif(source) if drops_exif else _Files(source)
     for block in _tars(source, numbers):
         path = folder / tar_file(len(entry.tars))
@@ -86,14 +87,14 @@ def files_of(copy: Catalog) -> list[str]:
 def largest_bytes(source: Catalog, numbers: ListNumbers) -> int:
     """Return the most bytes that a copy of these samples takes."""
     sizes = source.column("size")
-    images = sum(int(sizes.gather(block).sum(dtype=np.int64)) for block in blocks_of(numbers))
+    images = sum(int(sizes.gather(block).sum(dtype=np.int64)) for block in split_into_blocks(numbers))
     return images + SAMPLE_BYTES * len(numbers) + TAR_END_BYTES * (images // TAR_BYTES + 1)
 
 
 def _tars(source: Catalog, numbers: ListNumbers) -> Iterator[ListNumbers]:
-    """Split samples into those of the tars, each of which ends with the image that fills it."""
+    """Split samples among the tars; each tar ends with the image that fills it."""
     sizes, start, place, filled = source.column("size"), 0, 0, 0
-    for block in blocks_of(numbers):
+    for block in split_into_blocks(numbers):
         for size in sizes.gather(block).tolist():
             place, filled = place + 1, filled + size
             if filled >= TAR_BYTES:
@@ -124,14 +125,14 @@ class _Files:
 
 
 class _FilesWithoutExif(_Files):
-    """Files of the images of samples without EXIF, of which nothing is known before they are made."""
+    """Files of the images of samples without EXIF; their sizes are known only once they are made."""
 
     def read(self, numbers: ListNumbers) -> list[bytes]:
         keys, checksums = self.source.texts("key").gather(numbers), self._checksums.gather(numbers).tolist()
         return [self._dropped(*file) for file in zip(keys, super().read(numbers), checksums, strict=True)]
 
     def sizes_and_checksums(self, numbers: ListNumbers) -> tuple[np.ndarray, np.ndarray]:
-        blocks = blocks_of(numbers, SAMPLES_AT_ONCE)
+        blocks = split_into_blocks(numbers, SAMPLES_AT_ONCE)
         made = np.array([(len(file), zlib.crc32(file)) for block in blocks for file in self.read(block)])
         return made[:, 0], made[:, 1]
 
@@ -143,9 +144,9 @@ class _FilesWithoutExif(_Files):
     def _dropped(key: str, content: bytes, checksum: int) -> bytes:
         require(zlib.crc32(content) == checksum, f"{key}: its image is another one than was indexed")
         try:
-            return without_exif(content)
-        except PictureError as error:
-            raise UserError(f"{key}: {error}; 'data.reading.exif: keep' copies it as it is") from None
+            return remove_exif(content)
+        except ImageError as error:
+            raise UserError(f"{key}: {error}; 'data.read_from.exif: keep' copies it is") from None
 
 
 def _kept(path: Path, files: _Files, numbers: ListNumbers) -> TarIndex | None:
@@ -165,7 +166,7 @@ def _remove_others(folder: Path, names: Container[str]) -> None:
     for pattern in ("images-*.tar", f"{TRAIN}-*.h5", ".images-*.tar.*", f".{TRAIN}-*.h5.*"):
         for path in folder.glob(pattern):
             if path.name not in names:
-                inside.remove(path)
+                guarded_writes.remove(path)
 
 
 def _samples(files: _Files, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:
@@ -173,7 +174,7 @@ def _samples(files: _Files, numbers: ListNumbers, done: int, advance: Callable[[
     source, keys = files.source, files.source.texts("key")
     labels = source.column("label") if source.has("label") else None
     captions = source.texts("caption") if source.has("caption") else None
-    for block in blocks_of(numbers, SAMPLES_AT_ONCE):
+    for block in split_into_blocks(numbers, SAMPLES_AT_ONCE):
         nothing = [None] * len(block)
         rows = (
             keys.gather(block),
@@ -192,8 +193,8 @@ def _extension(image: bytes) -> str:
     return EXTENSIONS.get(name, name.lower())
 
 
-def _write_part(folder: Path, number: int, indices: dict[int, TarIndex]) -> Part:
+def _write_part(folder: Path, number: int, indices: dict[int, TarIndex]) -> CatalogPart:
     """Write the columns of some tars."""
     name, columns = f"{TRAIN}-{number:03d}", columns_of(indices)
     write_columns(folder / f"{name}.h5", columns)
-    return Part(name, f"{name}.h5", len(columns["key"]), digest(columns["key"]))
+    return CatalogPart(name, f"{name}.h5", len(columns["key"]), digest(columns["key"]))

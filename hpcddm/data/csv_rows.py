@@ -1,4 +1,4 @@
-"""Rows of CSV files, all of whose cells are texts, with the lines on which they stand."""
+"""Rows of CSV files with their line numbers; all cells are texts."""
 
 import csv
 import re
@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from hpcddm.data import texts
+from hpcddm.data import text_files
 
 CLOSED_CELLS = re.compile(r"""(?:(?:"(?:[^"]|"")*+"|[^",\r\n][^,\r\n]*+|),)*+""")
 """The cells of a row in front of the first that is wrong."""
@@ -21,13 +21,13 @@ WRONG_QUOTES = {
 
 def column_names(path: Path) -> list[str]:
     """Return the names in the first line; raises ValueError, as the functions below, for what is wrong."""
-    with texts.opened(path, newline="") as file:
+    with text_files.open_text(path, newline="") as file:
         return _header(_records(file))
 
 
 def rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the line on which each row ends, and its cells of some columns; the first of them has the keys."""
-    with texts.opened(path, newline="") as file:
+    with text_files.open_text(path, newline="") as file:
         records = _records(file)
         header = _header(records)
         places = [_place(name, header) for name in names]
@@ -39,23 +39,23 @@ def rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]
             yield line, [key, *values]
 
 
-def number(text: str) -> int | float:
+def parse_number(text: str) -> int | float:
     """Read a number; raises ValueError for another text."""
     if "_" in text:
-        raise ValueError(f"{text}: Python's way to group digits is nobody else's")
+        raise ValueError(f"{text}: digits grouped by '_', which only Python reads")
     try:
         return int(text)
     except ValueError:
         return float(text)
 
 
-def hidden_rows(path: Path, key: str) -> dict[str, int]:
+def find_hidden_rows(path: Path, key: str) -> dict[str, int]:
     """Find what looks like rows inside of cells, as a quote too many makes them: key -> line on which the cell opens.
 
     Most of it is nothing but texts with line ends and commas; a key that is missed tells.
     """
     hidden: dict[str, int] = {}
-    with texts.opened(path, newline="") as file:
+    with text_files.open_text(path, newline="") as file:
         records = _records(file)
         header = _header(records)
         place = _place(key, header)
@@ -96,14 +96,14 @@ def _explained(error: str, file: TextIO, start: int, stop: int) -> str:
 def _header(records: Iterator[tuple[int, int, list[str]]]) -> list[str]:
     _, line, header = next(records, (1, 1, []))
     _check_utf8(header, line)
-    return [texts.cleaned(name) for name in header]
+    return [text_files.normalise(name) for name in header]
 
 
-def check_columns(names: Iterable[str], there: Iterable[str]) -> None:
-    """Raise ValueError naming a column that is not there."""
+def check_columns(names: Iterable[str], available: Iterable[str]) -> None:
+    """Raise ValueError naming a missing column."""
     for name in names:
-        if name not in there:
-            raise ValueError(f"no column {name}; there are: {', '.join(there)}")
+        if name not in available:
+            raise ValueError(f"no column {name}; there are: {', '.join(available)}")
 
 
 def _place(name: str, header: Sequence[str]) -> int:

@@ -9,14 +9,14 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from hpcddm.data.catalog import TEXTS_AT_ONCE, blocks_of
+from hpcddm.data.catalog import TEXTS_AT_ONCE, split_into_blocks
 from hpcddm.data.columns import TextColumn
 
 HASHES_AT_ONCE = 1 << 20
 """Number of hashes, of 8 bytes, that are sorted together."""
 
 
-def repeated(columns: Sequence[TextColumn], folder: Path) -> Int64[np.ndarray, " n"]:
+def find_repeated_keys(columns: Sequence[TextColumn], folder: Path) -> Int64[np.ndarray, " n"]:
     """List the places of samples whose key a sample before them has, in ascending order.
 
     Places count through all columns, one behind the other. folder: its disk takes 8 bytes per sample, in files without
@@ -59,7 +59,7 @@ def _shared_in(bucket: BinaryIO) -> Int64[np.ndarray, " n"]:
 
 def _blocks(columns: Sequence[TextColumn]) -> Iterator[list[str]]:
     for keys in columns:
-        for block in blocks_of(range(len(keys)), TEXTS_AT_ONCE):
+        for block in split_into_blocks(range(len(keys)), TEXTS_AT_ONCE):
             yield keys.gather(block)
 
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int, Int64
 
-from hpcddm.data import draws
-from hpcddm.data.catalog import blocks_of
-from hpcddm.data.columns import Column, rows_of
+from hpcddm.data import randomness
+from hpcddm.data.catalog import split_into_blocks
+from hpcddm.data.columns import Column, gather_rows
+from hpcddm.data.random_streams import EVALUATED_IMAGES
 from hpcddm.errors import UserError
 
 
-def balanced(
+def choose_balanced(
     labels: Column | Int[np.ndarray, " n"], class_names: Sequence[str], count: int
 ) -> Int64[np.ndarray, " {count}"]:
     """Choose the first `count` samples of a split with class i % C at place i; class_names: of all C classes.
@@ -20,8 +21,8 @@ def balanced(
     """
     needed = count // len(class_names)
     of_class = [np.empty(0, dtype=np.int64) for _ in class_names]
-    for block in blocks_of(range(len(labels))):
-        found = rows_of(labels, block)
+    for block in split_into_blocks(range(len(labels))):
+        found = gather_rows(labels, block)
         of_class = [np.append(own, block[0] + np.flatnonzero(found == label)) for label, own in enumerate(of_class)]
         if all(len(own) >= needed for own in of_class):
             break
@@ -34,11 +35,11 @@ def balanced(
     return np.stack([numbers[:needed] for numbers in of_class], axis=1).reshape(-1)
 
 
-def drawn(size: int, count: int, seed: int) -> Int64[np.ndarray, " {count}"]:
+def choose_random(size: int, count: int, seed: int) -> Int64[np.ndarray, " {count}"]:
     """Draw `count` samples of a split of `size` at random, for images without classes.
 
     Raises `UserError` when there are too few.
     """
     if size < count:
         raise UserError(f"evaluate.images: {count} images need as many real ones, there are {size}")
-    return draws.chosen(seed, "evaluation", size, count)
+    return randomness.random_subset(seed, EVALUATED_IMAGES, size, count)

@@ -1,9 +1,8 @@
-"""Images by sample number, in tars by byte offset: those of a catalog, or the copy of a list's."""
+"""Images by sample number, read from the files of a catalog, or from a copy of a list's images."""
 
-import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -13,119 +12,135 @@ import numpy as np
 from jaxtyping import UInt8
 
 from hpcddm.config import variants
-from hpcddm.config.data import TransformSettings
+from hpcddm.config.data_variants import TransformSettings
 from hpcddm.config.schema import validate
-from hpcddm.data import pictures
-from hpcddm.data.catalog import Catalog, PictureForm, Tar
+from hpcddm.data import image_decoding
+from hpcddm.data.catalog import Catalog, ImageFormat
 from hpcddm.data.columns import Column, Numbers
-from hpcddm.data.pictures import PictureError
+from hpcddm.data.image_decoding import ImageError
+from hpcddm.data.open_files import OpenFile, Pixels, RowGroupCache, open_file
+from hpcddm.data.rows.row_groups import ParquetImages
 from hpcddm.data.transforms.base import Transform
-from hpcddm.errors import UserError, require
-from hpcddm.files import reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.errors import UserError
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
-MOST_OPEN = 128
-"""Largest number of tars that are open together; a process may usually have 1024 files open."""
+MAX_OPEN_TARS = 128
+"""Largest number of files that are open at once; a process may usually have 1024."""
 V = TypeVar("V")
-Pixels = Callable[[bytes], UInt8[np.ndarray, "h w c"]]
-"""Decoder of a picture's file; raises `PictureError`."""
 
 
-class Images(ABC):
+class ImageStore(ABC):
     """Images of samples by their number."""
 
     @abstractmethod
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        """Return the images of some samples, from any thread; raises `UserError` naming what cannot be read."""
+        """Return the images of some samples; thread-safe.
+
+        Args:
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            Images, (N, H, W, C), uint8.
+
+        Raises:
+            UserError: An image cannot be read; the message names its file.
+        """
 
 
-class TarImages(Images):
-    """Images in the tars of a catalog, by their numbers in it."""
+class TarImages(ImageStore):
+    """Images in the tars or other files of a catalog, by sample number.
+
+    Args:
+        catalog: Catalog of the samples.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._tars, self._offsets, self._sizes = map(catalog.column, ("tar", "offset", "size"))
-        # A thread may read a tar that is no longer among the latest: its file is closed behind the last of them.
-        self._tar = lru_cache(MOST_OPEN)(lambda number: _OpenTar(*catalog.tar(number)))
-        self._pixels = _as_stored if catalog.form is None else pixels_by(catalog.form)
+        self._pictures = catalog.texts("file") if catalog.has("file") else None
+        self._checksums = catalog.column("crc32") if catalog.has("file") else None
+        groups = RowGroupCache[ParquetImages]()
+        # A thread may read a file that is no longer among the latest: it is closed after the last reader.
+        self._file = lru_cache(MAX_OPEN_TARS)(lambda number: open_file(*catalog.tar(number), groups))
+        self._pixels = _as_stored if catalog.image_format is None else decoder_for(catalog.image_format)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        return np.stack(self._read(numbers, lambda tar, offset, size: tar.image(offset, size, self._pixels)))
+        """Return the images of some samples, (N, H, W, C), uint8."""
+        return np.stack(self._read(numbers, lambda file, offset, size: file.image(offset, size, self._pixels)))
 
     def files(self, numbers: Numbers) -> list[bytes]:
-        """Return the images' files as they stand in the tars."""
-        return self._read(numbers, _OpenTar.content)
+        """Return the bytes of the image files of some samples, as stored in the tars."""
+        return self._read(numbers, lambda file, offset, size: file.content(offset, size))
 
-    def _read(self, numbers: Numbers, read: Callable[["_OpenTar", int, int], V]) -> list[V]:
-        """Read some samples by tar, offset and size, in each tar from front to back."""
+    def _read(self, numbers: Numbers, read: Callable[["OpenFile | _Picture", int, int], V]) -> list[V]:
+        """Read some samples by file, offset and size, sequentially in each file."""
+        if self._pictures is not None:
+            return self._read_pictures(numbers, read)
         columns = (column.gather(numbers).tolist() for column in (self._tars, self._offsets, self._sizes))
         places = list(enumerate(zip(*columns, strict=True)))
-        found = {}
+        results = {}
         for row, (tar, offset, size) in sorted(places, key=itemgetter(1)):
-            found[row] = read(self._tar(tar), offset, size)
-        return [found[row] for row, _ in places]
+            results[row] = read(self._file(tar), offset, size)
+        return [results[row] for row, _ in places]
+
+    def _read_pictures(self, numbers: Numbers, read: Callable[["OpenFile | _Picture", int, int], V]) -> list[V]:
+        """Read some samples that are files of their own."""
+        assert self._pictures is not None and self._checksums is not None
+        columns = (self._sizes.gather(numbers).tolist(), self._checksums.gather(numbers).tolist())
+        rows = zip(self._pictures.gather(numbers), *columns, strict=True)
+        return [read(_Picture(self._catalog.source_file(name), crc32), 0, size) for name, size, crc32 in rows]
 
 
-class CopiedImages(Images):
-    """Images in a copy of samples, by their numbers in the catalog of all.
+class CopiedImages(ImageStore):
+    """Images in a copy of some samples, by their numbers in the original catalog.
 
-    numbers: those of the copied samples, in ascending order.
+    Args:
+        copy: Catalog of the copy.
+        numbers: Original numbers of the copied samples, in ascending order.
     """
 
     def __init__(self, copy: Catalog, numbers: Column) -> None:
         self._images, self._numbers = TarImages(copy), numbers
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        return self._images.images(self._numbers.find(numbers))
+        """Return the images of some samples, (N, H, W, C), uint8."""
+        return self._images.images(self._numbers.find_rows(numbers))
 
 
-class _OpenTar:
-    """One tar, open until nobody reads it; raises `UserError` when it is missing or another one than was indexed."""
+class _Picture:
+    """File of one picture in the folder of its source."""
 
-    def __init__(self, path: Path, tar: Tar) -> None:
-        self._path = path
-        advice = (
-            "submit again to make it anew" if tar.changed is None else "bring it back, or index it with --redo shard"
-        )
+    def __init__(self, path: Path, crc32: int) -> None:
+        self._path, self._crc32 = path, crc32
+
+    def content(self, _: int, size: int) -> bytes:
+        """Read the file; raises `UserError` if it is missing or has changed since it was indexed."""
+        advice = "bring it back, or index the images with --redo shard"
         try:
-            self._descriptor = reading.open_regular(path, follows_links=True)
-        except (FileNotFoundError, Unreadable) as error:
+            # A pipe in its place would hold the training up.
+            content = checked_reads.read_bytes(self._path, size, follows_links=True)
+        except (OSError, Unreadable) as error:
             reason = error.reason if isinstance(error, Unreadable) else error.strerror
-            raise UserError(f"{path}: cannot be read ({reason}); {advice}") from None
-        # The bytes around a sample are those of other experts.
-        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        status = os.fstat(self._descriptor)
-        require(status.st_size == tar.size, f"{path} has {status.st_size} bytes instead of {tar.size}; {advice}")
-        if tar.changed is not None:
-            require(int(status.st_mtime) == tar.changed, f"{path} was changed after it had been indexed; {advice}")
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):
-            os.close(self._descriptor)
-
-    def content(self, offset: int, size: int) -> bytes:
-        """Read the bytes at a place; raises `UserError` naming the tar."""
-        content = os.pread(self._descriptor, size, offset)
-        if len(content) != size:
-            raise self._torn(offset, f"{len(content)} of {size} bytes")
+            raise UserError(f"{self._path}: cannot be read ({reason}); {advice}") from None
+        if len(content) != size or zlib.crc32(content) != self._crc32:
+            raise UserError(f"{self._path} was changed after it had been indexed; {advice}")
         return content
 
     def image(self, offset: int, size: int, pixels: Pixels) -> UInt8[np.ndarray, "h w c"]:
-        """Read and decode the image at a place in bytes; raises `UserError` naming the tar."""
+        """Read and decode the picture; raises `UserError` naming the file."""
         try:
             return pixels(self.content(offset, size))
-        except PictureError as error:
-            raise self._torn(offset, str(error)) from None
-
-    def _torn(self, offset: int, reason: str) -> UserError:
-        return UserError(f"{self._path}: torn at byte {offset} ({reason})")
+        except ImageError as error:
+            raise UserError(f"{self._path}: {error}") from None
 
 
-def pixels_by(form: PictureForm) -> Pixels:
-    """Return the function that decodes a picture's file in a form."""
-    transform = variants.create(Transform, validate(TransformSettings, form.transform, "the catalog"))
-    return lambda content: pictures.decode(content, form.channels, form.size, transform)
+def decoder_for(image_format: ImageFormat) -> Pixels:
+    """Return a function that decodes a picture's file to an image format."""
+    transform = variants.create(Transform, validate(TransformSettings, image_format.transform, "the catalog"))
+    return lambda content: image_decoding.decode(content, image_format.channels, image_format.size, transform)
 
 
 def _as_stored(content: bytes) -> UInt8[np.ndarray, "h w c"]:
-    pixels = np.asarray(pictures.read_picture(content))
+    pixels = np.asarray(image_decoding.read_image(content))
     return pixels if pixels.ndim == 3 else pixels[..., None]

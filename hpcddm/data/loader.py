@@ -1,4 +1,4 @@
-"""Loader of batches: threads read, decode and draw ahead of the training, in order and in bounded memory."""
+"""Loader of batches: threads read, decode and augment ahead of the training, in order and in bounded memory."""
 
 import time
 from collections import deque
@@ -11,11 +11,22 @@ T = TypeVar("T")
 
 
 class Loader(Generic[T]):
-    """Iterator over the batches of `spans`, ranges of sample indices, made by `read` in threads ahead of their use.
+    """Iterator over batches that threads read ahead of their use.
 
-    Its whole state is the position in `spans`: a training that continues begins with the next range. At most
-    `threads` + 1 batches are held; without threads each is made when it is taken. What `read` raises is raised when
-    its batch is taken.
+    Its only state is the position in `spans`, so a training resumes by starting with the next range. An exception in
+    `read` is raised when its batch is requested.
+
+    Args:
+        read: Function that reads the batch of a range of sample indices.
+        spans: Ranges of sample indices, one per batch.
+        threads: Number of threads; at most `threads` + 1 batches are in memory. With 0, `next` reads each batch itself.
+
+    Examples:
+        >>> with Loader(read=list, spans=[range(0, 2), range(2, 4)], threads=1) as batches:
+        ...     for batch in batches:
+        ...         print(batch)
+        [0, 1]
+        [2, 3]
     """
 
     def __init__(self, read: Callable[[range], T], spans: Iterable[range], threads: int) -> None:
@@ -39,7 +50,7 @@ class Loader(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Return the next batch, waiting for it where it is not ready."""
+        """Return the next batch; wait if it is not ready."""
         started = time.perf_counter()
         if self._pool is None:
             batch = self._read(next(self._spans))
@@ -51,8 +62,8 @@ class Loader(Generic[T]):
         self._fill()
         return batch
 
-    def take_waited(self) -> float:
-        """Return the seconds that the training has waited for batches since the last call."""
+    def pop_wait_seconds(self) -> float:
+        """Return the seconds that the caller has waited for batches since the last call."""
         waited, self._waited = self._waited, 0.0
         return waited
 

@@ -1,4 +1,4 @@
-"""Readers of samples by number: their images, and what else is known of them."""
+"""Readers of samples by number: images, classes, clusters and captions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,44 +10,81 @@ from torch import Tensor
 
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
-from hpcddm.data.images import Images, TarImages
+from hpcddm.data.images import ImageStore, TarImages
 from hpcddm.errors import UserError
 
 
 class Reader(ABC):
-    """Images of a split by sample number 0 ... N - 1, and what else is known of the samples."""
+    """Images and annotations of the samples of a split, by sample number 0 ... N - 1."""
 
     split: str | None = None
-    """Split of the run whose samples they are, by the numbers that they have there; None for those of no run."""
+    """Split of the run whose samples it reads, with the same numbers; None for samples outside of a run."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Count the samples."""
+        """Return the number of samples."""
 
     @abstractmethod
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
-        """Return the images of some samples."""
+        """Return the images of some samples.
+
+        Args:
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            Images, (N, H, W, C), uint8.
+        """
 
     @abstractmethod
     def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
-        """Return the classes of some samples; raises `UserError` for samples without classes."""
+        """Return the classes of some samples.
+
+        Args:
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            Class numbers, (N,).
+
+        Raises:
+            UserError: The samples do not have classes.
+        """
 
     @abstractmethod
     def clusters(self, numbers: Numbers) -> Int64[Tensor, " n"]:
-        """Return the cluster ids of some samples."""
+        """Return the clusters of some samples.
+
+        Args:
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            Cluster numbers 0 ... K - 1, (N,).
+        """
 
     @abstractmethod
     def captions(self, numbers: Numbers) -> list[str]:
-        """Return the captions of some samples; raises `UserError` for samples without captions."""
+        """Return the captions of some samples.
+
+        Args:
+            numbers: (N,) numbers of samples, in any order.
+
+        Returns:
+            N captions.
+
+        Raises:
+            UserError: The samples do not have captions.
+        """
 
 
 class TarReader(Reader):
-    """Samples in tars; `images` raises `UserError` naming the tar when bytes are missing or no image.
+    """Reader of samples in tars.
 
-    clusters: of all samples, None before they are known; images: the way to the images, by default the run's own tars.
+    Args:
+        catalog: Catalog of the split.
+        clusters: Clusters of all samples; None before they are known.
+        images: Source of the images; by default the run's own tars.
     """
 
-    def __init__(self, catalog: Catalog, clusters: Column | None = None, images: Images | None = None) -> None:
+    def __init__(self, catalog: Catalog, clusters: Column | None = None, images: ImageStore | None = None) -> None:
         self._catalog, self._clusters = catalog, clusters
         self.split = catalog.split
         self._images = images or TarImages(catalog)
@@ -58,30 +95,46 @@ class TarReader(Reader):
         return len(self._catalog)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
+        """Return the images of some samples, (N, H, W, C), uint8; raise `UserError` naming a tar that is damaged."""
         return self._images.images(numbers)
 
     def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
+        """Return the classes of some samples, (N,)."""
         if self._labels is None:
             raise UserError("the images have no classes")
         return torch.from_numpy(self._labels.gather(numbers).astype(np.int64))
 
     def clusters(self, numbers: Numbers) -> Int64[Tensor, " n"]:
+        """Return the clusters of some samples, (N,); raise ValueError if they are not known."""
         if self._clusters is None:
             raise ValueError("this stage does not read the samples' clusters")
         return torch.from_numpy(self._clusters.gather(numbers).astype(np.int64))
 
     def captions(self, numbers: Numbers) -> list[str]:
+        """Return the captions of some samples."""
         if self._captions is None:
             raise UserError("the images have no captions")
         return self._captions.gather(numbers)
 
     def keys(self, numbers: Numbers) -> list[str]:
-        """Return the keys of some samples, by which files name them."""
+        """Return the keys of some samples, as used in files."""
         return self._catalog.texts("key").gather(numbers)
 
 
 class ArrayReader(Reader):
-    """Samples in arrays, of which the images may be memory-mapped."""
+    """Reader of samples in arrays, which may be memory-mapped.
+
+    Args:
+        images: (N, H, W, C), uint8.
+        labels: Class numbers, (N,).
+        clusters: Cluster numbers, (N,).
+        captions: N captions; None for samples without captions.
+
+    Examples:
+        >>> reader = ArrayReader(np.zeros((2, 8, 8, 3), np.uint8), labels=np.array([7, 3]), clusters=np.array([0, 1]))
+        >>> reader.images([1]).shape, reader.labels([1])
+        ((1, 8, 8, 3), tensor([3]))
+    """
 
     def __init__(
         self,
@@ -96,15 +149,19 @@ class ArrayReader(Reader):
         return len(self._images)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
+        """Return the images of some samples, (N, H, W, C), uint8."""
         return self._images[np.asarray(numbers)]
 
     def labels(self, numbers: Numbers) -> Int64[Tensor, " n"]:
+        """Return the classes of some samples, (N,)."""
         return torch.from_numpy(self._labels[np.asarray(numbers)].astype(np.int64))
 
     def clusters(self, numbers: Numbers) -> Int64[Tensor, " n"]:
+        """Return the clusters of some samples, (N,)."""
         return torch.from_numpy(self._clusters[np.asarray(numbers)].astype(np.int64))
 
     def captions(self, numbers: Numbers) -> list[str]:
+        """Return the captions of some samples; raise `UserError` for samples without captions."""
         if self._captions is None:
             raise UserError("these samples have no captions")
         return [self._captions[number] for number in numbers]

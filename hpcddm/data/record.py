@@ -1,24 +1,32 @@
-"""Record: one image of a source, before it is a sample in a tar."""
+"""Record: one image of a source, before it becomes a sample in a tar."""
 
 from dataclasses import dataclass
 
 from PIL import Image
 
-from hpcddm.data.texts import cleaned
+from hpcddm.data.text_files import normalise
 
 
 @dataclass(frozen=True)
 class Record:
-    """One image of a source: a key that never changes, the picture, and its class and its caption where it has them.
+    """One image of a source with its class and caption.
 
-    Whatever the source, the caption is `cleaned`.
+    Attributes:
+        key: Permanent name of the image.
+        image: The picture.
+        label: Class number; None without class.
+        caption: Caption, normalised by `text_files.normalise`; None without caption.
+        file: Place of the picture's file for `Catalog.source_file`; None for a picture that is not a file.
+        content: Bytes of that file; None for a picture that is not a file.
     """
 
     key: str
     image: Image.Image
     label: int | None = None
     caption: str | None = None
+    file: str | None = None
+    content: bytes | None = None
 
     def __post_init__(self) -> None:
         if self.caption is not None:
-            object.__setattr__(self, "caption", cleaned(self.caption))
+            object.__setattr__(self, "caption", normalise(self.caption))

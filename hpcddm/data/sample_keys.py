@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt32
 
-from hpcddm.data import texts
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data import text_files
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import TextColumn
 from hpcddm.errors import UserError, require
 
-NAMED = 5
+MAX_KEYS_SHOWN = 5
 """Number of wrong keys that an error names."""
 
 
@@ -32,7 +32,7 @@ def read(path: Path) -> dict[str, None]:
     repeated: dict[str, None] = {}
     try:
         # Keys need not be UTF-8, as names in a tar need not.
-        with texts.opened(path) as file:
+        with text_files.open_text(path) as file:
             for line in file:
                 key = line.rstrip("\n")
                 (repeated if key in keys else keys)[key] = None
@@ -56,7 +56,7 @@ def numbers_of(
     advance: called with the number of samples that are behind. Raises `UserError` naming keys that no sample has.
     """
     missing, found = dict.fromkeys(keys), []
-    for block in blocks_of(range(len(column))):
+    for block in split_into_blocks(range(len(column))):
         for number, key in zip(block, column.gather(block), strict=True):
             if key in missing:
                 del missing[key]
@@ -71,5 +71,5 @@ def numbers_of(
 
 def _some(keys: dict[str, None]) -> str:
     """Count keys and name the first of them."""
-    named = ", ".join(repr(key) for key in islice(keys, NAMED))
-    return f"{len(keys)} keys ({named}{', ...' * (len(keys) > NAMED)})"
+    named = ", ".join(repr(key) for key in islice(keys, MAX_KEYS_SHOWN))
+    return f"{len(keys)} keys ({named}{', ...' * (len(keys) > MAX_KEYS_SHOWN)})"

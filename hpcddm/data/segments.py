@@ -13,45 +13,45 @@ JPEG_SIGNATURE, PNG_SIGNATURE = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 SOI, EOI, SOS, APP0, APP1, APP2, APP14, APP15, COMMENT = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
 JPEG_NEXT = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")
 """Next marker behind coded pixels, in which 0xff is followed by 0 or by the number of a restart."""
-JPEG_KEPT = {APP0: (b"JFIF\0",), APP2: (b"ICC_PROFILE\0",), APP14: (b"Adobe",)}
+JPEG_NEEDED = {APP0: (b"JFIF\0",), APP2: (b"ICC_PROFILE\0",), APP14: (b"Adobe",)}
 """Beginnings of the applications' segments that are kept."""
-JPEG_TURNING = {APP0: (b"JFIF\0",), APP1: (b"Exif\0", b"http://ns.adobe.com/xap/"), APP14: (b"Adobe",)}
+JPEG_ORIENTATION = {APP0: (b"JFIF\0",), APP1: (b"Exif\0", b"http://ns.adobe.com/xap/"), APP14: (b"Adobe",)}
 """The same of a JPEG that is only read, where a profile is not needed but the orientation is."""
 JFIF_BYTES = 18
 """Bytes of a JFIF segment without a thumbnail's pixels."""
-PNG_KEPT = tuple(b"tRNS gAMA cHRM sRGB iCCP cICP mDCV cLLI sBIT bKGD pHYs acTL fcTL fdAT".split())
-"""Beginnings of the chunks that are kept beside the critical ones."""
-PNG_TURNING = (b"tRNS", b"eXIf", b"iTXtXML:com.adobe.xmp\0\0", b"tEXtRaw profile type exif\0")
+PNG_NEEDED = tuple(b"tRNS gAMA cHRM sRGB iCCP cICP mDCV cLLI sBIT bKGD pHYs acTL fcTL fdAT".split())
+"""Beginnings of the chunks that are kept besides the critical ones."""
+PNG_ORIENTATION = (b"tRNS", b"eXIf", b"iTXtXML:com.adobe.xmp\0\0", b"tEXtRaw profile type exif\0")
 """The same of a PNG that is only read, where the orientation is needed; it may be in texts that are not compressed."""
 TIFF_XMP, TIFF_PRIVATE = 700, 32768
-"""Tags that say nothing of a TIFF's pixels: that of XMP, and those from a number on, with EXIF, IPTC and profiles."""
-WEBP_KEPT = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"))
+"""Tags that do not describe a TIFF's pixels: XMP's, and all from a number on, with EXIF, IPTC and profiles."""
+WEBP_NEEDED = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF", b"ICCP"))
 WEBP_XMP, WEBP_EXIF = 0x04, 0x08
-"""Bits of VP8X that say what else is in the file."""
+"""Bits of VP8X that announce XMP and EXIF in the file."""
 
 
-def without_metadata(content: bytes) -> bytes | None:
+def remove_metadata(content: bytes) -> bytes | None:
     """Return a JPEG, PNG or TIFF with little beside its pixels but what turns them; None for any other file."""
     with suppress(struct.error, IndexError, ValueError):
         if content.startswith(JPEG_SIGNATURE):
-            return jpeg(content, kept=JPEG_TURNING)
+            return strip_jpeg(content, kept=JPEG_ORIENTATION)
         if content.startswith(PNG_SIGNATURE):
-            return png(content, kept=PNG_TURNING)
+            return strip_png(content, kept=PNG_ORIENTATION)
         if content.startswith((b"II*\0", b"MM\0*")):
             return _tiff(content)
     return None
 
 
-def jpeg(content: bytes, exif: bytes = b"", kept: Mapping[int, tuple[bytes, ...]] = JPEG_KEPT) -> bytes:
-    """Return a JPEG with the segments that are kept, without what follows the first picture; exif: put in front.
+def strip_jpeg(content: bytes, exif: bytes = b"", kept: Mapping[int, tuple[bytes, ...]] = JPEG_NEEDED) -> bytes:
+    """Return a JPEG with the kept segments, without data after the first picture, and with `exif` in front.
 
     Raises `ValueError` where a segment does not follow another one, `struct.error` or `IndexError` where one is cut.
     """
     return b"".join(_jpeg(content, exif, kept))
 
 
-def png(content: bytes, exif: bytes = b"", kept: tuple[bytes, ...] = PNG_KEPT) -> bytes:
-    """Return a PNG with the chunks that are kept; exif: put in front. Raises `struct.error` or `IndexError`."""
+def strip_png(content: bytes, exif: bytes = b"", kept: tuple[bytes, ...] = PNG_NEEDED) -> bytes:
+    """Return a PNG with the kept chunks, and with `exif` in front. Raises `struct.error` or `IndexError`."""
     return b"".join(_png(content, exif, kept))
 
 
@@ -108,7 +108,7 @@ def _png(content: bytes, exif: bytes, kept: tuple[bytes, ...]) -> Iterator[bytes
         place += 12 + size
 
 
-def webp(content: bytes, exif: bytes) -> bytes:
+def strip_webp(content: bytes, exif: bytes) -> bytes:
     """Return a WebP with the chunks that are kept, and a header that says which they are."""
     chunks, place, end = [], 12, 8 + struct.unpack_from("<I", content, 4)[0]
     while place + 8 <= min(end, len(content)):
@@ -116,7 +116,7 @@ def webp(content: bytes, exif: bytes) -> bytes:
         body = content[place + 8 : place + 8 + size]
         if kind == b"VP8X":
             body = bytes([body[0] & ~(WEBP_XMP | WEBP_EXIF) | (WEBP_EXIF if exif else 0)]) + body[1:]
-        if kind in WEBP_KEPT:
+        if kind in WEBP_NEEDED:
             chunks.append(_riff(kind, body))
         place += 8 + size + size % 2
     kept = b"WEBP" + b"".join(chunks) + (_riff(b"EXIF", exif) if exif else b"")
@@ -124,7 +124,7 @@ def webp(content: bytes, exif: bytes) -> bytes:
 
 
 def _tiff(content: bytes) -> bytes:
-    """Return a TIFF of which the first directory has no entries about other things than pixels; all else stays."""
+    """Return a TIFF whose first directory has only entries about pixels; everything else stays."""
     order = "<" if content.startswith(b"II") else ">"
     (start,) = struct.unpack_from(f"{order}I", content, 4)
     (count,) = struct.unpack_from(f"{order}H", content, start)

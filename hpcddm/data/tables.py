@@ -1,4 +1,4 @@
-"""Tables of what is known of samples, a row per key: CSV, JSON lines, or parquet such as img2dataset's."""
+"""Tables of metadata with one row per key: CSV, JSON lines, or parquet as img2dataset writes it."""
 
 import hashlib
 import json
@@ -8,19 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from hpcddm.config.filter.cells import KINDS, Cells, Kind, no_rows, of_one_kind
-from hpcddm.data import csv_rows, parquet_rows, texts
+from hpcddm.config.filter.nullable_values import KINDS, Kind, NullableValues, empty_column, mixed_kinds_error
+from hpcddm.data import csv_rows, text_files
+from hpcddm.data.rows import parquet_rows
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 
 Rows = Iterator[tuple[int, Sequence[object]]]
-"""Number of a row, or of the line on which it ends, and its values of some columns."""
+"""Iterator over rows: the number of a row, or of the line on which it ends, and its values of some columns."""
 Kinds = Iterator[tuple[str, Kind | None, str]]
-"""Name of a column, a kind of its values, or None for what cannot be compared, and the place of the first."""
+"""Iterator over the kinds of values in each column, with the place of the first; None if they cannot be compared."""
 
 
-class Row(NamedTuple):
-    """Row of a table: its file, its number or that of the line on which it ends, and its values of some columns."""
+class TableRow(NamedTuple):
+    """Row of a table: its file, the number of the row or of the line on which it ends, and values of some columns."""
 
     file: Path
     number: int
@@ -28,26 +29,43 @@ class Row(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Rows of some keys: the values of some columns by key, and the number of all rows that the table has."""
+    """Rows of some keys: values of some columns by key, and the number of all rows in the table."""
 
     values: dict[str, tuple[object, ...]]
     total: int
 
 
 class Table:
-    """A file with a row per key, or a folder of such files; only rows of keys that are asked for are kept in memory.
+    r"""A file with one row per key, or a folder of such files; only rows of requested keys are kept in memory.
 
-    key: name of the column with the keys. Raises `UserError` naming a file, or folder, that is no table by its name.
+    Args:
+        path: The file or folder. File names end in .csv, .jsonl or .parquet.
+        key: Name of the column with the keys.
+
+    Raises:
+        UserError: The name is not that of a table, or a folder has no tables or tables of several formats.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "sizes.csv")
+        ...     atomic.write_text(path, "key,width\ncat,640\ndog,\n")
+        ...     Table(path).rows(["width"], keys=["cat", "dog"])
+        Lookup(values={'cat': (640,), 'dog': (None,)}, total=2)
     """
 
     def __init__(self, path: Path, key: str = "key") -> None:
         self._path, self._files, self._key = path, files_of(path), key
         self._format = FORMATS[_end(self._files[0])]
-        self._kinds: dict[str, Cells] = {}
+        self._kinds: dict[str, NullableValues] = {}
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """Names of the columns of any file; raises `UserError` naming one that cannot be read."""
+    def column_names(self) -> frozenset[str]:
+        """Names of the columns in any of the files.
+
+        Raises:
+            UserError: A file cannot be read; the message names it.
+        """
         names: set[str] = set()
         for file in self._files:
             with _readable(file):
@@ -55,23 +73,36 @@ class Table:
         return frozenset(names)
 
     def rows(self, names: Sequence[str], keys: Collection[str]) -> Lookup:
-        """Return the values of some columns in the rows of some keys; None for a value that is missing.
+        """Return the values of some columns in the rows of some keys.
 
-        Of a CSV file, an empty cell is None, and a column is of numbers where all of its other cells are. Raises
-        `UserError` naming the file with what is wrong in it: a column that is missing, one of the keys twice.
+        In a CSV file, an empty cell is a missing value, and a column holds numbers if all its other cells do.
+
+        Args:
+            names: Names of the columns.
+            keys: Keys to look up; keys without a row are omitted from the result.
+
+        Returns:
+            Values by key, None for a missing value, and the number of rows in the table.
+
+        Raises:
+            UserError: A column is missing, a requested key has two rows, or a file cannot be read.
         """
         rows, count = self._rows_of(names, keys)
         if self._format.has_types:
             return Lookup({key: tuple(row.values) for key, row in rows.items()}, count)
-        kinds = self.kinds(names)
+        kinds = self.empty_columns(names)
         is_number = [kinds[name].kind == "number" for name in names]
         values = {key: tuple(map(_value, row.values, is_number)) for key, row in rows.items()}
         return Lookup(values, count)
 
-    def kinds(self, names: Sequence[str]) -> dict[str, Cells]:
-        """Return some columns without their rows; their kinds follow from all files, so that all units see the same.
+    def empty_columns(self, names: Sequence[str]) -> dict[str, NullableValues]:
+        """Return columns by name, with their kinds but without rows; kinds follow from all files, so all units agree.
 
-        Raises `UserError` naming the first values of a column that has several kinds, or none that can be compared.
+        Args:
+            names: Names of the columns.
+
+        Raises:
+            UserError: A column has values of several kinds, or values that cannot be compared.
         """
         pending = [name for name in dict.fromkeys(names) if name not in self._kinds]
         first: dict[str, dict[Kind | None, str]] = {name: {} for name in pending}
@@ -82,54 +113,65 @@ class Table:
         for name, places in first.items():
             if not self._format.has_types and "text" in places:
                 places.pop("number", None)
-            require(len(places) < 2 and None not in places, f"column {name}: {of_one_kind(places)}")
-            self._kinds[name] = no_rows(next(iter(places), None), places.get("text", ""))
+            require(len(places) < 2 and None not in places, f"column {name}: {mixed_kinds_error(places)}")
+            self._kinds[name] = empty_column(next(iter(places), None), places.get("text", ""))
         return {name: self._kinds[name] for name in names}
 
     def other_keys(self, keys: Collection[str]) -> list[str]:
-        """List the keys of all rows but those of some keys."""
+        """List the keys of all rows except those in `keys`."""
         wanted = set(keys)
         return [key for key, _ in self._keyed([]) if key not in wanted]
 
     def first_key(self) -> str | None:
-        """Return the key of the first row; None where there is none."""
+        """Return the key of the first row; None for a table without rows."""
         return next((key for key, _ in self._keyed([])), None)
 
-    def lacks_all(self, keys: Sequence[str], count: int) -> str:
-        """Return an error about so many samples of which none has a row; keys: some of them."""
+    def no_rows_error(self, keys: Sequence[str], count: int) -> str:
+        """Return the error that none of `count` samples has a row; `keys` are the keys of some of them."""
         first = self.first_key()
         has = "it has no row" if first is None else f"its first key is {first!r:.100}"
         advice = "write keys into it as samples have them, or name their column by data.table.key"
         return f"{self._path}: no row for any of {count} samples: {has}, that of a sample is {keys[0]!r:.100}; {advice}"
 
-    def texts(self, name: str, keys: Sequence[str]) -> list[str | None]:
-        """Return the texts of a column as they stand in the file, as `columns`; raises `UserError` for other values."""
-        listed: list[str | None] = []
-        rows, _ = self._rows_of([name], keys)
+    def texts(self, name: str, keys: Sequence[str], pick: Callable[..., object] | None = None) -> list[str | None]:
+        """Return the texts of a column as written in the file, one for each key; None for a missing value or row.
+
+        pick: chooses one value of a list; its arguments are the list, and the place that an error names.
+
+        Raises:
+            UserError: A value is not a text, or a file is wrong as for `rows`.
+        """
+        rows, listed = self._rows_of([name], keys)[0], list[str | None]()
         for key in keys:
             file, _, (text,) = rows.get(key) or (None, 0, [None])
+            text = pick(text, f"{file}: {name} of {key}") if pick and isinstance(text, list) else text
             if text is not None and not isinstance(text, str):
-                raise UserError(f"{file}: {name} of {key}: {text!r:.60} is no text")
+                raise UserError(f"{file}: {name} of {key}: {text!r:.60} is not a text")
             listed.append(text)
         return listed
 
     def numbers(self, name: str, count: int) -> Iterator[tuple[str, int]]:
-        """Yield every row's key and its number in a column, from 0 to count - 1, in the order of the rows.
+        """Yield each row's key and whole number in a column, in the order of the rows.
 
-        Raises `UserError` naming the first row with another value.
+        Args:
+            name: Name of the column.
+            count: Upper bound; numbers are 0 to `count` - 1.
+
+        Raises:
+            UserError: A row has another value; the message names the first.
         """
         for key, (file, place, (value,)) in self._keyed([name]):
             is_digits = isinstance(value, str) and value.isdecimal() and not self._format.has_types
             number = int(str(value)) if is_digits else value
             if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
                 row = f"{self._format.unit} {place}: {name} of {key}"
-                raise UserError(f"{file}: {row}: {value!r:.60} is no whole number from 0 to {count - 1}")
+                raise UserError(f"{file}: {row}: {value!r:.60} is not a whole number from 0 to {count - 1}")
             yield key, number
 
-    def _rows_of(self, names: Sequence[str], keys: Collection[str]) -> tuple[dict[str, Row], int]:
-        """Return the rows of some keys, with the values of some columns, and the number of all rows."""
+    def _rows_of(self, names: Sequence[str], keys: Collection[str]) -> tuple[dict[str, TableRow], int]:
+        """Return the rows of some keys with the values of some columns, and the number of all rows."""
         wanted, unit, count = set(keys), self._format.unit, 0
-        rows: dict[str, Row] = {}
+        rows: dict[str, TableRow] = {}
         for key, row in self._keyed(names):
             file, number, _ = row
             count += 1
@@ -137,7 +179,7 @@ class Table:
                 if key in rows:
                     first = rows[key]
                     other = "" if first.file == file else f" of {first.file.name}"
-                    twice = f"{key} stands in {unit} {first.number}{other}, too; remove one"
+                    twice = f"{key} is in {unit} {first.number}{other}, too; remove one"
                     raise UserError(f"{file}: {unit} {number}: {twice}")
                 rows[key] = row
         missing = next((key for key in wanted - rows.keys() if key in self._hidden), None)
@@ -146,29 +188,29 @@ class Table:
 
     @cached_property
     def _hidden(self) -> dict[str, str]:
-        """Keys of what looks like rows inside of cells of CSV files, and the quote that opens the cell."""
+        """Keys of apparent rows inside quoted cells of CSV files, with the place of the opening quote."""
         if self._format.has_types:
             return {}
         return {
             key: f"{file}: line {line}: a quote opens here"
             for file in self._files
-            for key, line in csv_rows.hidden_rows(file, self._key).items()
+            for key, line in csv_rows.find_hidden_rows(file, self._key).items()
         }
 
-    def _keyed(self, names: Sequence[str]) -> Iterator[tuple[str, Row]]:
-        """Yield key and values of every row; raises `UserError` naming a row whose key is no text."""
+    def _keyed(self, names: Sequence[str]) -> Iterator[tuple[str, TableRow]]:
+        """Yield key and values of every row; raises `UserError` naming a row whose key is not a text."""
         for file, number, (key, *values) in self._rows(names):
             if not isinstance(key, str):
                 unit = self._format.unit
-                raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is no text, as a key is")
-            yield key, Row(file, number, values)
+                raise UserError(f"{file}: {unit} {number}: {self._key} {key!r:.60} is not a text, as keys must be")
+            yield key, TableRow(file, number, values)
 
-    def _rows(self, names: Sequence[str]) -> Iterator[Row]:
+    def _rows(self, names: Sequence[str]) -> Iterator[TableRow]:
         """Yield the rows of all files: key and values of some columns."""
         for file in self._files:
             with _readable(file):
                 for number, values in self._format.rows(file, [self._key, *names]):
-                    yield Row(file, number, values)
+                    yield TableRow(file, number, values)
 
 
 @contextmanager
@@ -180,9 +222,13 @@ def _readable(file: Path) -> Iterator[None]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """List the files of a table: itself, or those of a folder that have a table's format, in the order of their names.
+    """List the files of a table: the file itself, or the files of a folder with a table's format, sorted by name.
 
-    img2dataset writes one beside every tar. Raises `UserError` where there is none, or where they differ in format.
+    Args:
+        path: A file, or a folder such as img2dataset writes, with one table for every tar.
+
+    Raises:
+        UserError: A table is missing, or the tables of a folder differ in format.
     """
     kinds = ", ".join(FORMATS)
     if not path.is_dir():
@@ -202,8 +248,13 @@ def _end(file: Path) -> str:
     return file.suffix.lower()
 
 
-def content(path: Path) -> str:
-    """Hash a table: its SHA-256, or names and SHA-256 of all files of a folder; raises as `files_of`, and `OSError`."""
+def content_hash(path: Path) -> str:
+    """Hash a table: SHA-256 of the file, or of names and hashes of all files in a folder.
+
+    Raises:
+        UserError: A table is missing, or the tables of a folder differ in format.
+        OSError: A file cannot be read.
+    """
     files = files_of(path)
     if files == [path]:
         return atomic.sha256(path)
@@ -211,8 +262,8 @@ def content(path: Path) -> str:
 
 
 def _value(cell: object, is_number: bool) -> object:
-    """Return what a cell of a CSV file says."""
-    return (csv_rows.number(cell) if is_number else cell) if isinstance(cell, str) and cell else None
+    """Return the value of a cell of a CSV file."""
+    return (csv_rows.parse_number(cell) if is_number else cell) if isinstance(cell, str) and cell else None
 
 
 def _json_names(path: Path) -> list[str]:
@@ -228,9 +279,9 @@ def _json_rows(path: Path, names: Sequence[str]) -> Rows:
 
 
 def _json_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    with texts.opened(path, errors="strict") as file:
+    with text_files.open_text(path, errors="strict") as file:
         for number, line in enumerate(file, 1):
-            plain = line.strip().lstrip(texts.MARK)
+            plain = line.strip().lstrip(text_files.BYTE_ORDER_MARK)
             if plain:
                 yield number, _json_object(plain, number)
 
@@ -241,7 +292,7 @@ def _json_object(line: str, number: int) -> dict[str, object]:
     except ValueError as error:
         raise ValueError(f"line {number}: {error}") from None
     if not isinstance(row, dict):
-        raise ValueError(f"line {number}: {row!r:.60} is no object with the names of columns")
+        raise ValueError(f"line {number}: {row!r:.60} is not an object with column names")
     return row
 
 
@@ -255,14 +306,14 @@ def _csv_kinds(path: Path, names: Sequence[str]) -> Kinds:
 
 def _kind_of_cell(cell: object) -> Kind:
     try:
-        csv_rows.number(str(cell))
+        csv_rows.parse_number(str(cell))
     except ValueError:
         return "text"
     return "number"
 
 
 def _kinds_of(rows: Rows, names: Sequence[str], kind_of: Callable[[object], Kind | None], null: object) -> Kinds:
-    """Yield the first value of each kind; rows: with the key in front; null: what a missing value is beside None."""
+    """Yield the first value of each kind; `rows` have the key first, and `null` marks a missing value besides None."""
     kinds: dict[str, set[Kind | None]] = {name: set() for name in names}
     for number, (_, *values) in rows:
         for name, value in zip(names, values, strict=True):
@@ -275,9 +326,14 @@ def _kinds_of(rows: Rows, names: Sequence[str], kind_of: Callable[[object], Kind
 
 
 class Format(NamedTuple):
-    """A kind of file: what an error counts, if values have types or are all text, how names and rows are read.
+    """A file format of tables.
 
-    rows, kinds: of a file and the names of columns, the first of them that of the keys.
+    Attributes:
+        unit: Unit that errors count, 'line' or 'row'.
+        has_types: True if values have types; False if all are texts.
+        names: Function that reads the names of the columns.
+        rows: Function that reads the rows of a file; the first of its column names is that of the keys.
+        kinds: Function that finds the kinds of values in a file; the first of its column names is that of the keys.
     """
 
     unit: str
@@ -292,4 +348,4 @@ FORMATS = {
     ".jsonl": Format("line", True, _json_names, _json_rows, _json_kinds),
     ".parquet": Format("row", True, parquet_rows.column_names, parquet_rows.rows, parquet_rows.kinds),
 }
-"""Formats of tables, by the ends of their files' names."""
+"""Formats of tables, by file extension."""

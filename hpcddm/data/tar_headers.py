@@ -23,14 +23,14 @@ from zlib import adler32
 from hpcddm.errors import UserError
 
 BLOCK = 512
-LARGEST_READ = 1 << 20
+MAX_READ_BYTES = 1 << 20
 """Bytes of an extended header, or of a member that is read whole, that are believed."""
 NEAR = 32 << 10
 """Bytes between headers up to which it is better to read the data between them than to seek behind it."""
 NEAR_READ, FAR_READ = 256 << 10, 4 << 10
 """Bytes read at once where headers lie near each other and where they do not: there, a few small members may follow."""
 BEHIND = 1 << 20
-"""Bytes behind the end in which further members are looked for."""
+"""Bytes after the end that are searched for further members."""
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 """Programs by the first bytes of what they compressed."""
 ENDS = "gz|bz2|xz|zst"
@@ -79,12 +79,12 @@ EXTENDING = frozenset({*PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK})
 class TarHeaders:
     """The members of one tar, in its order; a context manager, as the file is open meanwhile.
 
-    needs_end: False takes a tar whose end is missing behind a whole member for a complete one. Raises `UserError`
+    require_end: False takes a tar whose end is missing behind a whole member for a complete one. Raises `UserError`
     naming the tar, and the byte where it is torn or changed; iterating, too.
     """
 
-    def __init__(self, path: Path, needs_end: bool = True) -> None:
-        self._path, self._file, self._needs_end = path, _Window(path), needs_end
+    def __init__(self, path: Path, require_end: bool = True) -> None:
+        self._path, self._file, self._needs_end = path, _Window(path), require_end
 
     def __enter__(self) -> "TarHeaders":
         return self
@@ -116,8 +116,8 @@ class TarHeaders:
 
     def read(self, member: Member) -> bytes:
         """Read a small member; raises `UserError` for one of more than a MiB."""
-        if member.size > LARGEST_READ:
-            raise UserError(f"{self._path}: {member.name} has {member.size} bytes, at most {LARGEST_READ} are read")
+        if member.size > MAX_READ_BYTES:
+            raise UserError(f"{self._path}: {member.name} has {member.size} bytes, at most {MAX_READ_BYTES} are read")
         return self._file.read(member.offset, member.size)
 
     def head(self, member: Member, length: int) -> bytes:
@@ -135,7 +135,7 @@ class TarHeaders:
                 return None
         elif not header and start:
             if self._needs_end:
-                advice = "get it again, or set data.source.needs_end: false where its writer leaves the end out"
+                advice = "get it again, or set data.source.require_end: false where its writer leaves the end out"
                 raise self._torn("probably cut: the zeros are missing that end one", start, advice)
             return None
         if start == 0:
@@ -147,7 +147,7 @@ class TarHeaders:
         raise self._torn("bad checksum of the header", start)
 
     def _member(self, header: bytes, start: int, extended: dict[bytes, bytes]) -> tuple[Member, int]:
-        """Return the member that a header stands for, and where the next header begins; extended: its pax records."""
+        """Return the member of a header, and the place of the next header; extended: the member's pax records."""
         kind, name, size, offset = _kind(header), _name(header), self._size(header, start), start + BLOCK
         if kind is Kind.SPARSE:
             offset = self._behind_sparse_map(header, offset)
@@ -184,7 +184,7 @@ class TarHeaders:
         """Return what an extending header says, by keywords of pax, and where the next header begins."""
         size, offset = self._size(header, start), start + BLOCK
         end = self._end(start, offset, size)
-        if size > LARGEST_READ:
+        if size > MAX_READ_BYTES:
             raise self._torn(f"{size} bytes of extended header", start)
         data = self._file.read(offset, size)
         if header[156:157] == LONG_NAME:
@@ -204,7 +204,7 @@ class TarHeaders:
 
     def _extended_size(self, digits: bytes, start: int) -> int:
         if not digits.isdigit() or len(digits) > 20:
-            raise self._torn("a size that is no number in the extended header of the member", start)
+            raise self._torn("a size that is not a number in the extended header of the member", start)
         return int(digits)
 
     def _behind_sparse_map(self, header: bytes, offset: int) -> int:
@@ -225,7 +225,7 @@ class TarHeaders:
             for place in range(0, len(behind) - BLOCK + 1, BLOCK):
                 header = behind[place : place + BLOCK]
                 if header != ZEROS and _is_sound(header):
-                    advice = "write it anew; 'tar -x --ignore-zeros' reads all of it"
+                    advice = "write it again; 'tar -x --ignore-zeros' reads all of it"
                     raise self._torn(f"zeros end it at byte {end}, but a member follows", start + place, advice)
 
     def _torn(self, what: str, start: int, advice: str = "") -> UserError:
@@ -243,7 +243,7 @@ class TarHeaders:
 
 
 class _Window:
-    """A file of which the bytes that were read last are kept; reads ahead where the places asked for lie near.
+    """A file that keeps the bytes it read last; it reads ahead while the requested places are close together.
 
     Raises `UserError` when it cannot be read.
     """

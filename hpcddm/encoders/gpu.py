@@ -1,4 +1,4 @@
-"""Encoders that a CPU would take weeks for end at once where there is no GPU."""
+"""Check for encoders that would take weeks on a CPU: without a GPU they end at once."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hpcddm.jobs.devices import visible_gpus
 
 
 def require_gpu(settings: Any) -> None:
-    """Raise `UserError` naming the encoder, for settings with `needs_gpu` in a process that sees no GPU."""
+    """Raise `UserError` naming the encoder, for settings with `needs_gpu` in a process without a GPU."""
     precision = getattr(settings, "precision", "fp32")
     remedy = "set gpus_per_node of its stage in the site" + (", or precision: fp32" if precision != "fp32" else "")
     why = f" with precision {precision}" if precision != "fp32" else ""

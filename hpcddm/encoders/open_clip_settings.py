@@ -5,14 +5,14 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import Layout, SettingsWithWeights
-from hpcddm.encoders.layouts import OPEN_CLIP
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.encoders.weights_layouts import OPEN_CLIP
 
 
 class OpenClipSettings(SettingsWithWeights):
     """A folder with open_clip_config.json, or with a checkpoint alone and its `architecture`; and the `width`."""
 
-    layout: ClassVar[Layout] = OPEN_CLIP
+    layout: ClassVar[WeightsLayout] = OPEN_CLIP
 
     architecture: Annotated[str, Field(pattern=r"^[\w.-]+$")] | None = None
     """Open_clip's name of the network, such as ViT-B-32; ViT-B-32-quickgelu for weights of OpenAI."""
@@ -26,11 +26,11 @@ class OpenClipSettings(SettingsWithWeights):
             raise ValueError(
                 f"{self.layout.config} with a model_cfg is missing; copy it there, or name the `architecture`"
             )
-        if config and self.width_in(config["model_cfg"]) != self.width:
+        if config and self.width_of_model(config["model_cfg"]) != self.width:
             raise ValueError(
-                f"width is {self.width} and that of {self.layout.config} is {self.width_in(config['model_cfg'])}"
+                f"width is {self.width} and that of {self.layout.config} is {self.width_of_model(config['model_cfg'])}"
             )
 
-    def width_in(self, model: dict[str, Any]) -> object:
+    def width_of_model(self, model: dict[str, Any]) -> object:
         """Return the number of features in open_clip's description of a network."""
         return model.get("embed_dim")

@@ -1,11 +1,11 @@
-"""The errors that a user can mend; the command line prints them as one line, or one for every mistake."""
+"""Errors that a user can fix; the command line prints one line for each mistake."""
 
 from hpcddm.errors import exit_codes
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 
 
 class UserError(Exception):
-    """Something outside the program is wrong; the message names the place and the next step.
+    """Error outside the program, such as in a file or a setting; the message names the place and the next step.
 
     Several arguments are the lines of a message about several mistakes.
     """
@@ -13,23 +13,27 @@ class UserError(Exception):
     exit_code = exit_codes.FAILED
 
     def __str__(self) -> str:
-        """Return each argument on one printable line, whatever it repeats of a file, of data or of a scheduler."""
-        return "\n".join(printable(line, MOST_OF_A_LINE) for line in self.args)
+        """Return the message with each argument on one printable line, even if it quotes foreign text."""
+        return "\n".join(printable(line, MAX_LINE_CHARACTERS) for line in self.args)
 
 
 class ConfigError(UserError):
-    """An experiment, a site or an option is wrong; nothing was submitted."""
+    """Error in an experiment, a site or an option; nothing was submitted."""
 
     exit_code = exit_codes.USAGE
 
 
-class SchedulerSilent(UserError):
-    """The scheduler does not answer, so it is unknown what runs; nothing was submitted."""
+class SchedulerUnreachable(UserError):
+    """Error for a scheduler that does not answer, so job states are unknown; nothing was submitted."""
 
-    exit_code = exit_codes.SILENT
+    exit_code = exit_codes.SCHEDULER_UNREACHABLE
 
 
 def require(condition: bool, message: str) -> None:
-    """Raise `UserError` unless the condition holds; for conditions that only the data can tell."""
+    """Check a condition that depends on data or files.
+
+    Raises:
+        UserError: If the condition is false; `message` is its text.
+    """
     if not condition:
         raise UserError(message)

@@ -1,43 +1,52 @@
-"""Text from files, data and schedulers as it may be shown: on a terminal, on a page, in advice."""
+"""Safe display of text from files, data and schedulers: on a terminal, on a page, in a command."""
 
 import shlex
 import sys
 from functools import cache
 
-MOST_LETTERS = 300
-"""Usual length of a text that others wrote."""
-MOST_OF_A_LINE = 10_000
-"""Length of a whole line or message."""
+MAX_CHARACTERS = 300
+"""Default maximum length of a text from outside the program."""
+MAX_LINE_CHARACTERS = 10_000
+"""Maximum length of a whole line or message."""
 
 
-def printable(text: object, most: int = MOST_LETTERS) -> str:
-    r"""Return a text on one line, of visible characters alone, shortened to `most` of them.
+def printable(text: object, max_characters: int = MAX_CHARACTERS) -> str:
+    r"""Return a text on one line with visible characters only.
 
-    Control characters, also those of terminals, bidirectional marks and lone surrogates become escapes such as '\x1b';
-    a line break, a tab and every other space become a plain one.
+    Control characters, bidirectional marks and lone surrogates become escapes such as '\x1b'. Line breaks, tabs and
+    all other white space become plain spaces.
+
+    Args:
+        text: The text, or an object that is converted to text.
+        max_characters: Maximum length; a longer text is shortened and ends in '...'.
     """
     shown = str(text)
-    if len(shown) > most:
-        shown = f"{shown[: most - 3]}..."
+    if len(shown) > max_characters:
+        shown = f"{shown[: max_characters - 3]}..."
     if shown.isprintable():
         return shown
     return "".join(character if character.isprintable() else _escaped(character) for character in shown)
 
 
 def quoted(value: object) -> str:
-    """Return a value as one word of a command that a user pastes into a shell."""
-    return shlex.quote(printable(value, MOST_OF_A_LINE))
+    """Return a value quoted as one word of a shell command."""
+    return shlex.quote(printable(value, MAX_LINE_CHARACTERS))
 
 
 def echo(*lines: object, err: bool = False) -> None:
-    """Print lines of visible characters alone, each on one line."""
-    shown = (printable(line, MOST_OF_A_LINE) for line in lines or ("",))
+    """Print each argument on one line, with visible characters only.
+
+    Args:
+        lines: Lines to print; without any, an empty line.
+        err: True to print to the error stream.
+    """
+    shown = (printable(line, MAX_LINE_CHARACTERS) for line in lines or ("",))
     print(*shown, sep="\n", file=sys.stderr if err else None, flush=True)
 
 
 @cache
 def warn(line: str) -> None:
-    """Print a line on the error stream, once in a process: many settings of a sweep may give cause to it."""
+    """Print a line on the error stream once per process, because many settings of a sweep may cause it."""
     echo(line, err=True)
 
 

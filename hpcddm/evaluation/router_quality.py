@@ -11,37 +11,46 @@ from torch import nn
 
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import draws
+from hpcddm.data import randomness
 from hpcddm.data.columns import Numbers
+from hpcddm.data.random_streams import ROUTER_IMAGES, ROUTER_NOISE
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.conditions.base import Condition
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.evaluation.metrics.calibration import ece, fit_temperature, nll, probabilities
-from hpcddm.runs.layout import Locate
+from hpcddm.runs.run_dir import Locate
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
-"""Largest number of held-out images: measures are taken on one half, temperatures are fitted on the other."""
+"""Largest number of held-out images; one half is for the measures, the other for fitting temperatures."""
 IMAGES_AT_ONCE = 250
 
 
 def heldout_numbers(count: int, seed: int) -> Int64[np.ndarray, " n"]:
-    """Choose among so many held-out samples at random, so that clusters have their natural frequency."""
-    return draws.chosen(seed, "route/heldout", count, MEASURED_IMAGES)
+    """Choose held-out samples at random, so that the clusters keep their natural frequencies.
+
+    Args:
+        count: Number of held-out samples.
+        seed: Seed of the experiment.
+
+    Returns:
+        (N,) numbers of at most `MEASURED_IMAGES` samples.
+    """
+    return randomness.random_subset(seed, ROUTER_IMAGES, count, MEASURED_IMAGES)
 
 
-def router_nfe(settings: Experiment, heldout: int) -> int:
-    """Count the router's evaluations for measuring and fitting here, with so many held-out images."""
+def router_nfe(experiment: Experiment, heldout: int) -> int:
+    """Count the router's evaluations in `measure_quality` for a number of held-out images."""
     images = min(heldout, MEASURED_IMAGES)
     measured = images // 2
-    fitted = images - measured if settings.router.temperature in TEMPERATURES else 0
+    fitted = images - measured if experiment.router.temperature in TEMPERATURES else 0
     return len(NOISE_LEVELS) * (2 * measured + fitted)
 
 
 @torch.no_grad()
-def quality(
-    settings: Experiment,
+def measure_quality(
+    experiment: Experiment,
     router: nn.Module,
     reader: Reader,
     numbers: Int64[np.ndarray, " n"],
@@ -49,15 +58,24 @@ def quality(
     pause: Callable[[], None],
     locate: Locate | None = None,
 ) -> tuple[dict[str, Any], list[float]]:
-    """Measure the router by noise level and fit the temperatures of the levels: ones where the setting says none.
+    """Measure the router at every noise level and fit temperatures.
 
-    router: with its prior corrected, but of temperature 1, on any device; numbers: held-out samples at their natural
-    frequency; x0_of: function from numbers to x0 (N, C, H, W); pause: called between blocks of images, may raise;
-    locate: finds the unit's inputs. Temperatures are fitted on the logits with the condition, and serve those without
-    it, too.
+    Temperatures are fitted on logits with the condition and are also used without it.
+
+    Args:
+        experiment: Settings of the experiment.
+        router: Router with corrected prior and temperature 1, on any device.
+        reader: Reader of the held-out samples.
+        numbers: (N,) held-out samples at their natural frequencies.
+        x0_of: Function from sample numbers to x0 (N, C, H, W).
+        pause: Function that is called between blocks of images and may raise, for example `Stopped`.
+        locate: Function that locates the inputs of the unit.
+
+    Returns:
+        Measures by name with one value per noise level, and the temperatures: ones if the settings ask for none.
     """
-    condition = conditions.build(settings.data, locate)
-    logits_of = partial(_logits, settings.seed, router, reader, numbers, x0_of, condition, pause)
+    condition = conditions.create_condition(experiment.data, locate)
+    logits_of = partial(_logits, experiment.seed, router, reader, numbers, x0_of, condition, pause)
     measured, fitted = range(1, len(numbers), 2), range(0, len(numbers), 2)
     conditional, unconditional, clusters = (
         logits_of(measured, True),
@@ -68,7 +86,7 @@ def quality(
     results["accuracy"] = [_accuracy(logits, clusters) for logits in conditional]
     results["accuracy_without_class"] = [_accuracy(logits, clusters) for logits in unconditional]
     results |= _belief(conditional, clusters, [1.0] * len(conditional))
-    fit = TEMPERATURES.get(settings.router.temperature)
+    fit = TEMPERATURES.get(experiment.router.temperature)
     if fit is None:
         return results, [1.0] * len(conditional)
     temperatures = fit(logits_of(fitted, True), reader.clusters(numbers[fitted]).numpy())
@@ -87,9 +105,9 @@ def _logits(
     rows: range,
     is_conditional: bool,
 ) -> np.ndarray:
-    """Compute the logits (levels, N, K) at every noise level of the samples whose numbers stand at some places.
+    """Compute the logits (levels, N, K) of some samples at every noise level.
 
-    Without condition they are those of the null one.
+    `rows` are positions in `numbers`. If `is_conditional` is False, the router receives the null condition.
     """
     device = next(router.parameters()).device
     blocks = []
@@ -97,10 +115,12 @@ def _logits(
         pause()
         block = rows[start : start + IMAGES_AT_ONCE]
         x0 = x0_of(numbers[block]).cpu()
-        seen = condition.of(reader, numbers[block]) if is_conditional else condition.null(len(block))
-        eps = draws.gaussian(seed, "route/accuracy", block, tuple(x0.shape[1:]))
+        block_condition = condition.of_samples(reader, numbers[block]) if is_conditional else condition.null(len(block))
+        eps = randomness.gaussian(seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
-        logits = [router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), seen.to(device)) for t in levels]
+        logits = [
+            router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), block_condition.to(device)) for t in levels
+        ]
         blocks.append(torch.stack(logits).cpu().numpy())
     return np.concatenate(blocks, axis=1)
 

@@ -8,118 +8,124 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.training import Training
 from hpcddm.errors.printing import printable
-from hpcddm.pipeline.plan import init_request
-from hpcddm.runs import unit_settings, weights_files
+from hpcddm.runs import weights_files
+from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.manifest import SNAPSHOTS, Manifest
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.runs.weights_files import Kept
 from hpcddm.sampling import router_samples
-from hpcddm.training import budgets
+from hpcddm.training import flops_budget
 
 
 @dataclass(frozen=True)
-class Spent:
+class TrainingCost:
     """Images that a unit has seen for the weights that are evaluated, its training FLOPs, and its own samples."""
 
     images: int
     train_flops: int
     samples: int | None = None
     """None for units that have no list of their own."""
-    foreign: int = 0
+    other_clusters: int = 0
     """Samples of other clusters on which an expert is trained, too."""
 
 
-def spent(settings: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, Spent]:
+def training_costs(experiment: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, TrainingCost]:
     """Compute what every trained unit among the inputs has spent, by its key."""
-    experts = [number for number in range(settings.cluster.experts) if expert_key(number) in inputs]
-    flops = budgets.flops_of_each(settings, (*experts, None), budgets.train_flops)
-    lists = [list_results(inputs, number) for number in range(settings.cluster.experts)]
+    experts = [number for number in range(experiment.cluster.experts) if expert_key(number) in inputs]
+    flops = flops_budget.flops_of_experts(experiment, (*experts, None), flops_budget.train_flops)
+    lists = [list_results(inputs, number) for number in range(experiment.cluster.experts)]
     by_key = {
-        expert_key(number): Spent(
-            images := _images(settings, expert_key(number), unit_settings.expert_training(settings, number)),
+        expert_key(number): TrainingCost(
+            images := _images(experiment, expert_key(number)),
             images * own,
             lists[number]["samples"],
-            lists[number].get("foreign", 0),
+            lists[number].get("other_clusters", 0),
         )
         for number, own in zip(experts, flops, strict=False)
     }
     if MONOLITH in inputs:
-        images = _images(settings, MONOLITH, budgets.monolith_training(settings))
-        by_key[MONOLITH] = Spent(images, images * flops[-1], split_results(inputs, TRAIN)["samples"])
+        images = _images(experiment, MONOLITH)
+        by_key[MONOLITH] = TrainingCost(images, images * flops[-1], split_results(inputs, TRAIN)["samples"])
     if STUDENT in inputs:
-        images = _images(settings, STUDENT, unit_settings.student_training(settings))
-        by_key[STUDENT] = Spent(images, images * (flops[-1] + round(budgets.teacher_flops(settings, inputs))))
+        images = _images(experiment, STUDENT)
+        by_key[STUDENT] = TrainingCost(
+            images, images * (flops[-1] + round(flops_budget.teacher_flops(experiment, inputs)))
+        )
     if ROUTER in inputs:
-        by_key[ROUTER] = _of_router(settings, inputs, [own["samples"] for own in lists])
+        by_key[ROUTER] = _of_router(experiment, inputs, [own["samples"] for own in lists])
     return by_key
 
 
-def _of_router(settings: Experiment, inputs: Mapping[str, Manifest], sizes: list[int]) -> Spent:
-    training, samples = unit_settings.router_training(settings), settings.router.samples
-    if training is None:
-        return Spent(split_results(inputs, TRAIN)["samples"], 0)
-    images = _images(settings, ROUTER, training)
-    fitted = budgets.fit_flops(settings) // training.images * images
+def _of_router(experiment: Experiment, inputs: Mapping[str, Manifest], sizes: list[int]) -> TrainingCost:
+    samples = experiment.router.samples
+    if experiment.router.training is None:
+        return TrainingCost(split_results(inputs, TRAIN)["samples"], 0)
+    images = _images(experiment, ROUTER)
+    fitted = flops_budget.router_train_flops(experiment) * images
     if samples is None:
-        return Spent(images, fitted)
+        return TrainingCost(images, fitted)
     drawn = router_samples.shares(sizes, samples.images * len(sizes)).tolist()
-    return Spent(images, fitted + budgets.sampling_flops(settings, drawn))
+    return TrainingCost(images, fitted + flops_budget.router_samples_flops(experiment, drawn))
 
 
-def _images(settings: Experiment, key: str, training: Training) -> int:
+def _images(experiment: Experiment, key: str) -> int:
     """Return the images of a unit's training at the weights that are evaluated."""
-    number = weights_files.snapshot_number(settings, key, weights_files.chosen(settings))
-    total = (settings.router.training or training) if key == ROUTER else settings.experts.training
-    return training.images if number is None else Kept.of(total, training).snapshots[number]
+    number = weights_files.snapshot_number(experiment, key, weights_files.selected_weights(experiment))
+    training = flops_budget.training_of(experiment, key)
+    return training.images if number is None else training.by_experiment_number[number]
 
 
-def starts(settings: Experiment, inputs: Mapping[str, Manifest], keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+def collect_initial_weights(
+    experiment: Experiment, inputs: Mapping[str, Manifest], keys: Iterable[str]
+) -> dict[str, dict[str, Any]]:
     """Collect the initial weights of some units by the SHA-256 of the file, which several units may share.
 
-    What else is known of a file is what its owner says; a record that makes no sense is left out.
+    All other facts about a file come from its owner; invalid records are left out.
     """
-    records = (inputs[key].results.get("start") for key in keys if _fault_of_start(settings, key, inputs[key]) is None)
+    records = (
+        inputs[key].results.get("start") for key in keys if _fault_of_start(experiment, key, inputs[key]) is None
+    )
     return {record["sha256"]: record for record in records if record is not None}
 
 
-def contradictions(settings: Experiment, inputs: Mapping[str, Manifest]) -> list[str]:
+def contradictions(experiment: Experiment, inputs: Mapping[str, Manifest]) -> list[str]:
     """Say, a line for each unit, where a manifest records something else than follows from the experiment."""
     lines = []
-    for key, own in spent(settings, inputs).items():
-        recorded = _recorded(settings, key, inputs[key])
+    for key, own in training_costs(experiment, inputs).items():
+        recorded = _recorded(experiment, key, inputs[key])
         expected = {"images": own.images, "train_flops": own.train_flops}
         if own.samples is not None:
-            expected |= {"samples": own.samples} | ({"foreign": own.foreign} if own.foreign else {})
+            expected |= {"samples": own.samples} | (
+                {"other_clusters": own.other_clusters} if own.other_clusters else {}
+            )
         wrong = [
             f"{name} {printable(recorded.get(name), 40)} instead of {value}"
             for name, value in expected.items()
             if recorded.get(name) != value
         ]
-        fault = _fault_of_start(settings, key, inputs[key])
+        fault = _fault_of_start(experiment, key, inputs[key])
         if wrong or fault:
             lines.append(f"{key} records {', '.join([*wrong, *([fault] if fault else [])])}")
     return lines
 
 
-def _recorded(settings: Experiment, key: str, unit: Manifest) -> dict[str, Any]:
-    """Return what a manifest says of the weights that are evaluated."""
-    number = weights_files.snapshot_number(settings, key, weights_files.chosen(settings))
+def _recorded(experiment: Experiment, key: str, unit: Manifest) -> dict[str, Any]:
+    """Return a manifest's record of the evaluated weights."""
+    number = weights_files.snapshot_number(experiment, key, weights_files.selected_weights(experiment))
     kept = {} if number is None else unit.results.get(SNAPSHOTS, {}).get(str(number), {})
     return unit.results | (kept if number is not None else {})
 
 
-def _fault_of_start(settings: Experiment, key: str, unit: Manifest) -> str | None:
-    """Say what is wrong with a unit's record of its initial weights; None where nothing is."""
-    record, request = unit.results.get("start"), init_request(settings, key)
+def _fault_of_start(experiment: Experiment, key: str, unit: Manifest) -> str | None:
+    """Return the fault in a unit's record of its initial weights; None for a valid record."""
+    record, request = unit.results.get("start"), init_request(experiment, key)
     if record is None or request is None:
         return None if record is None and request is None else "other initial weights than the experiment has"
     numbers = [record.get(name) for name in ("images", "train_flops")]
     is_sound = all(number is None or (type(number) is int and number >= 0) for number in numbers)
     is_sound = is_sound and isinstance(record.get("source"), str) and isinstance(record.get("sha256"), str)
-    if not is_sound or request.init_from.content not in (None, record["sha256"]):
+    if not is_sound or request.init_from.content_hash not in (None, record["sha256"]):
         return "other initial weights than the experiment has"
     return None

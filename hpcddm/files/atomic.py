@@ -1,4 +1,4 @@
-"""Atomic writing of files: write aside, fsync, rename."""
+"""Atomic writing of files: write to another name, fsync, rename."""
 
 import errno
 import hashlib
@@ -12,21 +12,37 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError, require
-from hpcddm.files import inside
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import guarded_writes
+from hpcddm.files.checked_reads import Unreadable
 
 
 @contextmanager
 def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
-    """Yield a path to write a file to, which then replaces the one at `path` in one step.
+    """Yield a temporary path whose file then replaces `path` in one step.
 
-    The name was never used before, by any process on any node: an NFS client may go on to write under a name that it
-    knows into what has been published under another one since. `durable` also waits for the disk. When the body
-    raises, nothing of it is left and `path` stays as it was.
+    If the body raises an exception, the temporary file is removed and `path` stays as it was. The temporary name is
+    unique among all processes on all nodes: an NFS client may otherwise continue to write to a published file under a
+    name that it knows.
+
+    Args:
+        path: File to replace.
+        durable: True to wait until the disk has the file.
+
+    Yields:
+        Path to write to, in the same folder.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "state.txt")
+        ...     with replacing(file) as staged:
+        ...         _ = staged.write_text("step 100")
+        ...     file.read_text()
+        'step 100'
     """
-    with inside.opened(path.parent) as folder:
+    with guarded_writes.open_folder(path.parent) as folder:
         # The folder by its descriptor: another one, or a link, may be put in its place meanwhile.
-        staged = Path(f"/proc/self/fd/{folder}", f".{path.name}.{unused()}")
+        staged = Path(f"/proc/self/fd/{folder}", f".{path.name}.{unique_suffix()}")
         try:
             yield staged
             if durable:
@@ -40,19 +56,25 @@ def replacing(path: Path, durable: bool = True) -> Iterator[Path]:
             sync(staged.parent)
 
 
-def unused() -> str:
-    """Return a part of a file name that is unique among all nodes, which process ids are not."""
+def unique_suffix() -> str:
+    """Return a part of a file name that is unique among all nodes, unlike process ids."""
     return uuid.uuid4().hex[:16]
 
 
 def write_text(path: Path, text: str, durable: bool = True) -> None:
-    """Replace `path` by `text` in one step; `durable` also waits for the disk.
+    """Replace a file by a text in one step; create its folder if needed.
 
-    Raises `UserError` with the path and the number of bytes when the disk is full or not writable.
+    Args:
+        path: File to replace.
+        text: New content.
+        durable: True to wait until the disk has the file.
+
+    Raises:
+        UserError: The disk is full or not writable; the message has the path and the number of bytes.
     """
     try:
         if not path.parent.is_dir():
-            inside.make(path.parent)
+            guarded_writes.make_folder(path.parent)
         with replacing(path, durable) as staged:
             staged.write_text(text)
     except OSError as error:
@@ -60,17 +82,22 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
 
 def write_json(path: Path, value: Any, durable: bool = True) -> None:
-    """Replace `path` by indented JSON in one step."""
+    """Replace a file by indented JSON in one step; arguments and errors are those of `write_text`."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n", durable)
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line and wait for the disk; concurrent writers do not tear each other's lines.
+    """Append one line to a file and wait for the disk; lines of concurrent writers do not mix.
 
-    Raises `UserError` with the path when the disk is full or not writable.
+    Args:
+        path: File; it is created if it does not exist.
+        line: Line without the newline.
+
+    Raises:
+        UserError: The disk is full or not writable; the message has the path.
     """
     try:
-        descriptor = inside.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        descriptor = guarded_writes.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(descriptor).st_size
             # A writer that died may have left half a line; the new one must not become its other half. One that is
@@ -87,13 +114,13 @@ def append_line(path: Path, line: str) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that this user may still write below `folder`."""
+    """Return the number of bytes that this user may still write below `folder`."""
     statistics = os.statvfs(folder)
     return statistics.f_bavail * statistics.f_frsize
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    """Wait until the content of a file, or the list of names in a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -102,7 +129,12 @@ def sync(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal; raises `Unreadable` for a pipe or a device."""
+    """Return the SHA-256 of a file in hexadecimal.
+
+    Raises:
+        Unreadable: The path is a pipe, a device or a folder.
+        OSError: The file cannot be opened.
+    """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise Unreadable(path, "is not a file")
@@ -110,12 +142,21 @@ def sha256(path: Path) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of a value's canonical JSON, in hexadecimal."""
+    """Return the SHA-256 of a value's canonical JSON in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def require_submitted(path: Path, submitted: str | None, content: str) -> None:
-    """Raise `UserError` for a file whose hash `content` is another one than the run has stored, where it has one."""
+    """Check that a file has not changed since the run was submitted.
+
+    Args:
+        path: File, for the error.
+        submitted: Hash that the run has stored; None to skip the check.
+        content: Hash of the file as it is now.
+
+    Raises:
+        UserError: The hashes differ.
+    """
     require(
         submitted in (None, content), f"{path}: has changed since the run was submitted; put it back, or submit again"
     )

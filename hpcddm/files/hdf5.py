@@ -1,4 +1,4 @@
-"""HDF5 files that others may have written: what a file asks for is compared with what it holds, before data are read.
+"""HDF5 files that others may have written: the sizes that a file claims are checked before data are read.
 
 HDF5 can name other files (external storage, external links, virtual datasets) and run filters of plugins, and it can
 declare arrays of any size. Files of runs hold none of that.
@@ -14,16 +14,16 @@ import h5py
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
-from hpcddm.files import reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
 FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, OverflowError, MemoryError)
-"""What h5py raises for a file that is torn or damaged."""
-MOST_GROUPS = 8
-"""Most groups inside one another."""
-PACKED = 1100
+"""Exceptions that h5py raises for a torn or damaged file."""
+MAX_GROUP_DEPTH = 8
+"""Maximum depth of nested groups."""
+MAX_COMPRESSION_RATIO = 1100
 """Most bytes of values per stored byte: no filter that comes with HDF5 packs closer than 1032 to 1."""
-MOST_AT_ONCE = 1 << 30
+MAX_CHUNK_BYTES = 1 << 30
 """Most bytes of a chunk, which is unpacked as a whole."""
 FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_SCALEOFFSET}
 FILTERS |= {h5py.h5z.FILTER_LZF, h5py.h5z.FILTER_SZIP, h5py.h5z.FILTER_NBIT}
@@ -33,32 +33,32 @@ VALUES = {h5py.h5t.INTEGER, h5py.h5t.FLOAT}
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
-    """Open a file of a run, no link, whose every dataset has been looked at.
+def open_checked(path: Path) -> Iterator[h5py.File]:
+    """Open a file of a run, not a link, after a check of all its datasets.
 
     Raises `Unreadable` with the reason, also where reading fails inside the context, and `FileNotFoundError`.
     """
-    with open(reading.open_regular(path), "rb") as plain, checked(path, plain) as file:
+    with open(checked_reads.open_regular(path), "rb") as plain, open_checked_stream(path, plain) as file:
         yield file
 
 
 @contextmanager
-def checked(path: Path, plain: BinaryIO) -> Iterator[h5py.File]:
-    """Open as `opened` does a file that is open already; path: for errors."""
-    with named(path), open_file(plain) as file:
-        for name, dataset in datasets(file):
+def open_checked_stream(path: Path, plain: BinaryIO) -> Iterator[h5py.File]:
+    """Check an HDF5 file that is already open, and open it as `open_checked` does; `path` is for errors."""
+    with convert_errors(path), open_unchecked(plain) as file:
+        for name, dataset in list_datasets(file):
             require_usable(path, name, dataset)
         yield file
 
 
-def open_file(plain: BinaryIO) -> h5py.File:
-    """Open a file that is open already, without a look at what is in it."""
+def open_unchecked(plain: BinaryIO) -> h5py.File:
+    """Open a file that is open already, without checking its content."""
     # The name of the descriptor leads to the file that was opened, whatever has its path by now.
     return h5py.File(f"/proc/self/fd/{plain.fileno()}", "r")
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def convert_errors(path: Path) -> Iterator[None]:
     """Raise what h5py raises for a damaged file as `Unreadable`."""
     try:
         yield
@@ -68,7 +68,7 @@ def named(path: Path) -> Iterator[None]:
         raise Unreadable(path, f"cannot be read ({printable(error)}), a torn or damaged file") from None
 
 
-def find(file: h5py.File, name: str) -> h5py.Dataset | None:
+def find_dataset(file: h5py.File, name: str) -> h5py.Dataset | None:
     """Return the dataset of a name, None where there is none; raises ValueError where a link leads there."""
     place: Any = file.id
     for part in name.strip("/").encode(errors="surrogateescape").split(b"/"):
@@ -80,17 +80,17 @@ def find(file: h5py.File, name: str) -> h5py.Dataset | None:
     return h5py.Dataset(place) if isinstance(place, h5py.h5d.DatasetID) else None
 
 
-def require_usable(path: Path, name: str, dataset: h5py.Dataset, users: bool = False) -> None:
+def require_usable(path: Path, name: str, dataset: h5py.Dataset, is_user_file: bool = False) -> None:
     """Raise `Unreadable` for a dataset whose values cannot be read safely.
 
     users: True for a file of the user's, where texts and packed chunks are usual.
     """
-    fault = _fault(dataset, users)
+    fault = _fault(dataset, is_user_file)
     if fault:
         raise Unreadable(path, f"dataset '{printable(name)}' {fault}")
 
 
-def datasets(file: h5py.File, users: bool = False) -> list[tuple[str, h5py.Dataset]]:
+def list_datasets(file: h5py.File, is_user_file: bool = False) -> list[tuple[str, h5py.Dataset]]:
     """List all datasets by name, in the order of the names; raises ValueError naming what is neither that nor a group.
 
     Links to other places, in the file or in others, are refused, as is anything that has two names. users: True passes
@@ -106,7 +106,7 @@ def datasets(file: h5py.File, users: bool = False) -> list[tuple[str, h5py.Datas
             item, fault = None, "is a link"
             if group.links.get_info(encoded).type == h5py.h5l.TYPE_HARD:
                 item, fault = h5py.h5o.open(group, encoded), "is neither a dataset nor a group"
-                if _identity(item) in seen or depth == MOST_GROUPS:
+                if _identity(item) in seen or depth == MAX_GROUP_DEPTH:
                     item, fault = None, "has several names, or too many groups around it"
                 else:
                     seen.add(_identity(item))
@@ -114,7 +114,7 @@ def datasets(file: h5py.File, users: bool = False) -> list[tuple[str, h5py.Datas
                 groups.append((f"{name}/", item, depth + 1))
             elif isinstance(item, h5py.h5d.DatasetID):
                 listed.append((name, h5py.Dataset(item)))
-            elif not users:
+            elif not is_user_file:
                 raise ValueError(f"'{printable(name)}' {fault}")
     return sorted(listed, key=lambda pair: pair[0])
 
@@ -124,7 +124,7 @@ def _identity(item: Any) -> Any:
 
 
 def _fault(dataset: h5py.Dataset, users: bool) -> str | None:
-    """Say what is wrong with a dataset before its values are read; None where nothing is."""
+    """Return the fault of a dataset, found before its values are read; None if it is sound."""
     made, kind = dataset.id.get_create_plist(), dataset.id.get_type()
     is_text = h5py.check_string_dtype(dataset.dtype) is not None
     layout = made.get_layout()
@@ -137,11 +137,11 @@ def _fault(dataset: h5py.Dataset, users: bool) -> str | None:
     if any(made.get_filter(number)[0] not in FILTERS for number in range(made.get_nfilters())):
         return "is packed by a filter of a plugin"
     declared, stored = dataset.size * kind.get_size(), dataset.id.get_storage_size()
-    if declared > stored * (PACKED if made.get_nfilters() else 1):
+    if declared > stored * (MAX_COMPRESSION_RATIO if made.get_nfilters() else 1):
         return f"declares {declared:,} bytes and holds {stored:,}"
     offset = dataset.id.get_offset()
     if layout == h5py.h5d.CONTIGUOUS and declared and offset + declared > dataset.file.id.get_filesize():
         return f"ends behind the {dataset.file.id.get_filesize():,} bytes of the file"
-    if layout == h5py.h5d.CHUNKED and math.prod(dataset.chunks) * kind.get_size() > MOST_AT_ONCE:
-        return f"has chunks of more than {MOST_AT_ONCE:,} bytes"
+    if layout == h5py.h5d.CHUNKED and math.prod(dataset.chunks) * kind.get_size() > MAX_CHUNK_BYTES:
+        return f"has chunks of more than {MAX_CHUNK_BYTES:,} bytes"
     return None

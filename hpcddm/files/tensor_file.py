@@ -1,4 +1,4 @@
-"""Files of tensors (safetensors), of which nothing is believed: header, bytes and hash come from one open file.
+"""Files of tensors (safetensors) with full checks: header, bytes and hash come from one open file.
 
 The format: https://huggingface.co/docs/safetensors/index#format.
 """
@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors.printing import printable
-from hpcddm.files import reading
-from hpcddm.files.reading import MIB, Unreadable
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import MIB, Unreadable
 
 HEADER_BYTES = 16 * MIB
-"""Most bytes of a header."""
+"""Largest size of a header."""
 LENGTH_BYTES = 8
-"""Bytes at the beginning that give the length of the header."""
-PIECE_BYTES = 4 * MIB
-"""Bytes that are read and hashed at once, while they are in the processor's cache."""
-MOST_DIMENSIONS = 8
+"""Number of bytes at the beginning that encode the length of the header."""
+CHUNK_BYTES = 4 * MIB
+"""Number of bytes that are read and then hashed while they are in the processor's cache."""
+MAX_DIMENSIONS = 8
 FLOATS = ("F32", "F16", "BF16")
-"""Types of the values of networks."""
+"""Types of a network's values."""
 VALUE_BYTES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 VALUE_BYTES |= {"I8": 1, "U8": 1, "BOOL": 1}
-"""Bytes of a value of every type."""
+"""Bytes per value of each type."""
 
 
 @dataclass(frozen=True)
-class Form:
+class TensorSpec:
     """Type and shape of a tensor."""
 
     dtype: str
@@ -41,25 +41,35 @@ class Form:
 
     @property
     def size(self) -> int:
-        """Bytes of all values."""
+        """Size of all values in bytes."""
         return math.prod(self.shape) * VALUE_BYTES[self.dtype]
 
 
 class TensorFile:
-    """An open file of tensors, its header checked: the tensors follow one another and fill the file; a context manager.
+    """Context manager of an open file of tensors whose header is valid: the tensors are contiguous and fill the file.
 
     Args:
-        path: The file, a regular one and no link.
-        follows_links: True for a file that the user names.
+        path: The file; it must be regular.
+        follows_links: True to follow a link at `path`, for files that the user names.
 
     Raises:
-        FileNotFoundError: Where there is nothing.
-        Unreadable: With the reason, and the tensor where it concerns one.
+        FileNotFoundError: The file does not exist.
+        Unreadable: The header is not valid; the message has the reason and, if there is one, the tensor.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from safetensors.numpy import save_file
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_file({"bias": np.zeros(3, np.float32)}, Path(folder, "weights.safetensors"))
+        ...     with TensorFile(Path(folder, "weights.safetensors")) as file:
+        ...         file.forms
+        {'bias': TensorSpec(dtype='F32', shape=(3,))}
     """
 
     def __init__(self, path: Path, follows_links: bool = False) -> None:
         self.path = path
-        self._file = open(reading.open_regular(path, follows_links=follows_links), "rb", buffering=0)  # noqa: SIM115
+        self._file = open(checked_reads.open_regular(path, follows_links=follows_links), "rb", buffering=0)  # noqa: SIM115
         try:
             self._read_header()
         except BaseException:
@@ -83,7 +93,7 @@ class TensorFile:
         if self.start > size:
             raise Unreadable(self.path, f"has {size:,} bytes, fewer than its header of {length:,} says")
         try:
-            header = reading.parse(os.pread(self._file.fileno(), length, LENGTH_BYTES))
+            header = checked_reads.parse_json(os.pread(self._file.fileno(), length, LENGTH_BYTES))
             self.metadata = _metadata(header)
             self._places = dict(sorted(_places(header).items(), key=lambda item: item[1][1:]))
         except ValueError as error:
@@ -97,8 +107,15 @@ class TensorFile:
         if self.start + end != size:
             raise Unreadable(self.path, f"has {size:,} bytes instead of {self.start + end:,}, as its header says")
 
-    def require(self, expected: Mapping[str, Form]) -> None:
-        """Raise `Unreadable` naming the first tensor that is missing, is one too many, or has another type or shape."""
+    def require(self, expected: Mapping[str, TensorSpec]) -> None:
+        """Check that the file has exactly the expected tensors.
+
+        Args:
+            expected: Type and shape of each tensor by name.
+
+        Raises:
+            Unreadable: A tensor is missing, unexpected, or has another type or shape; the message names the first.
+        """
         missing = next((name for name in expected if name not in self.forms), None)
         if missing is not None:
             raise Unreadable(self.path, f"lacks tensor '{missing}'")
@@ -106,19 +123,22 @@ class TensorFile:
             if name not in expected:
                 raise Unreadable(self.path, f"has a tensor '{printable(name)}', which the network lacks")
             if form != expected[name]:
-                raise self.unfit(name, expected[name])
+                raise self.mismatch_error(name, expected[name])
 
-    def unfit(self, name: str, expected: object) -> Unreadable:
-        """Return the error for a tensor of another type or shape than is expected."""
+    def mismatch_error(self, name: str, expected: object) -> Unreadable:
+        """Return the error for a tensor that has another type or shape than expected."""
         return Unreadable(self.path, f"tensor '{printable(name)}' is {self.forms[name]} instead of {expected}")
 
     def read(self, targets: Mapping[str, memoryview]) -> str:
-        """Read the file once, in the order of its bytes, and return its SHA-256, in hexadecimal.
+        """Read the file once, in the order of its bytes.
 
         Args:
-            targets: By name, writable memory of just the size of a tensor; tensors without one are hashed alone.
+            targets: Writable memory of exactly the size of a tensor, by name; other tensors are only hashed.
+
+        Returns:
+            SHA-256 of the file in hexadecimal.
         """
-        hashed, scratch = hashlib.sha256(), memoryview(bytearray(PIECE_BYTES))
+        hashed, scratch = hashlib.sha256(), memoryview(bytearray(CHUNK_BYTES))
         self._file.seek(0)
         self._take(self.start, scratch, hashed)
         for name, form in self.forms.items():
@@ -129,26 +149,39 @@ class TensorFile:
         return hashed.hexdigest()
 
     def read_part(self, name: str, first: int, target: memoryview) -> None:
-        """Read a tensor's bytes from its byte `first` on, as many as there is room for."""
+        """Read consecutive bytes of a tensor.
+
+        Args:
+            name: Name of the tensor.
+            first: Offset of the first byte in the tensor.
+            target: Writable memory; its size is the number of bytes to read.
+        """
         self._file.seek(self.start + self._places[name][1] + first)
         self._take(target.nbytes, target, None)
 
     def copy(self, path: Path) -> str:
-        """Copy the bytes into a new file and return their SHA-256, in hexadecimal."""
+        """Copy the file.
+
+        Args:
+            path: New file; it must not exist.
+
+        Returns:
+            SHA-256 of the file in hexadecimal.
+        """
         hashed = hashlib.sha256()
         self._file.seek(0)
         with open(path, "xb") as target:
-            while piece := self._file.read(PIECE_BYTES):
+            while piece := self._file.read(CHUNK_BYTES):
                 hashed.update(piece)
                 target.write(piece)
         return hashed.hexdigest()
 
     def _take(self, count: int, target: memoryview, hashed: Any) -> None:
-        """Read so many bytes into a target, over and over where it has fewer."""
+        """Read `count` bytes into a target; a smaller target is overwritten repeatedly."""
         done = 0
         while done < count:
             place = done % target.nbytes
-            piece = target[place : place + min(count - done, PIECE_BYTES)]
+            piece = target[place : place + min(count - done, CHUNK_BYTES)]
             got = self._file.readinto(piece)
             if not got:
                 raise Unreadable(self.path, "became shorter while it was read")
@@ -158,7 +191,7 @@ class TensorFile:
 
 
 def _metadata(header: Any) -> dict[str, str]:
-    """Take the file's own description from its header; raises ValueError where it is not text by text."""
+    """Return the file's metadata from its header; raise ValueError unless they map texts to texts."""
     if not isinstance(header, dict):
         raise ValueError("it is not a mapping of names")
     metadata = header.pop("__metadata__", {})
@@ -167,8 +200,8 @@ def _metadata(header: Any) -> dict[str, str]:
     return metadata
 
 
-def _places(header: dict[str, Any]) -> dict[str, tuple[Form, int, int]]:
-    """Return form, first byte and end of every tensor; raises ValueError naming one that makes no sense."""
+def _places(header: dict[str, Any]) -> dict[str, tuple[TensorSpec, int, int]]:
+    """Return spec, first byte and end of every tensor; raise ValueError naming an invalid one."""
     places = {}
     for name, entry in header.items():
         if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
@@ -176,9 +209,9 @@ def _places(header: dict[str, Any]) -> dict[str, tuple[Form, int, int]]:
         dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
         if not isinstance(dtype, str) or dtype not in VALUE_BYTES:
             raise ValueError(f"tensor '{printable(name)}' is of an unknown type, {printable(str(dtype), 20)}")
-        if not _are_counts(shape) or len(shape) > MOST_DIMENSIONS or not _are_counts(offsets) or len(offsets) != 2:
+        if not _are_counts(shape) or len(shape) > MAX_DIMENSIONS or not _are_counts(offsets) or len(offsets) != 2:
             raise ValueError(f"tensor '{printable(name)}' has no usable shape or place")
-        form = Form(dtype, tuple(shape))
+        form = TensorSpec(dtype, tuple(shape))
         if offsets[1] - offsets[0] != form.size:
             raise ValueError(f"tensor '{printable(name)}' is {form} and has {offsets[1] - offsets[0]:,} bytes")
         places[name] = (form, offsets[0], offsets[1])
@@ -190,7 +223,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def require_floats(file: TensorFile, names: Iterable[str]) -> None:
-    """Raise `Unreadable` naming the first of some tensors whose values are not those of a network."""
+    """Raise `Unreadable` naming the first of some tensors that is not of a floating-point type of networks."""
     for name in names:
         if file.forms[name].dtype not in FLOATS:
-            raise file.unfit(name, f"{', '.join(FLOATS)}")
+            raise file.mismatch_error(name, f"{', '.join(FLOATS)}")

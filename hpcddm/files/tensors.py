@@ -1,4 +1,4 @@
-"""Tensors read from files: into memory that the network has, never into what a file asks for."""
+"""Reading of tensors from files into memory allocated for the network; sizes in the file are never trusted."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from hpcddm.errors import UserError, require
-from hpcddm.files.tensor_file import Form, TensorFile
+from hpcddm.files.tensor_file import TensorFile, TensorSpec
 
-NAMES = {
+DTYPE_NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -22,33 +22,37 @@ NAMES = {
     torch.bool: "BOOL",
 }
 """Names of the types in files."""
-DTYPES = {name: dtype for dtype, name in NAMES.items()}
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
-def forms(tensors: Mapping[str, Tensor]) -> dict[str, Form]:
-    """Return type and shape of some tensors, which may be on the device `meta`."""
-    return {name: Form(NAMES[values.dtype], tuple(values.shape)) for name, values in tensors.items()}
+def tensor_specs(tensors: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
+    """Return type and shape of tensors, which may be on the device `meta`."""
+    return {name: TensorSpec(DTYPE_NAMES[values.dtype], tuple(values.shape)) for name, values in tensors.items()}
 
 
 def load(network: nn.Module, path: Path, sha256: str | None = None) -> None:
-    """Fill a network on the host with the tensors of a file, which are just those of its state.
+    """Load the tensors of a file into a network on the host; they must match the network's state exactly.
 
     Args:
-        network: What is filled; also where an error is raised.
+        network: Network to fill. After an error, its state is undefined.
         path: The file; it is read once.
-        sha256: Digest that its bytes must have; None where nobody has stated it.
+        sha256: Expected SHA-256 of the file; None to skip the check.
 
     Raises:
-        UserError: Naming the file, and the tensor that is another than the network's, or not finite.
+        UserError: The file is missing or has another digest, or a tensor is missing, does not match or is not finite.
     """
-    with opened(path) as file:
+    with open_weights(path) as file:
         state = network.state_dict()
-        file.require(forms(state))
+        file.require(tensor_specs(state))
         fill(state, file, sha256)
 
 
-def opened(path: Path) -> TensorFile:
-    """Open a file of a unit's weights; raises `UserError` naming the file that is missing or has no usable header."""
+def open_weights(path: Path) -> TensorFile:
+    """Open a file of a unit's weights.
+
+    Raises:
+        UserError: The file is missing or its header is not valid; the message names it.
+    """
     try:
         return TensorFile(path)
     except FileNotFoundError:
@@ -56,9 +60,15 @@ def opened(path: Path) -> TensorFile:
 
 
 def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) -> None:
-    """Read the tensors of these names, contiguous ones on the host and of the types in the file.
+    """Read tensors from a file into existing memory.
 
-    Raises `UserError` naming the file for another digest than `sha256`, and the first tensor that is not finite.
+    Args:
+        tensors: Contiguous tensors on the host, by name, with the types and shapes of those in the file.
+        file: The open file.
+        sha256: Expected SHA-256 of the file; None to skip the check.
+
+    Raises:
+        UserError: The file has another digest, or a tensor is not finite; the message names file and tensor.
     """
     computed = file.read({name: _memory(values) for name, values in tensors.items() if values.numel()})
     require(
@@ -73,27 +83,43 @@ def fill(tensors: Mapping[str, Tensor], file: TensorFile, sha256: str | None) ->
 
 
 def read(file: TensorFile, names: Collection[str], sha256: str | None = None) -> dict[str, Tensor]:
-    """Read some tensors of a file as it has them; `sha256` and errors as of `fill`."""
+    """Read some tensors of a file in the types that it stores.
+
+    Args:
+        file: The open file.
+        names: Names of the tensors.
+        sha256: Expected SHA-256 of the file; None to skip the check.
+
+    Raises:
+        UserError: As for `fill`.
+    """
     tensors = {name: torch.empty(file.forms[name].shape, dtype=DTYPES[file.forms[name].dtype]) for name in names}
     fill(tensors, file, sha256)
     return tensors
 
 
 def read_whole(file: TensorFile, name: str) -> Tensor:
-    """Read one tensor as the file has it, its values unchecked."""
+    """Read one tensor in the type that the file stores, without checking its values."""
     values = torch.empty(file.forms[name].shape, dtype=DTYPES[file.forms[name].dtype])
     read_part(file, name, 0, values)
     return values
 
 
 def read_part(file: TensorFile, name: str, first: int, values: Tensor) -> None:
-    """Read values of a tensor from its value `first` on, flat, into contiguous memory on the host of the same type."""
+    """Read consecutive values of a flattened tensor.
+
+    Args:
+        file: The open file.
+        name: Name of the tensor.
+        first: Index of the first value to read.
+        values: Contiguous memory on the host that receives the values, of the type in the file.
+    """
     if values.numel():
         file.read_part(name, first * values.element_size(), _memory(values))
 
 
 def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """Return the name of the first tensor with a value that is not finite; None where all are."""
+    """Return the name of the first tensor with a value that is not finite; None if all are finite."""
     for name, values in tensors.items():
         # Both ends of NaN are NaN. One pass and no further memory, unlike `isfinite`.
         if values.is_floating_point() and values.numel() and not torch.stack(values.aminmax()).isfinite().all():
@@ -102,5 +128,5 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def _memory(values: Tensor) -> memoryview:
-    """Return the bytes of a contiguous tensor on the host, to write to."""
+    """Return the memory of a contiguous tensor on the host as writable bytes."""
     return values.detach().view(-1).view(torch.uint8).numpy().data

@@ -1,4 +1,4 @@
-"""Entry point of every job: `run_unit(spec)` makes one unit of one stage complete, or records why it did not."""
+"""Entry point of every job: `run_unit` completes one unit of one stage, or records why it could not."""
 
 import errno
 import os
@@ -18,52 +18,61 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
-from hpcddm.files import fresh, inside, private
-from hpcddm.jobs import environment
-from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded, open_attempt
-from hpcddm.jobs.inputs import NotReady, patient_gather
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.files import guarded_writes, nfs_reads
+from hpcddm.jobs import job_environment
+from hpcddm.jobs.attempt import SUPERSEDED, Attempt, Superseded
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.spec import Spec, read_map, read_spec
+from hpcddm.jobs.spec import Spec, read_element_map, read_spec
 from hpcddm.jobs.stopping import EXIT_CODE, StopFlag, Stopped
 from hpcddm.jobs.unit import Result, Unit
+from hpcddm.jobs.unit_inputs import InputsNotReady, wait_for_inputs
+from hpcddm.runs import group_permissions, provenance, training_states
 from hpcddm.runs import manifest as manifests
-from hpcddm.runs import provenance, sharing, training_states
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir, set_aside
 from hpcddm.runs.lease import HeldElsewhere, lease
 from hpcddm.runs.links import require_no_links
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir, set_aside
 
 LEAVING_SECONDS = 90
-"""Seconds that a new attempt waits for the one before it, which may still be saving."""
+"""Seconds that a new attempt waits for the previous attempt, which may still be saving."""
 
-LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
-"""Errors of a file system that do not pass by themselves."""
+PERSISTENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+"""Errors of a file system that persist in another attempt."""
 
 CHECK_SECONDS = 10
-"""Seconds between two checks, by one rank of each node, for a stop and for a later attempt."""
+"""Seconds between two checks of one rank per node for a stop request and a later attempt."""
 RARE_CHECK_SECONDS = 60
 """Seconds between two such checks by the other ranks of the node."""
 
 STOP_VARIABLE = "HPCDDM_STOP_FILE"
-"""Set by the batch script: the file that it makes at a stop signal, as signals may not reach Python."""
+"""Variable set by the batch script: the file that it creates at a stop signal, which may not reach Python."""
 
 
 def run_element(map_path: str) -> None:
-    """Run this element of an array, whose unit the map names."""
-    run_unit(str(read_map(Path(map_path))[int(os.environ["SLURM_ARRAY_TASK_ID"])]))
+    """Run the unit of this array element.
+
+    Args:
+        map_path: Path of the array's element map.
+    """
+    run_unit(str(read_element_map(Path(map_path))[int(os.environ["SLURM_ARRAY_TASK_ID"])]))
 
 
 def run_unit(spec_path: str) -> None:
-    """Run one unit in this process and leave; every launcher, and `hpcddm run-stage`, comes through here."""
+    """Run one unit in this process and exit; every launcher and `hpcddm run-unit` call this function.
+
+    Args:
+        spec_path: Path of the unit's spec.
+    """
     stop = StopFlag()
     stop.install()
     try:
         code = _run(Path(spec_path), stop)
     except UserError as error:
-        # Before there is an attempt, whose record would say so.
-        print(f"error: {printable(error, MOST_OF_A_LINE)}", flush=True)
+        # No attempt exists yet that could record the error.
+        print(f"error: {printable(error, MAX_LINE_CHARACTERS)}", flush=True)
         code = error.exit_code
     with suppress(OSError):
         sys.stdout.flush()
@@ -74,13 +83,13 @@ def run_unit(spec_path: str) -> None:
 
 def _run(spec_path: Path, stop: StopFlag) -> int:
     spec, run = read_spec(spec_path)
-    ranks = environment.current_ranks()
+    ranks = job_environment.current_ranks()
     if ranks.rank > 0 and not spec.is_collective:
         return 0
-    sharing.follow(run.root)
-    inside.guard(run.root)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
     _prepare_environment(spec)
-    allocation = environment.current_allocation(ranks.world_size, spec.threads)
+    allocation = job_environment.current_allocation(ranks.world_size, spec.threads)
     origin = provenance.origin() if ranks.rank == 0 else {}
     with stop.exit_on_stop():
         attempt = open_attempt(run.logs(spec.key), ranks, allocation.record(), origin)
@@ -91,36 +100,36 @@ def _run(spec_path: Path, stop: StopFlag) -> int:
     stop.reserve_seconds(spec.signal_lead_seconds)
     stop.watch(_conditions(run, ranks, attempt))
     outcome, reason, code = _outcome(spec, run, ranks, attempt, stop)
-    # The others are through before the outputs are published, and the first word about the end stands.
+    # The other ranks end before the outputs are published, and the first record of the end counts.
     if ranks.rank == 0 or outcome == Outcome.FAILED:
         attempt.close(outcome, reason, code)
     elif reason:
-        attempt.speak(outcome, reason, code)
+        attempt.report(outcome, reason, code)
     if reason:
-        # The log may lie on a full disk; that must not hide how it ended.
+        # The log may be on a full disk, which must not hide the outcome.
         with suppress(OSError):
             print(f"{outcome}: {reason}{_outlook(spec) if outcome == Outcome.STOPPED else ''}", flush=True)
     return code
 
 
 def _outcome(
-    spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag
+    spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[Outcome, str, int]:
-    """Make the unit and return the outcome, its reason, and the exit code.
+    """Run the unit and return the outcome, its reason, and the exit code.
 
-    A superseded attempt ends with 0 for whatever reason: another code would let srun end the step, whose number is also
-    that of its successor's running step.
+    A superseded attempt always exits with 0: with another code srun would end the step, whose number its successor's
+    running step shares.
     """
-    outcome, reason, code = _attempted(spec, run, ranks, attempt, stop)
+    outcome, reason, code = _try_to_make(spec, run, ranks, attempt, stop)
     if code and attempt.is_superseded():
         return Outcome.SUPERSEDED, f"{SUPERSEDED} ({reason})", 0
     return outcome, reason, code
 
 
-def _attempted(
-    spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag
+def _try_to_make(
+    spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attempt, stop: StopFlag
 ) -> tuple[Outcome, str, int]:
-    """Make the unit and turn whatever is raised into the outcome, its reason, and the exit code."""
+    """Run the unit and convert any exception to an outcome, its reason, and the exit code."""
     try:
         return _make(spec, run, ranks, attempt, stop), "", 0
     except Superseded as superseded:
@@ -129,16 +138,18 @@ def _attempted(
         return Outcome.STOPPED, str(stopped), 0
     except HeldElsewhere as held:
         return Outcome.HELD, str(held), EXIT_CODE
-    except NotReady as error:
+    except InputsNotReady as error:
         return Outcome.WAITING, str(error), error.exit_code
     except UserError as error:
-        # To try this again would end the same way, unless it was a hiccup: the user has to mend something first.
-        attempt.results["final"] = not isinstance(error.__cause__, OSError) or error.__cause__.errno in LASTING
+        # Another attempt would fail again until the user fixes the error, unless a temporary file error caused it.
+        attempt.results["final"] = (
+            not isinstance(error.__cause__, OSError) or error.__cause__.errno in PERSISTENT_ERRORS
+        )
         return Outcome.FAILED, str(error), error.exit_code
     except BaseException as error:
         with suppress(OSError):
             traceback.print_exc()
-        return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MOST_OF_A_LINE), 1
+        return Outcome.FAILED, printable(f"{type(error).__name__}: {error}".splitlines()[0], MAX_LINE_CHARACTERS), 1
 
 
 def _outlook(spec: Spec) -> str:
@@ -146,12 +157,12 @@ def _outlook(spec: Spec) -> str:
 
 
 def _conditions(
-    run: RunDir, ranks: environment.Ranks, attempt: Attempt
+    run: RunDir, ranks: job_environment.Ranks, attempt: Attempt
 ) -> list[tuple[float, Callable[[], str | None]]]:
-    """List the conditions that end a unit early, each with the seconds between two checks of it.
+    """List the conditions that stop a unit early, each with the seconds between two checks.
 
-    One rank of each node checks often. The others hear of it at the next step and check seldom, in case that rank is
-    gone and they wait for it without end.
+    One rank per node checks often. The other ranks learn of a stop at the next step; they check rarely, in case they
+    wait forever for a rank that has died.
     """
     stop_file = Path(os.environ.get(STOP_VARIABLE, run.jobs / "never.stop"))
     by_user = partial(_stopped_by_user, [run, RunDir(stop_file.parent.parent)])
@@ -162,13 +173,13 @@ def _conditions(
 
 
 def _stopped_by_script(stop_file: Path) -> str | None:
-    """Return the reason to stop where the batch script has made its stop file, else None."""
+    """Return the reason to stop if the batch script has created its stop file, else None."""
     return "the job was told to stop" if stop_file.exists() else None
 
 
 def _stopped_by_user(homes: list[RunDir]) -> str | None:
-    """Return the reason to stop where STOP lies in the folder of the run or of its sweep, else None."""
-    return next((f"{home.stop} says so" for home in homes if fresh.exists(home.stop)), None)
+    """Return the reason to stop if the folder of the run or of its sweep has a file STOP, else None."""
+    return next((f"{home.stop} says so" for home in homes if nfs_reads.exists(home.stop)), None)
 
 
 def _leave_if_superseded(attempt: Attempt) -> None:
@@ -181,37 +192,37 @@ def _leave_if_superseded(attempt: Attempt) -> None:
         os._exit(0)
 
 
-def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
+def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attempt, stop: StopFlag) -> Outcome:
     folder = run.unit(spec.key)
     resources = _resources(spec, run)
-    gathered = patient_gather(spec, run)
+    gathered = wait_for_inputs(spec, run)
     inputs = gathered.manifests
     if gathered.missing:
         print(f"without {', '.join(gathered.missing)}", flush=True)
     expected = Manifest.expected(spec.key, spec.fingerprint_settings, inputs, spec.parts, spec.lengths)
-    if _fits(folder, expected):
+    if _is_already_complete(folder, expected):
         return Outcome.ALREADY_COMPLETE
     require_no_links(run, spec.key)
-    inside.make(folder)
+    guarded_writes.make_folder(folder)
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     unit = Unit(
         *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
-        gpus=max(resources.gpus_per_node, environment.gpus_on_node()),
+        gpus=max(resources.gpus_per_node, job_environment.gpus_on_node()),
         resources=resources,
-        data_threads=environment.data_threads(spec.threads),
+        data_threads=job_environment.data_threads(spec.threads),
     )
     if ranks.rank > 0:
         _call_stage(spec, unit)
         return Outcome.COMPLETE
-    with _sole_work(folder, attempt, heartbeat):
-        # The attempt before this one may have finished while it held the lease.
-        if _fits(folder, expected):
+    with _hold_lease(folder, attempt, heartbeat):
+        # The previous attempt may have completed the unit while it held the lease.
+        if _is_already_complete(folder, expected):
             _close_states(spec, unit)
             return Outcome.ALREADY_COMPLETE
         if os.path.lexists(folder / manifests.FILE_NAME):
-            is_continued = bool(training_states.of_training(unit.state, unit.trajectory))
+            is_continued = bool(training_states.list_states(unit.state, unit.trajectory))
             set_aside(run, spec.key, training_states.CONTINUED if is_continued else ())
         heartbeat.beat()
         _publish(_call_stage(spec, unit), unit, expected)
@@ -221,60 +232,60 @@ def _make(spec: Spec, run: RunDir, ranks: environment.Ranks, attempt: Attempt, s
 
 
 def _resources(spec: Spec, run: RunDir) -> Resources:
-    """Return the resources that a spec names; raises `UserError` for what no site can have given."""
+    """Return the resources in a spec; raises `UserError` if they are invalid."""
     try:
         return validate(Resources, spec.resources, f"{run.spec(spec.key)}: resources")
     except ConfigError as error:
         raise UserError(f"{error}; submit the run again") from None
 
 
-def _sole_work(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:
-    """Hold the unit's lease; go on without it where an earlier execution of the same job on a lost node has it.
+def _hold_lease(folder: Path, attempt: Attempt, heartbeat: HeartbeatWriter) -> ExitStack:
+    """Hold the unit's lease; continue without it if an earlier execution of this job on a lost node holds it.
 
-    Raises `HeldElsewhere` when another job is at work on the unit.
+    Raises `HeldElsewhere` if another job works on the unit.
     """
     held = ExitStack()
     heartbeat.beat()
     try:
         held.enter_context(lease(folder / ".lease", attempt.owner, LEAVING_SECONDS))
     except HeldElsewhere as error:
-        if not attempt.succeeds(error.holder.split()[0]):
+        if not attempt.is_successor_of(error.holder.split()[0]):
             raise
         print(f"{error.holder} lost its node and still holds the lease; going on without it", flush=True)
     return held
 
 
-def _fits(folder: Path, expected: Manifest) -> bool:
-    """Tell if the unit is complete already, undamaged and made of the same settings and inputs."""
+def _is_already_complete(folder: Path, expected: Manifest) -> bool:
+    """Return True if the unit is complete and undamaged, with the same settings and inputs."""
     present = manifests.read_if_usable(folder)
     if present is None or present.fingerprint != expected.fingerprint:
         return False
-    return not manifests.damage(folder, present)
+    return not manifests.find_damage(folder, present)
 
 
 def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     outputs = manifests.describe_outputs(unit.folder, result.outputs)
     origin = unit.attempt.origin | ({"changes": unit.attempt.changes} if unit.attempt.changes else {})
-    record = manifests.record(unit.attempt.started, unit.ranks.world_size, origin)
+    record = manifests.provenance_record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()
     manifests.publish(unit.folder, replace(expected, outputs=outputs, results=result.results, record=record))
 
 
 def _close_states(spec: Spec, unit: Unit) -> None:
-    """Remove the states of a complete training but the last, with which more images would go on."""
+    """Remove the states of a complete training except the last, from which a longer training could continue."""
     finished = manifests.read(unit.folder)
     if spec.is_collective and finished:
         images = finished.results.get("images", unit.attempt.results.get("images", 0))
-        training_states.close(unit.state, unit.trajectory, images, spec.keep_states)
+        training_states.remove_earlier(unit.state, unit.trajectory, images, spec.keep_states)
 
 
 def _call_stage(spec: Spec, unit: Unit) -> Result:
-    stage = variant_files.module_below("stages", f"{spec.stage}_job")
-    return stage.run(paths.located(Experiment.model_validate(spec.experiment), unit.run.root), unit)
+    stage = variant_files.import_from_subpackages("stages", f"{spec.stage}_job")
+    return stage.run(paths.make_absolute(Experiment.model_validate(spec.experiment), unit.run.root), unit)
 
 
 def _prepare_environment(spec: Spec) -> None:
-    """Set the variables that libraries read at import: threads, and caches on a disk of this node."""
+    """Set the variables that libraries read at import: numbers of threads, and caches on a disk of this node."""
     threads = str(spec.threads)
     os.environ |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
     cache = _own_cache()
@@ -283,9 +294,9 @@ def _prepare_environment(spec: Spec) -> None:
 
 
 def _own_cache() -> Path:
-    """Return a folder on a disk of this node that only this user can write, as files in it are executed."""
+    """Return a folder on a disk of this node that only this user can write, because its files are executed."""
     folder = Path(tempfile.gettempdir()) / f"hpcddm-cache-{os.getuid()}"
-    return folder if private.make(folder) else Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))
+    return folder if guarded_writes.make_private_folder(folder) else Path(tempfile.mkdtemp(prefix="hpcddm-cache-"))
 
 
 if __name__ == "__main__":

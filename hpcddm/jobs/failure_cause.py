@@ -1,4 +1,4 @@
-"""Cause of a failed attempt, as distinct from its consequences, from the records of its ranks, srun and the kernel."""
+"""Cause of a failed attempt, separated from its consequences, from the records of ranks, srun and the kernel."""
 
 import os
 import re
@@ -10,35 +10,35 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, fresh, reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.jobs.environment import Ranks
+from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.srun_messages import outside_end
+from hpcddm.jobs.srun_messages import find_external_end
 
-FILE = re.compile("rank([0-9]+).json")
-OF_A_PEER = re.compile(
+RANK_FILE = re.compile("rank([0-9]+).json")
+PEER_FAILURE = re.compile(
     "closed by peer|reset by peer|broken pipe|gloo|nccl|tcpstore|store->|socket|connect|rendezvous"
     "|Dist(Backend|Network|Store)Error|rank 0 found nothing to do|did not announce itself"
     "|opened no attempt|another rank",
     re.IGNORECASE,
 )
-"""Pattern of the errors that a rank also gets when another one has died."""
+"""Pattern of the errors that a rank also gets after another rank has died."""
 OUT_OF_MEMORY = re.compile(r"out of memory|oom[-_ ]?kill", re.IGNORECASE)
-"""Pattern of the messages of Slurm and the kernel about too little memory."""
+"""Pattern of Slurm's and the kernel's messages about too little memory."""
 HOST_MEMORY = re.compile(r"\bMemoryError|can't allocate memory|cannot allocate memory", re.IGNORECASE)
-"""Pattern of a rank's own error about the node's memory; more of that does not help where a GPU ran out of its own."""
+"""Pattern of a rank's error about the node's memory, not a GPU's memory."""
 SRUN_ENDING = re.compile(r"error: (?P<node>\S+): tasks? (?P<ranks>[0-9,-]+): (?P<how>.+)")
-"""Pattern of the line in which srun reports ranks that ended badly."""
+"""Pattern of the line in which srun reports failed ranks."""
 SRUN_ENDS_ALL = re.compile("Terminating StepId|CANCELLED AT|Terminating job step|Job step aborted")
-"""Pattern of the line after which srun reports ranks that it ended itself."""
+"""Pattern of the line after which srun reports ranks that it terminated itself."""
 RANGE = re.compile("([0-9]+)(?:-([0-9]+))?")
-TAIL_BYTES, MOST_RANKS = 4096, 100_000
+TAIL_BYTES, MAX_RANKS = 4096, 100_000
 
 
 @dataclass(frozen=True)
-class RankEnding:
-    """Record by one rank of its own end."""
+class RankEnd:
+    """Record that one rank writes about its end."""
 
     rank: int
     local_rank: int
@@ -50,49 +50,53 @@ class RankEnding:
 
     @property
     def text(self) -> str:
-        """The reason, preceded by rank and host."""
+        """Reason, preceded by rank and host."""
         return f"rank {self.rank} on {self.host}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Reason for the failure of an attempt; `is_memory` where there was too little memory."""
+    """Cause of a failed attempt."""
 
     reason: str
+    """Description for the user."""
     is_memory: bool = False
+    """True if the job ran out of the node's memory."""
     is_outside: bool = False
-    """True where a node, srun or the controller ended the attempt, and no rank."""
+    """True if a node, srun or the controller ended the attempt, not one of its ranks."""
     nodes: tuple[str, ...] = ()
-    """Slurm's lists of the nodes at fault; empty for none in particular."""
+    """Slurm's lists of the faulty nodes; empty if unknown."""
 
 
-def write_rank_ending(folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None) -> None:
-    """Write how this rank ended; an error of writing is ignored."""
-    ending = RankEnding(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
+def write_rank_end(folder: Path, ranks: Ranks, outcome: Outcome, reason: str, exit_code: int | None) -> None:
+    """Write the end of this rank into the attempt's folder; write errors are ignored."""
+    ending = RankEnd(ranks.rank, ranks.local_rank, socket.gethostname(), outcome, reason, exit_code, time.time())
     with suppress(OSError, UserError):
         atomic.write_json(folder / f"rank{ranks.rank}.json", asdict(ending), durable=False)
 
 
-def rank_endings(folder: Path) -> list[RankEnding]:
-    """Read the ends that the ranks of an attempt recorded, in the order of time."""
-    endings: list[RankEnding | None] = []
-    for name in fresh.names(folder):
-        if FILE.fullmatch(name):
+def read_rank_ends(folder: Path) -> list[RankEnd]:
+    """Read the ends that the ranks of an attempt recorded, sorted by time."""
+    endings: list[RankEnd | None] = []
+    for name in nfs_reads.list_names(folder):
+        if RANK_FILE.fullmatch(name):
             with suppress(Unreadable):
-                endings.append(reading.read_json(folder / name, RankEnding, reading.RECORD_BYTES))
+                endings.append(checked_reads.read_json(folder / name, RankEnd, checked_reads.RECORD_BYTES))
     return sorted(filter(None, endings), key=lambda ending: ending.time)
 
 
 def outside_cause(srun: str, is_first: bool = False) -> Cause | None:
-    """Return the cause that srun names where no rank caused the end; None for none.
+    """Return the cause of a failure that no rank caused, according to srun; None without such a failure.
 
-    is_first: True where no rank ended badly before, so that what srun may also say afterwards counts.
+    Args:
+        srun: Messages of srun.
+        is_first: True if no rank failed before, so that messages which srun also prints after a failed rank count.
     """
-    end = outside_end(srun, is_first)
+    end = find_external_end(srun, is_first)
     return Cause(end[0], is_outside=True, nodes=tuple(end[1])) if end else None
 
 
-def cause_of(
+def find_cause(
     folder: Path,
     world_size: int | None,
     srun: str = "",
@@ -100,19 +104,28 @@ def cause_of(
     oom_kills: int = 0,
     down: Sequence[str] = (),
 ) -> Cause | None:
-    """Find out why the ranks of an attempt failed; None where only their exit code is known.
+    """Find the cause of a failed attempt.
 
-    srun: its messages; output: the end of what Slurm wrote into the ranks' own files; oom_kills: as the kernel counted
-    them on the node of the batch script; down: nodes of the attempt that do not respond. A rank's own error outranks
-    those that its siblings got from its end.
+    The error of the rank that failed first takes precedence over the errors that its failure caused in other ranks.
+
+    Args:
+        folder: Folder of the attempt.
+        world_size: Number of ranks; None if unknown.
+        srun: Messages of srun.
+        output: Last part of the output files that Slurm wrote for the ranks.
+        oom_kills: Number of processes that the kernel killed on the first node because of memory.
+        down: Nodes of the attempt that do not respond.
+
+    Returns:
+        The cause; None if only the exit code is known.
     """
     if cause := outside_cause(srun):
         return cause
-    endings = rank_endings(folder)
+    endings = read_rank_ends(folder)
     failed = [ending for ending in endings if ending.outcome == Outcome.FAILED]
-    own_errors = [ending for ending in failed if not OF_A_PEER.search(ending.reason)]
+    own_errors = [ending for ending in failed if not PEER_FAILURE.search(ending.reason)]
     speakers = {ending.rank for ending in endings}
-    # What srun ended itself counts only where the ranks' errors say that one was dead before.
+    # Ranks that srun terminated count only if the ranks' errors show that one of them was dead before.
     lost = [ending for ending in _endings(srun) if ending.rank not in speakers and (ending.is_first or failed)]
     killed = [ending for ending in lost if ending.how == "Killed"]
     has_counted = bool(oom_kills or OUT_OF_MEMORY.search(output))
@@ -138,9 +151,13 @@ def cause_of(
 
 
 def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/proc/self/cgroup")) -> int:
-    """Count the processes of this job that the kernel killed on this node for want of memory; 0 where it is unknown.
+    """Count the processes of this job that the kernel killed on this node because of memory; 0 if unknown.
 
-    Only under version 2 of cgroups, whose job folder also counts the steps that have ended.
+    It is known only with version 2 of cgroups, whose job folder also counts ended steps.
+
+    Args:
+        cgroups: Folder of the cgroups file system.
+        own_group: File that names the cgroup of this process.
     """
     # StopIteration: outside of a job, or under version 1.
     with suppress(OSError, StopIteration):
@@ -153,14 +170,16 @@ def oom_kills(cgroups: Path = Path("/sys/fs/cgroup"), own_group: Path = Path("/p
     return 0
 
 
-def tails(files: list[Path], since: float) -> str:
-    """Read the last `TAIL_BYTES` of the files modified since `since`, in seconds since the epoch, as one text.
+def read_tails(files: list[Path], since: float) -> str:
+    """Read the last `TAIL_BYTES` of recent files as one text; unreadable and special files are omitted.
 
-    Files that are missing, no regular ones or cannot be read are left out.
+    Args:
+        files: Paths of the files.
+        since: Earliest time of modification, in seconds since the epoch.
     """
     ends = []
     for path in files:
-        with suppress(OSError, Unreadable), open(reading.open_regular(path), "rb") as file:
+        with suppress(OSError, Unreadable), open(checked_reads.open_regular(path), "rb") as file:
             status = os.fstat(file.fileno())
             if status.st_mtime >= since:
                 end = os.pread(file.fileno(), TAIL_BYTES, max(status.st_size - TAIL_BYTES, 0))
@@ -169,8 +188,8 @@ def tails(files: list[Path], since: float) -> str:
 
 
 @dataclass(frozen=True)
-class _Ending:
-    """Bad end of a rank as srun reports it; `is_first`: before srun ended the others."""
+class _SrunRankEnd:
+    """Failure of a rank as srun reports it; `is_first` is True if srun had not yet terminated other ranks."""
 
     node: str
     rank: int
@@ -178,7 +197,7 @@ class _Ending:
     is_first: bool
 
 
-def _endings(srun: str) -> list[_Ending]:
+def _endings(srun: str) -> list[_SrunRankEnd]:
     endings = []
     is_first = True
     for line in srun.splitlines():
@@ -186,11 +205,11 @@ def _endings(srun: str) -> list[_Ending]:
         match = SRUN_ENDING.search(line)
         if match:
             node, how = match["node"], match["how"].strip()
-            endings += [_Ending(node, rank, how, is_first) for rank in _numbers(match["ranks"])]
+            endings += [_SrunRankEnd(node, rank, how, is_first) for rank in _numbers(match["ranks"])]
     return endings
 
 
 def _numbers(text: str) -> list[int]:
-    """Convert Slurm's list of ranks, such as '0-2,5', to numbers, `MOST_RANKS` of each range at most."""
+    """Convert Slurm's list of ranks, such as '0-2,5', to numbers, at most `MAX_RANKS` per range."""
     ranges = ((int(low), int(high or low)) for low, high in RANGE.findall(text))
-    return [number for low, high in ranges for number in range(low, min(high, low + MOST_RANKS) + 1)]
+    return [number for low, high in ranges for number in range(low, min(high, low + MAX_RANKS) + 1)]

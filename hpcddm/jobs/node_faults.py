@@ -1,32 +1,48 @@
-"""Words with which the next attempt avoids the nodes that ended the ones before, and waits."""
+"""Options of scontrol or sbatch that let the next attempt wait and avoid nodes that ended earlier attempts."""
 
 import subprocess
 import time
 from contextlib import suppress
 
-from hpcddm.jobs.ending import Ending
-from hpcddm.jobs.nodes import avoided, hostnames
+from hpcddm.jobs.attempt_records import AttemptRecord
+from hpcddm.jobs.job_end import JobEnd
+from hpcddm.jobs.nodes import hostnames, nodes_to_exclude
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.records import AttemptRecord
-from hpcddm.runs.journal import LOST_SECONDS
+from hpcddm.runs.journal import NODE_LOSS_SECONDS
 
-MOST_FAULTS = 12
-"""Number of attempts in a row without progress, ended by nodes or by Slurm and by no rank, that stops a unit."""
-FIRST_WAIT, LONGEST_WAIT = 15, 900
-"""Seconds that an attempt waits after the second such end in a row, and at most; each wait is twice the one before."""
+MAX_FAULTS = 12
+"""Number of attempts in a row that ended without progress because of nodes or Slurm, after which a unit gives up."""
+FIRST_WAIT, MAX_WAIT_SECONDS = 15, 900
+"""Seconds of the first wait, after the second such end in a row, and of the longest wait; each wait doubles."""
 
 
 def wait_seconds(faults: int) -> int:
-    """Return the seconds that the next attempt waits after so many such ends in a row; the first costs none."""
-    return 0 if faults < 2 else min(FIRST_WAIT * 2 ** (faults - 2), LONGEST_WAIT)
+    """Return the seconds that the next attempt waits.
+
+    Args:
+        faults: Number of attempts in a row that nodes or Slurm ended without progress.
+
+    Examples:
+        >>> [wait_seconds(faults) for faults in (1, 2, 3, 12)]
+        [0, 15, 30, 900]
+    """
+    return 0 if faults < 2 else min(FIRST_WAIT * 2 ** (faults - 2), MAX_WAIT_SECONDS)
 
 
-def steps_aside(
-    tried: list[AttemptRecord], ending: Ending, decision: Outcome, most: int, faults: int
+def avoid_nodes(
+    tried: list[AttemptRecord], ending: JobEnd, decision: Outcome, most: int, faults: int
 ) -> tuple[list[str], str]:
-    """Return the words of scontrol or sbatch with which the next attempt avoids nodes at fault and waits, and a remark.
+    """Return the options with which the next attempt avoids faulty nodes and waits.
 
-    most: largest number of nodes at fault that are avoided; faults: number of attempts in a row that Slurm ended.
+    Args:
+        tried: Records of the job's attempts, the last one newest.
+        ending: End of the last attempt.
+        decision: Decision of the batch script; RESUBMIT returns options of sbatch, otherwise of scontrol.
+        most: Maximum number of faulty nodes to avoid.
+        faults: Number of attempts in a row that nodes or Slurm ended without progress.
+
+    Returns:
+        The options, and a remark for the user.
     """
     is_resubmit = decision == Outcome.RESUBMIT
     changes, remarks = [], []
@@ -44,12 +60,12 @@ def steps_aside(
     return changes, "; ".join(remarks)
 
 
-def _excluded(before: list[str], tried: list[AttemptRecord], ending: Ending, most: int) -> list[str]:
-    """Return the nodes that the next attempt excludes; those at fault for a day, as they may have been mended then."""
-    since = time.time() - LOST_SECONDS
-    recent = [name for record in tried[:-1] if (record.stopped or 0.0) > since for name in record.faulty]
-    every = {name for record in tried[:-1] for name in record.faulty} | {*ending.faulty}
+def _excluded(before: list[str], tried: list[AttemptRecord], ending: JobEnd, most: int) -> list[str]:
+    """Return the nodes that the next attempt excludes; a faulty node counts for a day, then it may be repaired."""
+    since = time.time() - NODE_LOSS_SECONDS
+    recent = [name for record in tried[:-1] if (record.stopped or 0.0) > since for name in record.faulty_nodes]
+    every = {name for record in tried[:-1] for name in record.faulty_nodes} | {*ending.faulty}
     if not every or not ending.nodes:
         return before
     own = [name for name in before if name not in every]
-    return avoided(own, [*recent, *ending.faulty], list(ending.nodes), most, ending.num_nodes)
+    return nodes_to_exclude(own, [*recent, *ending.faulty], list(ending.nodes), most, ending.num_nodes)

@@ -1,4 +1,4 @@
-"""Nodes of a job's partition, as sinfo lists them, and those that its next attempt avoids."""
+"""Nodes of a job's partition, as sinfo lists them, and the nodes that the job's next attempt excludes."""
 
 import re
 import subprocess
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 QUERY_SECONDS = 30
 NODE = re.compile(r"NodeName=(?P<name>\S+) NodeState=(?P<state>\S+) NodeKind=(?P<kind>.*)")
-"""Pattern of the words of one node, which the batch script takes from sinfo."""
+"""Pattern of one node's fields, which the batch script reads from sinfo."""
 USABLE = re.compile("(idle|mixed|allocated|completing|planned|reserved)[^*]*")
-"""Pattern of the states of a node that gets jobs; '*' is the sign of one that does not respond."""
+"""Pattern of the states of a node that accepts jobs; '*' marks a node that does not respond."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node of a partition; `kind` holds its features, GPUs, processors and memory."""
+    """One node of a partition; `kind` describes its features, GPUs, CPUs and memory."""
 
     name: str
     state: str
@@ -21,24 +21,26 @@ class Node:
 
     @property
     def is_usable(self) -> bool:
-        """True where it gets jobs."""
+        """True if Slurm starts jobs on the node."""
         return USABLE.fullmatch(self.state) is not None
 
     @property
     def is_down(self) -> bool:
-        """True where it does not respond."""
+        """True if the node does not respond."""
         return self.state.startswith("down") or "*" in self.state
 
 
-def read_nodes(text: str) -> list[Node]:
-    """Read the nodes of the job's partition from the words that the batch script passes."""
+def parse_nodes(text: str) -> list[Node]:
+    """Parse the nodes of the job's partition from the text that the batch script passes."""
     return [Node(**match.groupdict()) for match in NODE.finditer(text)]
 
 
 def hostnames(listed: str) -> list[str]:
-    """Return the single nodes of one of Slurm's lists, such as 'h[1-2],h5'; none for '' and '(null)'.
+    """Expand a Slurm list of nodes, such as 'h[1-2],h5'; empty for '' and '(null)'.
 
-    Raises `OSError` or `subprocess.SubprocessError` when scontrol, which expands brackets, gives no answer.
+    Raises:
+        OSError: If scontrol, which expands brackets, cannot be started.
+        subprocess.SubprocessError: If scontrol fails or does not answer.
     """
     if "[" not in listed:
         return [name for name in listed.split(",") if name not in ("", "(null)")]
@@ -46,15 +48,18 @@ def hostnames(listed: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS, check=True).stdout.split()
 
 
-def avoided(excluded: list[str], faulty: list[str], nodes: list[Node], most: int, needed: int) -> list[str]:
-    """Return the nodes that the next attempt excludes: those of the site, and the newest faulty ones.
+def nodes_to_exclude(excluded: list[str], faulty: list[str], nodes: list[Node], most: int, needed: int) -> list[str]:
+    """Select the nodes that the next attempt excludes: the site's excluded nodes and the newest faulty nodes.
 
-    A faulty node is excluded only where as many usable nodes of its kind are left as the job needs, so that it starts
-    whatever else it requests. For all but the newest one more must be left: a node may die while the job waits, when
-    nobody shortens its list.
+    A faulty node is excluded only if enough usable nodes of its kind remain for the job. For all but the newest faulty
+    node, one more node must remain, because a node may die while the job waits.
 
-    excluded: nodes that the job excludes now; faulty: nodes at fault, the newest last; nodes: those of its partition;
-    most: largest number of faulty nodes that are excluded; needed: number of nodes of the job.
+    Args:
+        excluded: Nodes that the job currently excludes.
+        faulty: Faulty nodes, the newest last.
+        nodes: Nodes of the job's partition.
+        most: Maximum number of faulty nodes to exclude.
+        needed: Number of nodes of the job.
     """
     chosen = [name for name in excluded if name not in faulty]
     kinds = {node.name: node.kind for node in nodes}

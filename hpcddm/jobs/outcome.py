@@ -1,21 +1,21 @@
-"""Outcomes of an attempt at a unit; the files of a run hold their values as they stand here."""
+"""Outcomes of an attempt at a unit; a run's files store these values."""
 
 from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """End of an attempt: as its ranks record it, or as the batch script decides afterwards."""
+    """End of an attempt, recorded by its ranks or decided by the batch script afterwards."""
 
     COMPLETE = "complete"
     ALREADY_COMPLETE = "already complete"
-    """Another attempt had made the unit."""
+    """The unit was already complete when the attempt started."""
     FAILED = "failed"
     STOPPED = "stopped"
-    """It left early, at a place where nothing is lost."""
+    """The attempt stopped early without losing work."""
     WAITING = "waiting"
-    """An input is not there yet."""
+    """An input is not yet complete."""
     HELD = "held"
-    """Another job is at work on the unit."""
+    """Another job works on the unit."""
     SUPERSEDED = "superseded"
     """A later execution of the same job owns the unit."""
     REQUEUE = "requeue"
@@ -24,7 +24,7 @@ class Outcome(StrEnum):
     GAVE_UP = "gave up"
     """Too many attempts in a row made no progress."""
     BY_HAND = "by hand"
-    """The site lets no job come back: the user submits again."""
+    """The site does not requeue jobs: the user submits again."""
 
 
 class HookEvent(StrEnum):
@@ -37,13 +37,11 @@ class HookEvent(StrEnum):
 
 
 COMES_BACK = (Outcome.REQUEUE, Outcome.RESUBMIT, Outcome.SUPERSEDED)
-"""Decisions after which the unit comes back by itself."""
+"""Decisions after which the unit continues automatically."""
 NEEDS_USER = (Outcome.FAILED, Outcome.GAVE_UP, Outcome.BY_HAND)
-"""Decisions after which nothing happens by itself and the user's hook is called."""
-SETTLED = (*NEEDS_USER, Outcome.CANCELLED, Outcome.STOPPED, Outcome.WAITING)
-"""Ends after which nothing happens by itself."""
+"""Decisions that require action by the user, whose hook is called."""
 
 
 def outcome_of(value: object) -> Outcome | None:
-    """Return the outcome with a value from a record; None where the value is none of them."""
+    """Return the outcome for a value from a record; None for any other value."""
     return next((outcome for outcome in Outcome if outcome == value), None)

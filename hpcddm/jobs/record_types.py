@@ -1,20 +1,20 @@
-"""Types of the records of an attempt, which an attempt of another site wrote, too; all keys may be missing."""
+"""Types of the records of an attempt, which may come from another site; all keys may be missing."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.runs.job import require_job
 
-MOST_RANKS = 1 << 16
-"""Most ranks of a job: those that left no record of their end are named one by one."""
+MAX_RANKS = 1 << 16
+"""Maximum number of ranks of a job; messages list the ranks that did not record their end."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Owner of an attempt and the allocation that it ran in; times are seconds since the epoch."""
+    """Owner and allocation of an attempt; times are in seconds since the epoch."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     owner: str = ""
     host: str = ""
@@ -28,34 +28,34 @@ class Owner:
     changes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a time, a number or a job that cannot be."""
+        """Raise `ValueError` for an invalid time, number or job id."""
         if self.job is not None:
             require_job(self.job)
-        reading.require_times(self.started)
-        reading.require_counts(self.ranks, self.cpus, self.gpus)
-        if self.ranks > MOST_RANKS:
+        checked_reads.require_times(self.started)
+        checked_reads.require_counts(self.ranks, self.cpus, self.gpus)
+        if self.ranks > MAX_RANKS:
             raise ValueError("holds more ranks than any job has")
 
 
 @dataclass(frozen=True)
-class Begun:
+class AttemptStart:
     """First step of an attempt."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     images: int = 0
     trajectory: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be."""
-        reading.require_counts(self.images)
+        """Raise `ValueError` for an invalid number."""
+        checked_reads.require_counts(self.images)
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptEnd:
     """End of an attempt, as rank 0 recorded it."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     outcome: str = ""
     reason: str = ""
@@ -65,16 +65,16 @@ class Ended:
     final: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a time or a number that cannot be."""
-        reading.require_times(self.started, self.ended)
-        reading.require_counts(self.images)
+        """Raise `ValueError` for an invalid time or number."""
+        checked_reads.require_times(self.started, self.ended)
+        checked_reads.require_counts(self.images)
 
 
 @dataclass(frozen=True)
-class Decided:
+class VerdictRecord:
     """Verdict of the batch script on an attempt."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     decision: str = ""
     reason: str = ""
@@ -82,19 +82,19 @@ class Decided:
     memory_gb: int | None = None
     outside: bool = False
     by_slurm: bool = False
-    """True where a node, srun or the controller ended the attempt, and no rank."""
+    """True if a node, srun or the controller ended the attempt, not one of its ranks."""
     nodes: list[str] = field(default_factory=list)
     """Nodes at fault."""
     started: float = 0.0
     ended: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a time that cannot be."""
-        reading.require_times(self.started, self.ended)
+        """Raise `ValueError` for an invalid time."""
+        checked_reads.require_times(self.started, self.ended)
 
 
 @dataclass(frozen=True)
-class Meeting:
+class RendezvousAddress:
     """Address on which rank 0 listens."""
 
     address: str

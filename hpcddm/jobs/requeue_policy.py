@@ -1,11 +1,11 @@
-"""Verdict that the batch script carries out after srun: come back, stop with a reason, or be done.
+"""Verdict after srun, which the batch script carries out: requeue, stop with a reason, or complete.
 
-`scontrol show job -o A_T | python -m hpcddm.jobs.requeue_policy MAP EXIT_CODE` prints a line of
-decision|event|unit|changes|reason. Changes is the request of the next attempt: words of `scontrol update`, or of sbatch
-where the decision is to resubmit.
-Further lines on the input hold the nodes of the job's partition, see `nodes.NODE`.
-Two more arguments, the decision that Slurm refused to carry out and its words, change it to one that needs the
-user; with 'update' for the decision they are a remark only, with 'wait' the reason why it waits no longer.
+`scontrol show job -o ARRAY_TASK | python -m hpcddm.jobs.requeue_policy MAP EXIT_CODE` prints one line,
+decision|event|unit|changes|reason. The changes are the request of the next attempt: arguments of `scontrol update`, or
+of sbatch if the decision is to resubmit.
+Further lines on the standard input list the nodes of the job's partition, see `nodes.NODE`.
+Two more arguments are a decision that Slurm refused to carry out, and Slurm's message; the new decision then requires
+the user. With 'update' instead of a decision they only add a remark; with 'wait' they give the reason to stop waiting.
 """
 
 import os
@@ -20,55 +20,56 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import step
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
-from hpcddm.files import atomic, fresh, inside
-from hpcddm.jobs.attempt import RESERVE, VERDICT, follows, open_attempt, submission_of
-from hpcddm.jobs.ending import Ending, parse_job
-from hpcddm.jobs.environment import Allocation, Ranks, current_allocation, slurm_owner
-from hpcddm.jobs.failure_cause import Cause, cause_of, oom_kills, outside_cause, tails
-from hpcddm.jobs.node_faults import MOST_FAULTS, steps_aside
-from hpcddm.jobs.nodes import Node, hostnames, read_nodes
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.files import atomic, guarded_writes, nfs_reads
+from hpcddm.jobs.attempt import RESERVE, VERDICT, is_later_attempt, submission_of
+from hpcddm.jobs.attempt_records import AttemptRecord, read_record, read_records
+from hpcddm.jobs.failure_cause import Cause, find_cause, oom_kills, outside_cause, read_tails
+from hpcddm.jobs.job_end import JobEnd, parse_job
+from hpcddm.jobs.job_environment import Allocation, Ranks, current_allocation, slurm_owner
+from hpcddm.jobs.node_faults import MAX_FAULTS, avoid_nodes
+from hpcddm.jobs.nodes import Node, hostnames, parse_nodes
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import NEEDS_USER, HookEvent, Outcome
-from hpcddm.jobs.records import AttemptRecord, read_record, records
-from hpcddm.jobs.resource_requests import raised, request_of
-from hpcddm.jobs.spec import Spec, name_in, read_map, read_spec
-from hpcddm.runs import sharing, training_states
+from hpcddm.jobs.resource_requests import parse_request, raise_request
+from hpcddm.jobs.spec import Spec, journal_name, read_element_map, read_spec
+from hpcddm.runs import group_permissions, training_states
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import REPORT, TABLE
 
 FRUITLESS = 3
-"""Number of attempts in a row without progress that stops a unit."""
+"""Number of attempts in a row without progress after which a unit gives up."""
 UPDATE = "update"
 WAIT = "wait"
 LAST_UNITS = (REPORT, TABLE)
-"""Last unit of a run and last unit of a sweep; the report of one setting of a sweep is neither."""
+"""Last unit of a run and of a sweep; the report of one setting of a sweep is neither."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Decision for the batch script to carry out, and the reason for it."""
+    """Decision for the batch script, and the reason for it."""
 
     decision: Outcome
     reason: str
     changes: str = ""
-    """Resources that the next attempt requests instead, in the words of scontrol or sbatch."""
+    """Changed requests of the next attempt, as arguments of scontrol or sbatch."""
     memory_gb: int | None = None
-    """Memory that the user is advised to request."""
+    """Memory in GB that the user should request; None without such advice."""
 
 
 def main() -> None:
-    """Decide what follows the attempt that has just ended, record the verdict, print it for the script."""
+    """Decide what follows the attempt that has just ended, record the verdict, and print it for the batch script."""
     map_path, code = Path(sys.argv[1]), int(sys.argv[2])
     refused, message = sys.argv[3:5] if len(sys.argv) > 3 else ("", "")
-    spec, run = read_spec(read_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
+    spec, run = read_spec(read_element_map(map_path)[int(os.environ["SLURM_ARRAY_TASK_ID"])])
     granted = current_allocation(int(os.environ.get("SLURM_NTASKS", "1")), spec.threads)
     ending = _ending(code, sys.stdin.read(), granted, spec)
-    sharing.follow(run.root)
-    inside.guard(run.root)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
     owner, logs = slurm_owner(), run.logs(spec.key)
-    executions = [record for record in records(logs) if submission_of(_owner(record)) == submission_of(owner)]
-    tried = [record for record in executions if not follows(_owner(record), owner)]
+    executions = [record for record in read_records(logs) if submission_of(_owner(record)) == submission_of(owner)]
+    tried = [record for record in executions if not is_later_attempt(_owner(record), owner)]
     is_own = bool(tried) and _owner(tried[-1]) == owner
     if refused == UPDATE:
         _remark(tried[-1] if is_own else None, f"Slurm refuses to change what it asks for ({message})")
@@ -78,7 +79,7 @@ def main() -> None:
         tried.append(_late_record(logs, owner, granted))
         is_own = True
     home = RunDir(map_path.parent.parent)
-    name = name_in(home, run, spec.key)
+    name = journal_name(home, run, spec.key)
     ending = _explained(ending, tried[-1], map_path, granted) if is_own else ending
     if is_replaced:
         verdict = _superseded(spec, tried, ending, ending.is_requeued and len(tried) == len(executions))
@@ -90,64 +91,66 @@ def main() -> None:
     else:
         is_withdrawn = Journal(home.journal).is_cancelled(os.environ["SLURM_JOB_NAME"].rpartition("-")[2], name)
         ending = replace(ending, is_withdrawn=is_withdrawn)
-        verdict = _verdict(spec, run, tried, ending, [place.stop for place in (run, home) if fresh.exists(place.stop)])
+        verdict = _verdict(
+            spec, run, tried, ending, [place.stop for place in (run, home) if nfs_reads.exists(place.stop)]
+        )
     if is_own:
         _record(tried[-1], ending, granted.started, verdict)
-    reason = printable(verdict.reason, MOST_OF_A_LINE).replace("|", "/")
+    reason = printable(verdict.reason, MAX_LINE_CHARACTERS).replace("|", "/")
     print(verdict.decision, _event(verdict.decision, name), name, verdict.changes, reason, sep="|")
 
 
-def _ending(code: int, text: str, granted: Allocation, spec: Spec) -> Ending:
-    """Read the end of an execution from its exit code and from what Slurm tells of job and nodes."""
-    nodes = tuple(read_nodes(text))
-    return Ending(
+def _ending(code: int, text: str, granted: Allocation, spec: Spec) -> JobEnd:
+    """Create the end of an execution from its exit code and from Slurm's text about job and nodes."""
+    nodes = tuple(parse_nodes(text))
+    return JobEnd(
         code, parse_job(text), granted.restart, granted.ends, spec.signal_lead_seconds, granted.nodes, nodes=nodes
     )
 
 
-def _explained(ending: Ending, last: AttemptRecord, map_path: Path, granted: Allocation) -> Ending:
-    """Add the cause of the end and the nodes at fault."""
+def _explained(ending: JobEnd, last: AttemptRecord, map_path: Path, granted: Allocation) -> JobEnd:
+    """Add the cause of the end and the faulty nodes."""
     cause = _cause(last, map_path, granted, ending.nodes)
     faulty = [name for listed in (cause.nodes if cause else ()) for name in _names(listed)]
     return replace(ending, cause=cause, faulty=tuple(dict.fromkeys(faulty)))
 
 
 def _names(listed: str) -> list[str]:
-    """Return the single nodes of a list of Slurm; the list itself where nobody expands it."""
+    """Expand a Slurm list of nodes; return the list as one name if scontrol does not answer."""
     try:
         return hostnames(listed)
     except (OSError, subprocess.SubprocessError):
         return [listed]
 
 
-def _superseded(spec: Spec, tried: list[AttemptRecord], ending: Ending, is_newest: bool) -> Verdict:
-    """Leave the unit to the execution that follows; where that is still to start, let it avoid the nodes at fault."""
+def _superseded(spec: Spec, tried: list[AttemptRecord], ending: JobEnd, is_newest: bool) -> Verdict:
+    """Leave the unit to the next execution, which avoids the faulty nodes if it has not started yet."""
     reason = "Slurm has started the job again by itself, or will"
     if ending.cause is None or not ending.faulty:
         return Verdict(Outcome.SUPERSEDED, reason)
-    changes, remark = steps_aside(tried, ending, Outcome.REQUEUE, spec.max_excluded_nodes, 0) if is_newest else ([], "")
+    changes, remark = avoid_nodes(tried, ending, Outcome.REQUEUE, spec.max_excluded_nodes, 0) if is_newest else ([], "")
     return Verdict(
         Outcome.SUPERSEDED, "; ".join(filter(None, (ending.cause.reason, reason, remark))), " ".join(changes)
     )
 
 
-def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending, stops: list[Path]) -> Verdict:
-    """Return the decision with the request of the next attempt, or with advice to the user where none follows."""
-    reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], request_of(ending.job)
+def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: JobEnd, stops: list[Path]) -> Verdict:
+    """Return the decision with the request of the next attempt, or with advice to the user if no attempt follows."""
+    reached, last, before = saved_images(run.unit(spec.key), tried), tried[-1], parse_request(ending.job)
     decision, reason = decide_requeue(spec.requeue, tried, ending, reached, stops)
     is_memory = ending.cause is not None and ending.cause.is_memory
     if decision in (Outcome.REQUEUE, Outcome.RESUBMIT):
         requested, remarks = [], [reason]
-        if spec.escalate:
-            is_time = ending.is_at_the_slots_end(last) and reached <= last.begun.get("images", reached)
-            after, remark = raised(before, spec.escalate, ending.job, is_memory, is_time)
+        if spec.raise_on_retry:
+            is_time = ending.is_out_of_time(last) and reached <= last.begun.get("images", reached)
+            after, remark = raise_request(before, spec.raise_on_retry, ending.job, is_memory, is_time)
             if after.minutes != before.minutes:
-                # Only operators may raise the time limit of a job that exists; anybody may submit one with another one.
+                # Only operators can raise the time limit of an existing job; users can submit a job with another limit.
                 decision = Outcome.RESUBMIT
             requested.append(after.updates(before) if decision == Outcome.REQUEUE else after.flags())
             remarks.append(remark)
-        changes, remark = steps_aside(
-            tried, ending, decision, spec.max_excluded_nodes, fruitless(tried, reached, ending)[1]
+        changes, remark = avoid_nodes(
+            tried, ending, decision, spec.max_excluded_nodes, count_fruitless(tried, reached, ending)[1]
         )
         remarks.append(remark)
         return Verdict(decision, "; ".join(filter(None, remarks)), " ".join(filter(None, (*requested, *changes))))
@@ -158,20 +161,20 @@ def _verdict(spec: Spec, run: RunDir, tried: list[AttemptRecord], ending: Ending
 
 
 def _cause(last: AttemptRecord, map_path: Path, granted: Allocation, nodes: Sequence[Node]) -> Cause | None:
-    """Find out why the ranks failed, from what they, srun, the kernel and the controller left."""
-    srun = tails([map_path.parent / f"{granted.job}.{granted.restart}.srun"], 0.0)
+    """Find the cause of the failure from the records of ranks, srun, kernel and controller."""
+    srun = read_tails([map_path.parent / f"{granted.job}.{granted.restart}.srun"], 0.0)
     if last.outcome == Outcome.STOPPED:
         return outside_cause(srun)
     if last.outcome not in (None, Outcome.FAILED):
         return None
-    output = tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
+    output = read_tails(list(map_path.parent.glob(f"{granted.job}_*.out")), granted.started)
     own = _names(granted.node_list)
     down = [node.name for node in nodes if node.is_down and node.name in own]
-    return cause_of(last.folder, None, srun, output, oom_kills(), down)
+    return find_cause(last.folder, None, srun, output, oom_kills(), down)
 
 
 def _remark(record: AttemptRecord | None, remark: str) -> None:
-    """Append a remark to the reason of a verdict that is recorded already."""
+    """Append a remark to the reason of a recorded verdict."""
     if record and record.verdict:
         with suppress(OSError, UserError):
             atomic.write_json(record.folder / VERDICT, record.verdict | {"reason": f"{record.reason}; {remark}"})
@@ -182,7 +185,7 @@ def _owner(record: AttemptRecord) -> str:
 
 
 def _late_record(logs: Path, owner: str, granted: Allocation) -> AttemptRecord:
-    """Open and read the attempt of a job whose Python never came so far; on a full disk return an empty record."""
+    """Open an attempt for a job whose ranks never opened one; on a full disk return an empty record."""
     try:
         attempt = open_attempt(logs, Ranks(0, 0, 1, 1, owner), granted.record())
     except (OSError, UserError):
@@ -190,25 +193,32 @@ def _late_record(logs: Path, owner: str, granted: Allocation) -> AttemptRecord:
     return read_record(attempt.number, attempt.folder)
 
 
-def _record(record: AttemptRecord, ending: Ending, started: float, verdict: Verdict) -> None:
+def _record(record: AttemptRecord, ending: JobEnd, started: float, verdict: Verdict) -> None:
     content: dict[str, Any] = {"decision": verdict.decision, "reason": verdict.reason, "exit_code": ending.code}
     content |= {"memory_gb": verdict.memory_gb} if verdict.memory_gb else {}
-    content |= {**ending.sides(record), "nodes": list(ending.faulty), "started": started, "ended": time.time()}
+    content |= {**ending.cause_fields(record), "nodes": list(ending.faulty), "started": started, "ended": time.time()}
     # On a full disk the decision counts, not its record.
     with suppress(OSError, UserError):
-        inside.remove(record.folder / RESERVE)
+        guarded_writes.remove(record.folder / RESERVE)
         atomic.write_json(record.folder / VERDICT, content)
 
 
 def decide_requeue(
-    way: str, tried: list[AttemptRecord], ending: Ending, reached: int, stops: list[Path]
+    way: str, attempts: list[AttemptRecord], ending: JobEnd, reached: int, stops: list[Path]
 ) -> tuple[Outcome, str]:
-    """Decide what follows the last attempt, and return the decision and its reason.
+    """Decide what follows the last attempt.
 
-    way: the site key requeue; tried: the attempts of this job, the one that has just ended last; reached: images of the
-    newest training state; stops: the files that tell everybody to stop.
+    Args:
+        way: The site key `requeue`.
+        attempts: Records of this job's attempts; the last one has just ended.
+        ending: End of the last attempt.
+        reached: Number of images at the newest training state.
+        stops: Existing STOP files of the run and the sweep.
+
+    Returns:
+        The decision and its reason.
     """
-    last = tried[-1]
+    last = attempts[-1]
     message = last.ended.get("reason") or f"the ranks ended with exit code {ending.code}"
     reason = ending.cause.reason if ending.cause else str(message)
     if last.ended_well:
@@ -223,10 +233,10 @@ def decide_requeue(
         return Outcome.STOPPED, f"{stops[0]} says so: remove it and submit again"
     if last.outcome == Outcome.WAITING:
         return Outcome.WAITING, reason
-    own, by_slurm = fruitless(tried, reached, ending)
+    own, by_slurm = count_fruitless(attempts, reached, ending)
     if own >= FRUITLESS:
         return Outcome.GAVE_UP, f"{FRUITLESS} attempts without progress; the last one: {reason}"
-    if by_slurm >= MOST_FAULTS:
+    if by_slurm >= MAX_FAULTS:
         text = f"{by_slurm} attempts without progress, ended by nodes or by Slurm and not by the unit"
         return Outcome.GAVE_UP, f"{text}; the last one: {reason}"
     if way == "none":
@@ -234,12 +244,18 @@ def decide_requeue(
     return (Outcome.REQUEUE if way == "scontrol" else Outcome.RESUBMIT), reason
 
 
-def fruitless(tried: list[AttemptRecord], reached: int, ending: Ending) -> tuple[int, int]:
-    """Count the attempts in a row, up to the last one, that made no progress that lasts: its own, and those of Slurm.
+def count_fruitless(tried: list[AttemptRecord], reached: int, ending: JobEnd) -> tuple[int, int]:
+    """Count the attempts in a row, up to the last one, that ended without a new training state.
 
-    reached: images of the newest training state; ending: that of the last attempt, as the verdicts record those of the
-    earlier ones. Attempts that a node, srun or the controller ended are Slurm's. An attempt that was stopped from
-    outside before its first step counts as neither, nor does one after which Slurm started the job again by itself.
+    An attempt does not count if something outside stopped it before its first step, or if Slurm requeued the job.
+
+    Args:
+        tried: Records of this job's attempts, the last one newest.
+        reached: Number of images at the newest training state.
+        ending: End of the last attempt.
+
+    Returns:
+        The number of attempts that failed themselves, and the number that a node, srun or the controller ended.
     """
     own = by_slurm = 0
     for record in reversed(tried):
@@ -249,7 +265,7 @@ def fruitless(tried: list[AttemptRecord], reached: int, ending: Ending) -> tuple
                 break
             reached = continued_from
         is_last = record is tried[-1]
-        sides = ending.sides(record) if is_last else record.verdict
+        sides = ending.cause_fields(record) if is_last else record.verdict
         if sides.get("by_slurm"):
             by_slurm += 1
         elif not is_last and record.decision in (None, Outcome.SUPERSEDED):
@@ -260,17 +276,22 @@ def fruitless(tried: list[AttemptRecord], reached: int, ending: Ending) -> tuple
 
 
 def saved_images(folder: Path, tried: list[AttemptRecord]) -> int:
-    """Return the images of the newest training state of these attempts; states of other settings do not count."""
+    """Return the number of images at the newest training state from some attempts; 0 without a state.
+
+    Args:
+        folder: Folder of the unit.
+        tried: Records of the attempts; states from other attempts or other settings do not count.
+    """
     trajectories = {record.begun["trajectory"] for record in tried if "trajectory" in record.begun}
     states = folder / training_states.FOLDER
-    saved = (state for own in trajectories for _, state in training_states.of_training(states, own))
-    # One that an earlier job left, perhaps of a longer training, or torn, is no progress of these.
+    saved = (state for own in trajectories for _, state in training_states.list_states(states, own))
+    # A state of an earlier job (perhaps of a longer training, or damaged) is not progress of these attempts.
     numbers = {record.number for record in tried}
     return max((state["images"] for state in saved if state.get("attempt") in numbers), default=0)
 
 
 def _event(decision: Outcome, name: str) -> str:
-    """Return the event for the user's hook: the end of the run, or a unit that stops for good; '' for none."""
+    """Return the event for the user's hook: the run is complete, or a unit needs the user; '' for no event."""
     if decision == Outcome.COMPLETE:
         return HookEvent.COMPLETE if name in LAST_UNITS else ""
     return HookEvent.STOPPED if decision in NEEDS_USER else ""

@@ -1,4 +1,4 @@
-"""Requests of a job for memory and time, and those of its next attempt, in the words of scontrol and of sbatch."""
+"""Memory and time that a job requests, and higher requests for its next attempt, for scontrol and sbatch."""
 
 import math
 import re
@@ -6,35 +6,48 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 MORE_MEMORY = 1.5
-"""Factor for the memory of the advice to the user after there was too little."""
+"""Factor by which the advice to the user raises a job's memory after the job ran out of it."""
 UNITS = {"K": 2**-20, "M": 2**-10, "": 2**-10, "G": 1.0, "T": 2.0**10}
-"""Slurm's units of memory in GB."""
+"""Slurm's units of memory, in GB."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """Memory of a node in GB and minutes, None where a job requested nothing in particular."""
+class ResourceRequest:
+    """Memory per node and time limit of a job.
+
+    Args:
+        memory_gb: Memory per node in GB; None if the job does not request memory.
+        minutes: Time limit in minutes; None for none.
+        cpus: Number of CPUs per node if the job requests memory per CPU; None if it requests memory per node.
+
+    Examples:
+        >>> before = parse_request({"MinMemoryNode": "4G", "TimeLimit": "00:30:00"})
+        >>> before
+        ResourceRequest(memory_gb=4.0, minutes=30, cpus=None)
+        >>> after, remark = raise_request(before, {"memory_gb": 1.5}, {}, is_memory=True, is_time=False)
+        >>> remark, after.flags(), after.updates(before)
+        ('asks for 6 GB now', '--mem=6144M --time=30', 'MinMemoryNode=6144')
+    """
 
     memory_gb: float | None
     minutes: int | None
     cpus: int | None = None
-    """Number of processors among which the memory of a node is divided; None where a job requests it as a whole."""
 
     def advised_memory_gb(self, factor: float = MORE_MEMORY) -> int | None:
-        """Memory to request, in GB, where this was too little; None where none was requested."""
+        """Return the memory in GB to request if this was too little; None if no memory was requested."""
         return math.ceil(self.memory_gb * factor) if self.memory_gb else None
 
-    def updates(self, before: "Request") -> str:
-        """Return the arguments of `scontrol update` that change the memory to this; empty where it does not differ.
+    def updates(self, before: "ResourceRequest") -> str:
+        """Return the arguments of `scontrol update` that set this request's memory; empty if the memory is unchanged.
 
-        The time limit of a job that exists is for operators to raise.
+        They do not include the time limit, because only operators can raise the time limit of an existing job.
         """
         if not self.memory_gb or self.memory_gb == before.memory_gb:
             return ""
         return f"MinMemory{'CPU' if self.cpus else 'Node'}={self._megabytes()}"
 
     def flags(self) -> str:
-        """Return the options of sbatch for this request."""
+        """Return the options of sbatch for this request, separated by spaces."""
         options = []
         if self.memory_gb:
             options.append(f"--mem{'-per-cpu' if self.cpus else ''}={self._megabytes()}M")
@@ -46,22 +59,33 @@ class Request:
         return int((self.memory_gb or 0) * 1024 // (self.cpus or 1))
 
 
-def request_of(job: dict[str, str]) -> Request:
-    """Read the request of a job from the words of `scontrol show job`."""
+def parse_request(job: dict[str, str]) -> ResourceRequest:
+    """Read the request of a job.
+
+    Args:
+        job: Fields of `scontrol show job`, by name.
+    """
     cpus = int(job.get("NumCPUs", "1")) // max(int(job.get("NumNodes", "1")), 1)
     by_node, by_cpu = (_gigabytes(job.get(key, "")) for key in ("MinMemoryNode", "MinMemoryCPU"))
     if by_cpu:
-        return Request(by_cpu * cpus, minutes(job.get("TimeLimit", "")), cpus)
-    return Request(by_node, minutes(job.get("TimeLimit", "")))
+        return ResourceRequest(by_cpu * cpus, parse_minutes(job.get("TimeLimit", "")), cpus)
+    return ResourceRequest(by_node, parse_minutes(job.get("TimeLimit", "")))
 
 
-def raised(
-    before: Request, factors: dict[str, float], job: dict[str, str], is_memory: bool, is_time: bool
-) -> tuple[Request, str]:
-    """Raise the request for the next attempt, within the partition's largest node and time limit; also return a remark.
+def raise_request(
+    before: ResourceRequest, factors: dict[str, float], job: dict[str, str], is_memory: bool, is_time: bool
+) -> tuple[ResourceRequest, str]:
+    """Raise a request for the next attempt, up to the largest node and the time limit of the partition.
 
-    factors: the site key escalate; job: the words of `scontrol show job`, with NodeMemory (MB) and PartitionTime of its
-    partition; is_memory, is_time: what there was too little of.
+    Args:
+        before: Request of the last attempt.
+        factors: Factors by `memory_gb` and `minutes`, from the site key `raise_on_retry`.
+        job: Fields of `scontrol show job`, with NodeMemory (MB) and PartitionTime of the job's partition.
+        is_memory: True if the last attempt ran out of memory.
+        is_time: True if the last attempt ran out of time.
+
+    Returns:
+        The new request, and a remark for the user.
     """
     changes: dict[str, Any] = {}
     remarks = []
@@ -74,7 +98,7 @@ def raised(
         else:
             remarks.append(f"no node of its partition has more than {before.memory_gb:g} GB")
     if is_time and before.minutes and "minutes" in factors:
-        longest = minutes(job.get("PartitionTime", "")) or math.inf
+        longest = parse_minutes(job.get("PartitionTime", "")) or math.inf
         limit = min(math.ceil(before.minutes * factors["minutes"]), longest)
         if limit > before.minutes:
             changes["minutes"] = limit
@@ -84,12 +108,12 @@ def raised(
     return replace(before, **changes), "; ".join(remarks)
 
 
-def minutes(text: str) -> int | None:
-    """Convert Slurm's [days-][hours:]minutes:seconds to minutes; None for none or no limit."""
-    return seconds_of(text) // 60 or None
+def parse_minutes(text: str) -> int | None:
+    """Convert Slurm's [days-][hours:]minutes:seconds to minutes; None for anything else, such as UNLIMITED."""
+    return parse_seconds(text) // 60 or None
 
 
-def seconds_of(text: str) -> int:
+def parse_seconds(text: str) -> int:
     """Convert Slurm's [days-][hours:]minutes:seconds to seconds; 0 for anything else."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     days, hours, mins, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)

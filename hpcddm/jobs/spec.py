@@ -1,4 +1,4 @@
-"""Specification of a unit: the JSON file from which a job reads what to make."""
+"""Specification of a unit: the JSON file that tells a job what to compute."""
 
 import json
 from dataclasses import dataclass, field, fields
@@ -6,63 +6,67 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.runs.layout import RunDir
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.runs.run_dir import RunDir
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One unit to be made; `key` is stage/unit, `requires` lists the keys of its required inputs."""
+    """Specification of one unit for its job."""
 
     key: str
+    """The unit, as `stage/unit`."""
     experiment: dict[str, Any]
+    """The experiment, with paths relative to the run."""
     fingerprint_settings: dict[str, Any]
+    """Settings that determine the unit's outputs, by dotted key."""
     requires: list[str]
+    """Required inputs, by key."""
     resources: dict[str, int | bool | None]
-    """`Resources` of the site, by name."""
+    """Entries of the site's `Resources`, by name."""
     is_collective: bool = False
-    """True for a training, in which all ranks take part and which a later attempt continues."""
+    """True for a training: all ranks work, and a later attempt continues it."""
     network_interface: str | None = None
     signal_lead_seconds: int = 120
     watchdog_minutes: int = 20
     requeue: str = "none"
-    """Way in which a job that has to leave comes back: 'scontrol', 'resubmit' or 'none'."""
+    """Way in which a job restarts: 'scontrol', 'resubmit' or 'none'."""
     max_excluded_nodes: int = 4
-    """Number of nodes at fault that the next attempt avoids."""
+    """Maximum number of faulty nodes that the next attempt excludes."""
     recheck_seconds: int = 300
-    """Longest time in seconds between two checks of inputs from another cluster."""
-    escalate: dict[str, float] = field(default_factory=dict)
-    """Factors by which the next attempt requests more memory_gb, or more minutes, after there were too few."""
+    """Maximum seconds between two checks of inputs from another cluster."""
+    raise_on_retry: dict[str, float] = field(default_factory=dict)
+    """Factors by which the next attempt raises `memory_gb` or `minutes` after the job ran out of them."""
     optional: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Optional inputs, by key, with the settings that they must have been made with."""
+    """Optional inputs by key, with the settings that must have determined them."""
     min_optional: int = 0
-    """Least number of optional inputs that must be there."""
+    """Minimum number of optional inputs that must exist."""
     extras: list[str] = field(default_factory=list)
-    """Optional inputs that do not count towards that number."""
+    """Optional inputs that do not count towards `min_optional`."""
     parts: dict[str, str] = field(default_factory=dict)
-    """Parts of required inputs that alone count in the fingerprint, by key; '' where nothing of it does."""
+    """For some required inputs, the only part that counts in the fingerprint; '' if no part of the input counts."""
     lengths: list[str] = field(default_factory=list)
-    """Beginnings of settings from which nothing but the number of images of a training follows."""
+    """Prefixes of settings that affect only the number of images of a training."""
     keep_states: bool = True
-    """True to keep the last state of a finished training, which more images would continue."""
+    """True to keep the last state of a finished training, from which a longer training could continue."""
 
     @property
     def stage(self) -> str:
-        """The stage's name, which is also its module's."""
+        """Name of the unit's stage."""
         return self.key.split("/")[0]
 
     @property
     def threads(self) -> int:
-        """Number of threads of a rank."""
+        """Number of threads per rank."""
         return self.resources.get("cpus_per_rank") or 1
 
     def write(self, run: RunDir) -> Path:
         """Store the spec in the run and return its path."""
         path = run.spec(self.key)
-        # On one line and without a copy of the experiment: a sweep writes thousands.
+        # On one line and without a deep copy of the experiment: a sweep writes thousands of specs.
         values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         atomic.write_text(path, json.dumps(values, allow_nan=False) + "\n", durable=False)
         return path
@@ -70,31 +74,51 @@ class Spec:
 
 @dataclass(frozen=True)
 class ElementMap:
-    """Specs of the elements of an array, relative to the file."""
+    """Paths of the specs of an array's elements, relative to the map's folder."""
 
     specs: list[str]
 
 
-def name_in(home: RunDir, run: RunDir, key: str) -> str:
-    """Return the name of a unit in the journal of `home`, where the run's name stands before it in a sweep."""
+def journal_name(home: RunDir, run: RunDir, key: str) -> str:
+    """Return the name of a unit in the journal of its home.
+
+    Args:
+        home: The run, or the folder of a sweep.
+        run: Run of the unit.
+        key: The unit, as `stage/unit`.
+
+    Returns:
+        The key; in a sweep, the key after the name of the run.
+    """
     return key if home.root.resolve() == run.root.resolve() else f"{run.root.name}/{key}"
 
 
-def read_map(path: Path) -> list[Path]:
-    """Read the spec paths of an array's elements from `<run>/jobs/<token>.json`, which are relative to it."""
+def read_element_map(path: Path) -> list[Path]:
+    """Read the paths of the specs of an array's elements from `<run>/jobs/<token>.json`.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
     content = _read(path, ElementMap)
     return [path.parent / spec for spec in content.specs]
 
 
 def read_spec(path: Path) -> tuple[Spec, RunDir]:
-    """Read a spec and the run that it lies in (`<run>/specs/<stage>/<unit>.json`)."""
+    """Read a spec, `<run>/specs/<stage>/<unit>.json`.
+
+    Returns:
+        The spec and its run.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
     return _read(path, Spec), RunDir(path.resolve().parents[2])
 
 
 def _read(path: Path, kind: type[T]) -> T:
-    """Read a file that a submission has written; raises `UserError` where it is missing or damaged."""
+    """Read a file that a submission has written; raises `UserError` if it is missing or damaged."""
     try:
-        content: T | None = reading.read_json(path, kind, reading.MANIFEST_BYTES)
+        content: T | None = checked_reads.read_json(path, kind, checked_reads.MANIFEST_BYTES)
     except Unreadable as error:
         raise UserError(f"{path}: {error.reason}; submit the run again") from None
     require(content is not None, f"{path}: is missing; submit the run again")

@@ -1,21 +1,23 @@
-"""Messages of srun and slurmstepd about an end that no rank of the unit caused, with their places in Slurm's source."""
+"""Messages of srun and slurmstepd about failures that no rank caused, with their locations in Slurm's source code."""
 
 import re
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Message:
-    """Pattern of one message; its groups `nodes` and `how` fill in the reason for the user."""
+class SrunMessage:
+    """Pattern of one message, and the reason for the user."""
 
     pattern: re.Pattern[str]
+    """Pattern, optionally with the groups `nodes` and `how`."""
     reason: str
+    """Reason for the user, with placeholders for the groups."""
     is_weak: bool = False
-    """True where srun prints it also after a rank has ended badly by itself."""
+    """True if srun also prints the message after a rank has failed."""
 
 
-def _message(pattern: str, reason: str, is_weak: bool = False) -> Message:
-    return Message(re.compile(pattern), reason, is_weak)
+def _message(pattern: str, reason: str, is_weak: bool = False) -> SrunMessage:
+    return SrunMessage(re.compile(pattern), reason, is_weak)
 
 
 MESSAGES = (
@@ -50,19 +52,24 @@ MESSAGES = (
     # src/slurmd/slurmstepd/req.c, _handle_signal_container, for a signal of scancel or of the controller
     _message(r"\*\*\* \S+ .*CANCELLED AT \S+ \*\*\*", "the step was cancelled from outside", is_weak=True),
 )
-"""In the order in which they count: the first that matches is the reason."""
+"""Messages by priority: the first one that matches is the reason."""
 
 WRONG_REQUEST = re.compile(
     r"could not execve|MPI plugin|processors requested|node configuration is not|Memory required|generic resource|TRES"
     r"|specification invalid|Pathname|Incompatible versions"
 )
-"""Pattern of the errors that follow from what the unit requests, on every node: src/common/slurm_errno.c."""
+"""Pattern of the errors that a unit's request causes on every node: src/common/slurm_errno.c."""
 
 
-def outside_end(srun: str, is_first: bool) -> tuple[str, list[str]] | None:
-    """Return the reason for an end from outside and the lists of nodes at fault; None where srun tells of none.
+def find_external_end(srun: str, is_first: bool) -> tuple[str, list[str]] | None:
+    """Find a failure in srun's messages that no rank caused.
 
-    srun: its messages, with those of slurmstepd; is_first: True where no rank ended badly before.
+    Args:
+        srun: Messages of srun and slurmstepd.
+        is_first: True if no rank failed before.
+
+    Returns:
+        The reason for the user and Slurm's lists of the faulty nodes; None without such a failure.
     """
     for message in MESSAGES:
         matches = [match for match in message.pattern.finditer(srun) if not WRONG_REQUEST.search(match[0])]

@@ -1,4 +1,4 @@
-"""Signals, a dead launcher and the end of the allocation all set one flag, read at step boundaries."""
+"""Stop flag of a process, set by signals, a dead launcher or the end of the allocation, and read between steps."""
 
 import os
 import signal
@@ -11,36 +11,45 @@ from types import FrameType
 from hpcddm.errors import UserError, exit_codes
 
 LAUNCHER_VARIABLE = "HPCDDM_LAUNCHER_PID"
-"""Set by the embedded launcher: units leave, with everything saved, when that process is gone."""
+"""Variable set by the launcher for this machine: its process id; units save and exit when that process ends."""
 
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT)
 
-SLOT_ENDS = "the allocation is about to end"
+ALLOCATION_ENDS = "the allocation is about to end"
 
 SAVING_SECONDS = 120
-"""Seconds for which a process may still run when its launcher is gone."""
+"""Seconds for which a process may still run after its launcher has ended."""
 POLL_SECONDS = 2.0
-"""Least seconds between two checks of conditions that come without a signal."""
+"""Minimum seconds between two checks of conditions that come without a signal."""
 WAITING_SECONDS = 3
-"""Seconds for which a process goes on waiting for the other ranks after its flag is set."""
-EXIT_CODE = exit_codes.LEAVES
-"""Exit code of a rank that left such a wait: not 0, so that srun also ends the ranks that wait for it."""
+"""Seconds for which a process keeps waiting for other ranks after its flag is set."""
+EXIT_CODE = exit_codes.HELD_OR_ABANDONED
+"""Exit code of a rank that abandoned such a wait; it is not 0, so that srun also ends the ranks that wait for it."""
 
 
 class StopFlag:
-    """Flag with the reason for which this process is to leave at the next step boundary; None while it may go on."""
+    """Flag that tells this process to stop after its current step; `reason` is None until then.
+
+    Examples:
+        >>> stop = StopFlag()
+        >>> stop.reason is None
+        True
+        >>> stop.reserve_seconds(120)
+        >>> stop.lead_seconds
+        120
+    """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.deadline: float | None = None
         """End of the allocation, in seconds since the epoch."""
         self.lead_seconds = 0.0
-        """Seconds before that end at which the flag is set."""
+        """Seconds before the deadline at which the flag is set."""
 
     def install(self) -> None:
-        """Catch the signals (TERM can come more than once) and watch the launcher."""
-        # Python runs a handler only when the main thread is back from C++, which can wait for minutes in there;
-        # the number of the signal comes through this pipe at once.
+        """Catch the signals and watch the launcher."""
+        # Python runs a handler only when the main thread returns from C++, which may take minutes; the number of the
+        # signal arrives through this pipe immediately.
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -52,22 +61,24 @@ class StopFlag:
             threading.Thread(target=self._watch, args=(int(launcher),), daemon=True).start()
 
     def watch(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
-        """Check the end of the allocation and these conditions, which return a reason or None, again and again.
+        """Check the end of the allocation and further conditions repeatedly in a thread.
 
-        Each condition comes with the seconds between two checks.
+        Args:
+            conditions: Seconds between two checks, and a function that returns a reason to stop or None.
         """
         checks = ((POLL_SECONDS, self._allocation_end), *conditions)
         threading.Thread(target=self._check, args=(checks,), daemon=True).start()
 
     def reserve_seconds(self, seconds: float) -> None:
-        """Leave at least so long before the end of the allocation."""
+        """Set the flag at least `seconds` before the end of the allocation."""
         self.lead_seconds = max(self.lead_seconds, seconds)
 
     @contextmanager
     def exit_on_stop(self, on_exit: Callable[[str], None] | None = None) -> Iterator[None]:
-        """End this process soon after the flag is set: for a wait in which it has nothing to lose.
+        """Exit this process soon after the flag is set, during a wait in which no work can be lost.
 
-        `on_exit` is called with the reason just before.
+        Args:
+            on_exit: Function that is called with the reason before the process exits.
         """
         over = threading.Event()
         threading.Thread(target=self._cut, args=(over, on_exit), daemon=True).start()
@@ -94,11 +105,11 @@ class StopFlag:
     def _allocation_end(self) -> str | None:
         if self.deadline is None or time.time() < self.deadline - self.lead_seconds:
             return None
-        return SLOT_ENDS
+        return ALLOCATION_ENDS
 
     def _check(self, conditions: Sequence[tuple[float, Callable[[], str | None]]]) -> None:
         due = [0.0] * len(conditions)
-        # To the end: one that shall stop may hang, and must still notice that it was replaced.
+        # Until the process ends: a process that should stop may hang, and must still notice that it was replaced.
         while True:
             for number, (seconds, condition) in enumerate(conditions):
                 if time.monotonic() < due[number]:
@@ -120,7 +131,7 @@ class StopFlag:
         while _is_alive(launcher):
             time.sleep(1.0)
         self.reason = self.reason or "the launcher is gone"
-        # A rank may wait for one that is dead and never come to a step boundary; nobody is left to end it.
+        # A rank may wait for a dead rank and never finish its step; no other process would end it.
         time.sleep(SAVING_SECONDS)
         os._exit(1)
 
@@ -136,4 +147,4 @@ def _is_alive(process: int) -> bool:
 
 
 class Stopped(Exception):
-    """Early end of a unit at a place where nothing is lost; the same command continues it."""
+    """Early end of a unit at a point where no work is lost; the same command continues the unit."""

@@ -5,19 +5,20 @@ from pathlib import Path
 
 from hpcddm.config.site import Resources
 from hpcddm.jobs.attempt import Attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag, Stopped
 from hpcddm.runs import training_states
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One unit as its stage sees it: everything but the settings of the experiment."""
+    """One unit as its stage sees it, without the settings of the experiment."""
 
     key: str
+    """The unit, as `stage/unit`."""
     run: RunDir
     ranks: Ranks
     attempt: Attempt
@@ -26,32 +27,40 @@ class Unit:
     inputs: dict[str, Manifest]
     """Manifests of the input units, by key."""
     trajectory: str
-    """Hash over what the unit's training states are a function of."""
+    """Hash of the settings and inputs that determine the unit's training states."""
     network_interface: str | None = None
     watchdog_minutes: float = 20
     gpus: int = 0
-    """Number of GPUs that the unit got on each of its nodes."""
+    """Number of GPUs that the unit has on each of its nodes."""
     resources: Resources = Resources()
     data_threads: int = 1
-    """Number of threads in which a rank reads samples ahead of its training."""
+    """Number of threads with which a rank reads samples ahead of its training."""
 
     @property
     def name(self) -> str:
-        """The unit's name inside its stage."""
+        """Name of the unit within its stage."""
         return self.key.split("/")[1]
 
     @property
     def folder(self) -> Path:
-        """Folder of the outputs."""
+        """Folder of the unit's outputs."""
         return self.run.unit(self.key)
 
     @property
     def state(self) -> Path:
-        """Folder of the training's states."""
+        """Folder of the unit's training states."""
         return self.folder / training_states.FOLDER
 
     def input(self, key: str, path: str) -> Path:
-        """Return the path of an output of an input unit; raises `KeyError` for a unit that is no input of this one."""
+        """Return the path of an output of an input unit.
+
+        Args:
+            key: The input unit, as `stage/unit`.
+            path: Path of the output, relative to that unit's folder.
+
+        Raises:
+            KeyError: If the unit is not an input.
+        """
         if key not in self.inputs:
             raise KeyError(f"{self.key} reads {key} without declaring it in its file in stages/")
         return self.run.output(key, path)
@@ -61,14 +70,23 @@ class Unit:
         return {key: manifest for key, manifest in self.inputs.items() if key.split("/")[0] == stage}
 
     def stop_if_requested(self) -> None:
-        """Raise `Stopped` at a place where nothing is lost; for stages of one process."""
+        """Stop here if the job was asked to stop; for stages of one process, at a point where no work is lost.
+
+        Raises:
+            Stopped: If the job was asked to stop.
+        """
         if self.stop.reason:
             raise Stopped(self.stop.reason)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a stage: its output files, relative to the unit's folder, and results for later stages."""
+    """Result of a stage.
+
+    Args:
+        outputs: Paths of the output files, relative to the unit's folder.
+        results: Results for later stages and for users, which the manifest stores.
+    """
 
     outputs: list[str]
     results: dict

@@ -1,4 +1,4 @@
-"""Watchdog that ends a training without steps, as a rank that waits for ever wastes its whole allocation."""
+"""Watchdog that ends a training without steps, because a hanging rank would waste the whole allocation."""
 
 import faulthandler
 import os
@@ -11,16 +11,18 @@ from hpcddm.errors import exit_codes
 EXIT_CODE = exit_codes.WATCHDOG
 LAST_WORDS_SECONDS = 60
 TICKS = 20
-"""Number of ticks of the watching thread that make up the time allowed without a step.
+"""Number of ticks of the watching thread within the time limit.
 
-No clock is read: it runs on while the scheduler has suspended the job, and a tick that comes late counts as one.
+Ticks are counted instead of reading a clock, which would continue while the scheduler has suspended the job.
 """
 
 
 class Watchdog:
-    """Ends this process when `touch` is not called for `seconds`; srun then takes down the other ranks.
+    """Context manager that ends this process if `touch` is not called in time; srun then ends the other ranks.
 
-    `on_exit` is called with the reason just before.
+    Args:
+        seconds: Maximum seconds between two calls of `touch`.
+        on_exit: Function that is called with the reason before the process ends.
     """
 
     def __init__(self, seconds: float, on_exit: Callable[[str], None]) -> None:
@@ -38,7 +40,7 @@ class Watchdog:
         self._over.set()
 
     def touch(self) -> None:
-        """Record that a step was made."""
+        """Record a step."""
         self._ticks = 0
 
     def _watch(self) -> None:
@@ -46,7 +48,7 @@ class Watchdog:
             self._ticks += 1
             if self._ticks < TICKS:
                 continue
-            # Should the file system hang, too, a thread outside of Python ends this process.
+            # If the file system hangs as well, a thread outside of Python ends this process.
             faulthandler.dump_traceback_later(LAST_WORDS_SECONDS, exit=True)
             try:
                 print(f"no step in {self._seconds:.0f} s; where the threads are:", file=sys.stderr, flush=True)

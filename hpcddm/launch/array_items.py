@@ -1,9 +1,10 @@
-"""Items that are submitted, in arrays of one shape, and the user's own command at their end."""
+"""Items of a submission, grouped into arrays of equal resources; the hook that reports their end."""
 
 import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +13,40 @@ from hpcddm.config.site import Site
 from hpcddm.files import atomic
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.jobs.spec import Spec
-from hpcddm.launch.base import ArraySpec, Launcher, Refused
-from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit, is_collective
+from hpcddm.launch.base import ArraySpec, Launcher, SubmissionRefused
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit, is_collective
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import MONOLITH
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import MONOLITH, stage_of
 
 SURVIVAL_KEYS = (
     "network_interface",
     "signal_lead_seconds",
     "watchdog_minutes",
     "requeue",
-    "escalate",
+    "raise_on_retry",
     "keep_states",
     "recheck_seconds",
     "max_excluded_nodes",
 )
-"""Site keys that a job needs."""
+"""Site keys that a job needs to survive: they are copied into its spec."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """One unit of one run.
+class ArrayItem:
+    """One unit of a submission.
 
-    The journal, the maps and the scripts of what is submitted belong to a home: the run itself, or the sweep's folder.
+    Journal, element maps and scripts of a submission belong to its home: the run itself, or the sweep's folder.
     """
 
     run: RunDir
     unit: PlannedUnit
     experiment: Experiment
     name: str
-    """Name in the home's journal: stage/unit, with the run's folder before it where the home holds several."""
+    """Name in the home's journal: `stage/unit`, in a sweep `setting/stage/unit`."""
     needs: tuple[str, ...]
-    """Names of the units that must have ended before it starts, as far as they are in a queue."""
+    """Names of the units whose jobs, if queued, must end before this unit starts."""
 
     @property
     def spec(self) -> Path:
@@ -53,42 +54,85 @@ class Item:
         return self.run.spec(self.unit.key)
 
 
-def items_of(units: Sequence[PlannedUnit], experiment: Experiment, run: RunDir, folder: str = "") -> list[Item]:
-    """Make items of the units of one run; `folder` is the run's place in its home, where that is not the run itself."""
+def make_items(units: Sequence[PlannedUnit], experiment: Experiment, run: RunDir, folder: str = "") -> list[ArrayItem]:
+    """Create the items for the units of one run.
+
+    Args:
+        units: The units.
+        experiment: Experiment of the run.
+        run: The run.
+        folder: Path of the run relative to its home; '' if the run is its own home.
+    """
     prefix = f"{folder}/" if folder else ""
     items = []
     for unit in units:
         needs = tuple(f"{prefix}{key}" for key in unit.inputs)
-        items.append(Item(run, unit, experiment, f"{prefix}{unit.key}", needs))
+        items.append(ArrayItem(run, unit, experiment, f"{prefix}{unit.key}", needs))
     return items
 
 
-def arrays(items: Sequence[Item], site: Site) -> list[list[Item]]:
-    """Group items that can be one array: of the same stage and shape; stage after stage, else in the given order."""
-    groups: dict[tuple, list[Item]] = {}
+def group_into_arrays(items: Sequence[ArrayItem], site: Site) -> list[list[ArrayItem]]:
+    """Group items that can form one array: items of the same stage with equal resources.
+
+    A unit that reads another unit of its stage goes into a later array.
+
+    Args:
+        items: Items in the order of the pipeline.
+        site: The site, which sets the resources of each unit.
+
+    Returns:
+        The groups, by stage and otherwise in the given order.
+    """
+    groups: dict[tuple, list[ArrayItem]] = {}
+    levels = _levels(items)
     for item in items:
         shape = site.resources_for(*item.unit.key.split("/"))
-        # The monolith stays apart: the experts' array has one element per expert.
-        groups.setdefault((array_name(item), shape), []).append(item)
-    # Of several runs the first may need a report only and the next one everything: no array may read a later one.
+        # The monolith has its own array: the experts' array has one element per expert.
+        groups.setdefault((levels[item.name], array_name(item), shape), []).append(item)
+    # In a sweep the first run may need only a report and the next run all stages: no array may read a later one.
     order = {stage: place for place, stage in enumerate(STAGE_NAMES)}
-    return sorted(groups.values(), key=lambda group: order.get(group[0].unit.stage, len(order)))
+    placed = sorted(groups.items(), key=lambda group: (order.get(group[1][0].unit.stage, len(order)), group[0][0]))
+    return [group for _, group in placed]
 
 
-def array_name(item: Item) -> str:
-    """Return the name of a unit's array, as in the names of the job and of the script."""
+def _levels(items: Sequence[ArrayItem]) -> dict[str, int]:
+    """Return the level of each unit within its stage, by name: above the units that it reads there, or 0."""
+    within: dict[str, list[str]] = {}
+    for item in items:
+        # The table of a sweep has needs but no inputs.
+        pairs = zip(item.unit.inputs, item.needs, strict=False)
+        within[item.name] = [name for key, name in pairs if stage_of(key) == item.unit.stage]
+
+    @cache
+    def level(name: str) -> int:
+        return 1 + max(map(level, within[name])) if within.get(name) else 0
+
+    return {name: level(name) for name in within}
+
+
+def array_name(item: ArrayItem) -> str:
+    """Return the name of a unit's array, which the names of job and script contain."""
     return "monolith" if item.unit.key == MONOLITH else item.unit.stage
 
 
-def array_spec(
-    items: Sequence[Item],
+def make_array_spec(
+    items: Sequence[ArrayItem],
     site: Site,
     after: Sequence[JobId] = (),
     throttle: int | None = None,
     begin_seconds: int = 0,
     waits_for: Sequence[str] = (),
 ) -> ArraySpec:
-    """Describe an array; all its elements may run at the same time unless `throttle` limits their number."""
+    """Describe the array of some items.
+
+    Args:
+        items: Items of the array, with equal resources.
+        site: The site.
+        after: Jobs that must end first.
+        throttle: Maximum number of elements that run at the same time; None for all.
+        begin_seconds: Seconds before the first check of inputs from another cluster.
+        waits_for: Names of the jobs in `after`, for the user.
+    """
     first = items[0]
     return ArraySpec(
         f"{first.experiment.name}-{array_name(first)}",
@@ -102,31 +146,43 @@ def array_spec(
     )
 
 
-def submit_array(items: Sequence[Item], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> JobId:
-    """Journal the intent, submit, journal the job id, return it.
+def submit_array(items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, spec: ArraySpec, script: str) -> JobId:
+    """Submit an array: record the intent in the journal, call the scheduler, and record the job id.
 
-    Raises `Refused` with the scheduler's words, `QueueFull` when it will take the same later; then it took nothing.
+    Args:
+        items: Items of the array.
+        home: The run, or the folder of a sweep.
+        launcher: Launcher of the site.
+        spec: Description of the array, as `make_array_spec` returns it.
+        script: Name of the batch script.
+
+    Returns:
+        The id of the job.
+
+    Raises:
+        QueueFull: If the scheduler would accept the array later; it has accepted none of it.
+        SubmissionRefused: If the scheduler refuses the array.
     """
     write_specs(items, launcher.site)
     journal = Journal(home.journal)
     site, cluster = launcher.site, spec.resources.cluster
-    token = journal.intend(site.scheduler, site.name, spec.keys, spec.name, cluster)
+    token = journal.record_intent(site.scheduler, site.name, spec.keys, spec.name, cluster)
     try:
         job = launcher.submit(spec, token, script)
-    except Refused:
-        journal.refused(token)
+    except SubmissionRefused:
+        journal.record_refused(token)
         raise
-    journal.submitted(token, job)
+    journal.record_submitted(token, job)
     return job
 
 
 def submit_unit(unit: PlannedUnit, experiment: Experiment, run: RunDir, launcher: Launcher) -> JobId:
-    """Submit one unit alone, for launchers that start it at once; return the job id."""
-    items = items_of([unit], experiment, run)
-    return submit_array(items, run, launcher, array_spec(items, launcher.site), "")
+    """Submit a single unit to a launcher that starts it immediately, and return the job id."""
+    items = make_items([unit], experiment, run)
+    return submit_array(items, run, launcher, make_array_spec(items, launcher.site), "")
 
 
-def write_specs(items: Sequence[Item], site: Site) -> None:
+def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
     """Write the specs that the units' jobs read."""
     survival: dict[str, Any] = {key: getattr(site, key) for key in SURVIVAL_KEYS}
     settings: dict[int, dict[str, Any]] = {}
@@ -151,8 +207,17 @@ def write_specs(items: Sequence[Item], site: Site) -> None:
         spec.write(item.run)
 
 
-def write_map(specs: Sequence[Path], folder: Path, token: str) -> Path:
-    """Write the map from element to spec of an array, in relative paths, so that the run can be moved."""
+def write_element_map(specs: Sequence[Path], folder: Path, token: str) -> Path:
+    """Write the map from an array's elements to their specs, with relative paths so that the run can be moved.
+
+    Args:
+        specs: Path of each element's spec.
+        folder: Folder of the map.
+        token: Token of the submission, which names the file.
+
+    Returns:
+        The path of the map.
+    """
     path = folder / f"{token}.json"
     relative = [os.path.relpath(spec.resolve(), folder.resolve()) for spec in specs]
     atomic.write_json(path, {"specs": relative}, durable=False)
@@ -160,9 +225,10 @@ def write_map(specs: Sequence[Path], folder: Path, token: str) -> Path:
 
 
 def call_hook(site: Site, run: RunDir, event: HookEvent, unit: str, reason: str = "") -> None:
-    """Run the site's hook, if it has one, with event, unit, reason and run in variables. Its failure is ignored.
+    """Run the site's hook, if it has one; a failure of the hook is ignored.
 
-    Jobs call the hook themselves, in the batch script.
+    The hook gets event, unit, reason and run in the variables HPCDDM_EVENT, HPCDDM_UNIT, HPCDDM_REASON and HPCDDM_RUN.
+    Jobs call the hook from the batch script instead.
     """
     if site.hook is None:
         return

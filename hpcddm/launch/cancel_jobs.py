@@ -4,12 +4,12 @@ from collections.abc import Collection
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import Job, Launcher
-from hpcddm.runs import sharing
+from hpcddm.runs import group_permissions
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 
 
-def end(jobs: Collection[Job], submissions: list[Submission], launcher: Launcher) -> None:
+def cancel_jobs(jobs: Collection[Job], submissions: list[Submission], launcher: Launcher) -> None:
     """Cancel jobs.
 
     Raises `UserError` with the scheduler's words, and with the owners of jobs of other people, when it refuses.
@@ -17,13 +17,15 @@ def end(jobs: Collection[Job], submissions: list[Submission], launcher: Launcher
     try:
         launcher.cancel(*(job_id for job in jobs for job_id in (job.id, *job.others)))
     except UserError as error:
-        raise UserError(f"{error}{whose(jobs, submissions)}") from None
+        raise UserError(f"{error}{owner_note(jobs, submissions)}") from None
 
 
-def whose(jobs: Collection[Job], submissions: list[Submission]) -> str:
+def owner_note(jobs: Collection[Job], submissions: list[Submission]) -> str:
     """Return the end of an error message that names the owner of other people's jobs; empty where there are none."""
     users = {
-        submission.job: submission.user for submission in submissions if submission.user not in ("", sharing.user())
+        submission.job: submission.user
+        for submission in submissions
+        if submission.user not in ("", group_permissions.current_user())
     }
     foreign = {job.id: users[array] for job in jobs if (array := JobId(job.id).array) in users}
     if not foreign:
@@ -33,6 +35,6 @@ def whose(jobs: Collection[Job], submissions: list[Submission]) -> str:
     return f"; job {first} belongs to {foreign[first]}{others}; ask them, or an operator"
 
 
-def is_foreign(job: Job, submissions: list[Submission]) -> bool:
+def is_of_other_user(job: Job, submissions: list[Submission]) -> bool:
     """Tell if another user submitted the job."""
-    return bool(whose([job], submissions))
+    return bool(owner_note([job], submissions))

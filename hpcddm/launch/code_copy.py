@@ -13,17 +13,17 @@ from typing import Any
 
 from hpcddm.config import variant_files
 from hpcddm.errors import ConfigError, UserError, require
-from hpcddm.files import atomic, inside, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.launch import script_paths
 from hpcddm.runs import provenance
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.provenance import AROUND, Code
+from hpcddm.runs.run_dir import RunDir
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
-class Snapshot:
+class CodeCopy:
     """Code as it is now, kept as `<run>/code/<digest>/`; a pull or an edit changes no job that was submitted."""
 
     is_live = False
@@ -44,7 +44,7 @@ class Snapshot:
     @cached_property
     def folder(self) -> Path:
         """Folder where Python finds the package; there after `make`."""
-        # Its own name is not resolved: a link would lead to a folder that somebody may change after it was hashed.
+        # The last name is not resolved: a link would lead to a folder that may change after it was hashed.
         return self._home.resolve() / provenance.code_digest(self._hashes)
 
     def make(self) -> Code:
@@ -72,7 +72,7 @@ class Snapshot:
 
     @cached_property
     def _made(self) -> Code:
-        record = provenance.record_of(self.folder)
+        record = provenance.record_path(self.folder)
         stored = _read(record)
         if self.folder.is_dir() and stored:
             return Code(self.folder.name, stored.get("commit"), stored.get("modified"))
@@ -107,8 +107,8 @@ class Snapshot:
 
     def _write(self) -> None:
         """Write to a temporary folder, then rename; another submit may make the same snapshot at the same time."""
-        inside.make(self._home)
-        staged = self._home / f".{self.folder.name}.{atomic.unused()}"
+        guarded_writes.make_folder(self._home)
+        staged = self._home / f".{self.folder.name}.{atomic.unique_suffix()}"
         before = self._same_files()
         try:
             for folder in {Path(path).parent for path in self._files}:
@@ -125,23 +125,23 @@ class Snapshot:
 
 
 class Checkout:
-    """The checkout itself, for developers: a job runs the code that lies there when it starts."""
+    """The checkout itself, for developers: a job runs the code that the checkout has when the job starts."""
 
     is_live = True
     folder = AROUND
 
     def __init__(self) -> None:
-        self.variants = str(variant_files.own_folder() or "")
+        self.variants = str(variant_files.user_folder() or "")
         if not provenance.is_checkout():
             raise ConfigError(f"--live: the package is not run from a git checkout but from {AROUND}; leave it out")
         script_paths.check_path(AROUND, f"--live: the checkout {AROUND}")
 
     def make(self) -> Code:
-        """Return the version that lies there now."""
-        return provenance.own_code()
+        """Return the checkout's current version."""
+        return provenance.current_code()
 
     def ensure(self) -> Code:
-        """Return the version that lies there now."""
+        """Return the checkout's current version."""
         return self.make()
 
     def others(self) -> list[Code]:
@@ -150,7 +150,7 @@ class Checkout:
 
 
 @dataclass(frozen=True)
-class Stored:
+class CodeRecord:
     """Types of the record beside a snapshot."""
 
     digest: str
@@ -168,7 +168,7 @@ class Stored:
 def _read(record: Path) -> dict[str, Any] | None:
     """Read the record beside a snapshot; None where it is missing or damaged."""
     try:
-        return reading.read_mapping(record, Stored)
+        return checked_reads.read_mapping(record, CodeRecord)
     except Unreadable:
         return None
 

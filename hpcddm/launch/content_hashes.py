@@ -12,18 +12,18 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.checks.missing_images import with_remedy
-from hpcddm.launch.other_run import with_partition
-from hpcddm.pipeline.unit_states import has_numbers
+from hpcddm.launch.checks.missing_images import add_remedy
+from hpcddm.launch.other_run import fill_in_partition
+from hpcddm.pipeline.unit_states import has_numbered_samples
 from hpcddm.runs import initial_weights
-from hpcddm.runs.layout import RunDir, relative_to_run
+from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
 
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
 
 
-def with_content(
+def with_content_hashes(
     experiment: Experiment, run: RunDir, images: str | None = None, redo: Collection[str] = ()
 ) -> Experiment:
     """Return the experiment with the hashes of its images, and of every file that has a key `content` beside it.
@@ -36,31 +36,31 @@ def with_content(
     """
     data = experiment.data
     stored = stored_values(run) or {}
-    files = [(holder, key) for holder, key in paths.places(stored, Experiment) if "content" in holder]
-    known_hashes = {holder[key]: holder["content"] for holder, key in files}
-    is_same = not data.source.adopts_tars and _is_stored(data.source, stored.get("data", {}), run)
-    if images is None and is_same and "shard" not in redo and has_numbers(experiment, run):
-        images = stored["data"].get("content")
+    files = [(holder, key) for holder, key in paths.find_paths(stored, Experiment) if "content_hash" in holder]
+    known_hashes = {holder[key]: holder["content_hash"] for holder, key in files}
+    is_same = not data.source.uses_existing_tars and _is_stored(data.source, stored.get("data", {}), run)
+    if images is None and is_same and "shard" not in redo and has_numbered_samples(experiment, run):
+        images = stored["data"].get("content_hash")
     if not images:
         from hpcddm.data.sources.base import Source
 
-        with with_remedy(experiment):
-            images = variants.create(Source, data.source).content()
+        with add_remedy(experiment):
+            images = variants.create(Source, data.source).content_hash()
     # Of tars that stay where they are, it is asked every time whether they are the same.
-    experiment = with_tars(experiment)
+    experiment = with_tar_counts(experiment)
     values = experiment.model_dump()
-    values["data"]["content"] = images
+    values["data"]["content_hash"] = images
     of_weights = _fill_in_weights(experiment, values, stored, run)
-    for holder, key in paths.places(values, Experiment):
-        if "content" in holder and id(holder) not in of_weights and "fitted_by" not in holder:
+    for holder, key in paths.find_paths(values, Experiment):
+        if "content_hash" in holder and id(holder) not in of_weights and "fitted_by" not in holder:
             path = Path(holder[key])
             # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
             known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
-            holder["content"] = known_hash or _hash_of(path, key)
+            holder["content_hash"] = known_hash or _hash_of(path, key)
     experiment = Experiment.model_validate(values)
     if "fitted_by" not in values["cluster"]["clustering"]:
         return experiment
-    return with_partition(experiment, run, _at(stored, "cluster.clustering.of"), redo)
+    return fill_in_partition(experiment, run, _value_at(stored, "cluster.clustering.run"), redo)
 
 
 def _fill_in_weights(
@@ -75,24 +75,24 @@ def _fill_in_weights(
     for place, variant in variants_of(experiment):
         if not isinstance(variant, SettingsWithWeights):
             continue
-        holder, own = _at(values, place)["weights"], variant.weights
-        before = (_at(stored, place) or {}).get("weights") or {}
+        holder, own = _value_at(values, place)["weights"], variant.weights
+        before = (_value_at(stored, place) or {}).get("weights") or {}
         folder = own.folder and relative_to_run(Path(own.folder), run)
         is_same = (before.get("folder"), before.get("hub"), before.get("revision")) == (folder, own.hub, own.revision)
-        known_hash = own.content or (before.get("content") if is_same else None)
+        known_hash = own.content_hash or (before.get("content_hash") if is_same else None)
         try:
             if own.place.exists() or known_hash is None:
-                holder["content"] = weights.content(variant)
-                weights.require_content(variant, holder["content"])
+                holder["content_hash"] = weights.content_hash(variant)
+                weights.require_content(variant, holder["content_hash"])
             else:
-                holder["content"] = known_hash
+                holder["content_hash"] = known_hash
         except UserError as error:
             raise ConfigError(f"{place}: {error}") from None
         holders.append(id(holder))
     return frozenset(holders)
 
 
-def _at(values: Any, place: str) -> Any:
+def _value_at(values: Any, place: str) -> Any:
     """Return the value at a dotted key of nested mappings and lists; None where there is none."""
     for part in place.split("."):
         if isinstance(values, list):
@@ -102,15 +102,15 @@ def _at(values: Any, place: str) -> Any:
     return values
 
 
-def with_tars(experiment: Experiment) -> Experiment:
+def with_tar_counts(experiment: Experiment) -> Experiment:
     """Return the experiment with the number of tars of a source that adopts them; raises `UserError` without any."""
     data = experiment.data
-    if not data.source.adopts_tars:
+    if not data.source.uses_existing_tars:
         return experiment
     from hpcddm.data.sources.base import SPLITS, TarSource
 
     source = variants.create(TarSource, data.source)
-    with with_remedy(experiment):
+    with add_remedy(experiment):
         counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
     return experiment.model_copy(update={"data": data.model_copy(update=counts)})
 
@@ -121,7 +121,7 @@ def _is_stored(source: SourceSettings, data: dict[str, Any], run: RunDir) -> boo
         stored = validate(SourceSettings, data.get("source"), str(run.experiment))
     except ConfigError:
         return False
-    return stored == paths.changed(source, lambda path: relative_to_run(Path(path), run))
+    return stored == paths.map_paths(source, lambda path: relative_to_run(Path(path), run))
 
 
 @cache
@@ -132,7 +132,7 @@ def _hash_of(path: Path, key: str) -> str:
             return atomic.sha256(path)
         from hpcddm.data import tables
 
-        return tables.content(path)
+        return tables.content_hash(path)
     except OSError as error:
         raise ConfigError(UNREADABLE.get(key, _unreadable_table)(path, error)) from None
 
@@ -143,7 +143,7 @@ def _unreadable_table(path: Path, error: Exception) -> str:
 
 def _unreadable_list(path: Path, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error)
-    return f"{path}: no keys of samples ({reason}); experts.joined names this file in `list`: write one key per line"
+    return f"{path}: no keys of samples ({reason}); experts.extra names this file in `list`: write one key per line"
 
 
 def _unreadable_concepts(path: Path, error: Exception) -> str:
@@ -152,7 +152,7 @@ def _unreadable_concepts(path: Path, error: Exception) -> str:
 
 
 UNREADABLE = {
-    "weights": initial_weights.unreadable,
+    "weights": initial_weights.unreadable_error,
     "list": _unreadable_list,
     "concepts": _unreadable_concepts,
 }

@@ -1,64 +1,65 @@
-"""Continuation of a submission for which the queue had no room: a last small job submits the rest.
+"""Continuation of a submission that exceeds the queue's limits: a small last job submits the remaining units.
 
-The job is a unit like any other, `submission/all`, with a place in the journal; a run or a sweep has at most one such
-job pending. The rest is stored in a file beside the jobs, which the job reads when it starts.
+The job runs the unit `submission/all` and has an entry in the journal like any other job. A run or a sweep has at most
+one such pending job. The remaining units are stored in a file in the run's folder `jobs`, which the job reads.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from hpcddm.files import atomic, inside, reading
-from hpcddm.launch.array_items import Item, array_spec, submit_array
-from hpcddm.launch.base import Job, Launcher, Refused
-from hpcddm.pipeline.plan import STAGE_NAMES, PlannedUnit
+from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.launch.array_items import ArrayItem, make_array_spec, submit_array
+from hpcddm.launch.base import Job, Launcher, SubmissionRefused
+from hpcddm.pipeline.state import QUEUED
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
 
 NICE = 10_000
-"""Niceness of the job, above the default of 0: jobs that are in the queue already come first."""
+"""Niceness of the job, above the default of 0, so that jobs already in the queue come first."""
 BLIND_MINUTES = 10
-"""Minutes that the job waits where it can depend on no job of the run."""
+"""Minutes that the job waits if the run has no job to depend on."""
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Units that a submission left out, and the way to submit them."""
+class RemainingUnits:
+    """Units that a submission could not submit, and how to submit them."""
 
     site: str
     units: list[str]
     """Names of the units in the home's journal."""
     sweep: str | None = None
-    """The file of the sweep; None of a run."""
+    """File of the sweep; None for a run."""
     experiment: str | None = None
-    """The file of the sweep's base experiment: in a snapshot of the code no experiments are found by their names."""
+    """File of the sweep's base experiment, because a copy of the code contains no experiments."""
     until: str | None = None
-    """Last stage of the submission; None for all."""
+    """Last stage of the submission; None for all stages."""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for what cannot be the name of a site, a unit or a stage."""
+        """Raise `ValueError` for an invalid name of a site, a unit or a stage."""
         for name in (self.site, *self.units):
-            reading.require_inside(name)
+            checked_reads.require_inside(name)
         if "/" in self.site or self.until not in (None, *STAGE_NAMES):
             raise ValueError("holds the name of a site or a stage that cannot be")
 
 
-def read(home: RunDir) -> Rest | None:
-    """Read the rest; None when nothing is left to submit, or the rest was cancelled."""
-    rest: Rest | None = reading.read_json(_path(home), Rest, reading.MANIFEST_BYTES)
+def read_remaining(home: RunDir) -> RemainingUnits | None:
+    """Read the remaining units; None if nothing remains to submit, or the remaining units were cancelled."""
+    rest: RemainingUnits | None = checked_reads.read_json(_path(home), RemainingUnits, checked_reads.MANIFEST_BYTES)
     return rest
 
 
-def forget(home: RunDir) -> None:
-    """Delete the record of a submission that is to be continued; a later job finds nothing to submit."""
-    inside.remove(_path(home))
+def delete_remaining(home: RunDir) -> None:
+    """Delete the record of the remaining units, so that a later job finds nothing to submit."""
+    guarded_writes.remove(_path(home))
 
 
-def withdraw(home: RunDir, units: Collection[str]) -> list[str]:
-    """Take units out of what is left to submit; return those that were there."""
-    before = read(home)
+def withdraw_units(home: RunDir, units: Collection[str]) -> list[str]:
+    """Remove units from the remaining ones, and return the removed units."""
+    before = read_remaining(home)
     if before is None:
         return []
     withdrawn = [unit for unit in before.units if unit in units]
@@ -67,35 +68,43 @@ def withdraw(home: RunDir, units: Collection[str]) -> list[str]:
     return withdrawn
 
 
-def schedule(
-    rest: Rest,
-    items: Sequence[Item],
+def schedule_remaining(
+    rest: RemainingUnits,
+    items: Sequence[ArrayItem],
     only: Collection[str] | None,
     home: RunDir,
     launcher: Launcher,
     active: Mapping[str, Job],
 ) -> str:
-    """Arrange that units left out by this submission and earlier ones are submitted; return a message for the user.
+    """Arrange that the remaining units of this submission and of earlier ones are submitted later.
 
-    rest: units that this submission left out; items: all that it considered, submitted or not; only: units that it was
-    restricted to, None for no restriction. Units outside the restriction stay in the stored rest.
+    Args:
+        rest: Units that this submission could not submit.
+        items: All items of this submission, submitted or not.
+        only: Units to which the submission was restricted; None for no restriction. Other remaining units stay stored.
+        home: The run, or the folder of a sweep.
+        launcher: Launcher of the site.
+        active: Jobs in the queue, by the names of their units.
+
+    Returns:
+        A message for the user; '' if nothing remains.
     """
-    before = read(home)
+    before = read_remaining(home)
     if before is not None and before.site != rest.site:
         later = f"site {before.site} has units to submit in this folder first; later the same command submits these"
         return later if rest.units else ""
     if before is not None and only is not None:
-        looked_at = {*only, *(item.name for item in items)}
-        kept = [unit for unit in before.units if unit not in looked_at]
+        considered = {*only, *(item.name for item in items)}
+        kept = [unit for unit in before.units if unit not in considered]
         is_continued = not rest.units and CONTINUATION in active
-        # How they are submitted says this submission, and no file that others may have written; a last stage only
-        # leaves units out.
+        # This submission, not a file that others may have written, decides how units are submitted. Only the units and
+        # the last stage of `before` are kept, which can only omit units.
         rest = replace(rest, units=[*kept, *rest.units], until=before.until)
         if is_continued:
             _store(rest, home)
             return ""
     if not rest.units:
-        forget(home)
+        delete_remaining(home)
         return ""
     if not launcher.site.continue_submission:
         return "later the same command submits them"
@@ -103,39 +112,47 @@ def schedule(
 
 
 def submit_continuation(
-    rest: Rest, items: Sequence[Item], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
+    rest: RemainingUnits, items: Sequence[ArrayItem], home: RunDir, launcher: Launcher, active: Mapping[str, Job]
 ) -> str:
-    """Store the rest and submit the job that continues, after the first of `active`; return a message for the user.
+    """Store the remaining units and submit the job that submits them, unless such a job is already pending.
 
-    items: any of the submission, for the job's name. A job that waits already takes this rest, too.
+    Args:
+        rest: Units that this submission could not submit.
+        items: Items of the submission, which provide the job's name.
+        home: The run, or the folder of a sweep.
+        launcher: Launcher of the site.
+        active: Jobs in the queue, by the names of their units; the new job depends on the first one.
+
+    Returns:
+        A message for the user.
     """
     _store(rest, home)
     waiting = active.get(CONTINUATION)
-    if waiting and waiting.state == "pending":
+    if waiting and waiting.state in QUEUED:
         return f"job {waiting.id} submits them when there is room"
     unit = PlannedUnit(CONTINUATION, [], {"after": len(Journal(home.journal).submissions())}, None)
-    item = Item(home, unit, items[0].experiment, CONTINUATION, ())
-    # No dependency crosses clusters.
+    item = ArrayItem(home, unit, items[0].experiment, CONTINUATION, ())
+    # Dependencies cannot cross clusters.
     cluster = launcher.site.resources_for(*CONTINUATION.split("/")).cluster
     blocking_jobs = {job.id.array for name, job in active.items() if name != CONTINUATION and job.id.cluster == cluster}
     first = sorted(blocking_jobs, key=_number)[:1]
-    spec = array_spec([item], launcher.site, first, 1, 0 if first else 60 * BLIND_MINUTES)
+    spec = make_array_spec([item], launcher.site, first, 1, 0 if first else 60 * BLIND_MINUTES)
     flags = (*(spec.resources.extra_sbatch or ()), f"--nice={NICE}")
     spec = replace(spec, resources=spec.resources.model_copy(update={"extra_sbatch": flags}))
     number = len(Journal(home.journal).submissions()) + 1
     try:
         job = submit_array([item], home, launcher, spec, f"{number:04d}-submission.sbatch")
-    except Refused:
-        # One that runs has yet to look at the rest.
+    except SubmissionRefused:
+        # A running continuation job has yet to read the remaining units.
         if CONTINUATION not in active:
-            forget(home)
+            delete_remaining(home)
         return "later the same command submits them"
     return f"job {job} submits them when there is room"
 
 
-def _store(rest: Rest, home: RunDir) -> None:
+def _store(rest: RemainingUnits, home: RunDir) -> None:
     if not rest.units:
-        forget(home)
+        delete_remaining(home)
         return
     atomic.write_json(_path(home), asdict(rest))
 
@@ -145,4 +162,4 @@ def _number(job: JobId) -> int:
 
 
 def _path(home: RunDir) -> Path:
-    return home.jobs / "rest.json"
+    return home.jobs / "remaining.json"

@@ -8,24 +8,23 @@ default does.
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hpcddm.config import variants
 from hpcddm.config.clustering import ClusteringSettings, TwoStageSettings
-from hpcddm.config.cross_checks import FEWEST_IMAGES
+from hpcddm.config.cross_checks import MIN_IMAGES, are_classes_sampled
 from hpcddm.config.data import DataSettings
 from hpcddm.config.models import DenoiserModelSettings, RouterModelSettings, TransformerSettings
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import VariantSettings
-from hpcddm.config.sources import HELDOUT_SHARE
+from hpcddm.config.sources import HELDOUT_SHARE, SourceSettings
 from hpcddm.errors import UserError
 
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ModelSizes:
     """Sizes of the transformers for images of up to `most` pixels a side: width, depth and heads."""
 
     most: float
@@ -38,17 +37,17 @@ class Sizes:
 
 
 SIZES = (
-    Sizes(32, (128, 4, 4), (96, 2, 3), 8, 8),
-    Sizes(64, (192, 6, 6), (96, 4, 3), 8, 8),
+    ModelSizes(32, (128, 4, 4), (96, 2, 3), 8, 8),
+    ModelSizes(64, (192, 6, 6), (96, 4, 3), 8, 8),
     # The size S of arXiv 2212.09748, table 1, and its 256 tokens: work for a GPU.
-    Sizes(math.inf, (384, 12, 6), (192, 6, 3), 16, 32),
+    ModelSizes(math.inf, (384, 12, 6), (192, 6, 3), 16, 32),
 )
 EXPERT_IMAGES = 10_240
 """Images that an expert sees; with fewer, one model of the same cost was far better (docs/results/budget.md)."""
 ROUTER_SHARE = 4
 """The router sees one image for so many of all experts together."""
 SMALL_BATCH = 64
-"""Batch of the router and of the measuring networks."""
+"""Batch of the router and of the evaluators."""
 MEASURING_IMAGES = 16_000
 SMALL_RATE = 0.002
 RATE_TIMES_WIDTH = 0.256
@@ -59,37 +58,36 @@ IMAGES_OF_A_SHARD = 1000
 """Images of a tar, at least, where there are few."""
 FINE_IMAGES = 8
 """Images of a fine cluster, at least, on average."""
-MOST_CLASSES = 1000
 
 
-def fill(values: Values, name: str) -> None:
-    """Fill in what the values of an experiment lack, with absolute paths; what is wrong in them stays as it is.
+def fill_in(values: Values, name: str) -> None:
+    """Fill in missing values of an experiment, with absolute paths; invalid values do not change.
 
     name: that of the file, from which the run has its name.
     """
-    values.setdefault("name", name_of(name))
+    values.setdefault("name", experiment_name(name))
     images = _fill_data(values)
     data = _data(values)
     num_experts = _number(_inside(values, "cluster").get("experts"), 4)
     _fill_clustering(values, num_experts, images)
     _fill_experts(values, num_experts, data)
     _fill_router(values, num_experts, data)
-    measuring = _inside(values, "measuring")
+    evaluators = _inside(values, "evaluators")
     for key in ("extractor", "classifier") if data and data.num_classes else ("extractor",):
-        network = _inside(measuring, key)
+        network = _inside(evaluators, key)
         _inside(network, "model").setdefault("name", "small_cnn")
         others = {} if "training" in network else {"precision": "fp32"}
         _fill_training(network, MEASURING_IMAGES, SMALL_BATCH, SMALL_RATE, **others)
     _fill_evaluation(values, num_experts, data, images)
 
 
-def name_of(stem: str) -> str:
+def experiment_name(stem: str) -> str:
     """Make the name of an experiment from that of its file."""
     return re.sub("[^A-Za-z0-9_.-]+", "-", stem).lstrip("-_.")[:64] or "mine"
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageCounts:
     """Numbers of images that a source has; classes: 0 for none; of_class: fewest of a class in a split."""
 
     train: int
@@ -100,11 +98,10 @@ class Images:
     @property
     def are_classes_sampled(self) -> bool:
         """Tell if every class has images enough to be compared with samples."""
-        fewest = max(2 * self.classes, FEWEST_IMAGES)
-        return 2 <= self.classes <= MOST_CLASSES and self.of_class * self.classes >= fewest
+        return are_classes_sampled(self.classes, self.of_class)
 
 
-def _fill_data(values: Values) -> Images | None:
+def _fill_data(values: Values) -> ImageCounts | None:
     """Fill in held-out images, classes and condition; return the numbers of images, where they can be known now."""
     if not isinstance(values.get("data"), dict):
         return None
@@ -130,26 +127,28 @@ def _may_have_classes(data: Values) -> bool:
 
 
 def _lacks_heldout(source: Values) -> bool:
-    """Tell if a folder of images says nothing of held-out ones, neither by a key nor by the folders in it."""
-    if source.get("name") != "image_folder" or source.get("heldout") is not None:
+    """Tell if nothing says which images of a source are held out, neither a key nor its files."""
+    if source.get("heldout") is not None:
         return False
-    from hpcddm.data.sources.image_folder import FOLDERS
+    from hpcddm.data.sources.base import Source
 
-    folder = Path(str(source.get("folder")))
-    names = [name for several in FOLDERS.values() for name in several]
-    return folder.is_dir() and not any((folder / name).is_dir() for name in names)
+    try:
+        return not variants.create(Source, SourceSettings.model_validate(source)).has_heldout()
+    except (ValueError, UserError):
+        # Wrong settings and folders are named later.
+        return False
 
 
-def _images(values: Values) -> Images | None:
-    """Count the images; None where that is not needed, where they cannot be read, and where a filter chooses some.
+def _images(values: Values) -> ImageCounts | None:
+    """Count the images; None if the count is not needed, the images cannot be read, or a filter selects some.
 
-    What is wrong with them, the command says that needs them.
+    Commands that need the images report errors in them.
     """
     data, raw = _data(values), values["data"]
     is_needed = "num_classes" not in raw and _may_have_classes(raw)
     is_needed |= "images" not in _inside(dict(values), "evaluate")
-    is_needed |= "fine" not in _inside(_inside(dict(values), "cluster"), "clustering")
-    if data is None or data.keep is not None or not is_needed:
+    is_needed |= "fine_clusters" not in _inside(_inside(dict(values), "cluster"), "clustering")
+    if data is None or data.filter is not None or not is_needed:
         return None
     from hpcddm.data.sources.base import SPLITS, Source
 
@@ -161,23 +160,23 @@ def _images(values: Values) -> Images | None:
     labels = [split.labels for split in (train, heldout) if split.labels is not None]
     if len(labels) < len(SPLITS) or not train.is_exact:
         # An estimate of the number in tars may be too large.
-        return Images(len(train), len(heldout) if train.is_exact else len(heldout) // 2)
+        return ImageCounts(len(train), len(heldout) if train.is_exact else len(heldout) // 2)
     classes = data.num_classes or int(max(own.max() for own in labels)) + 1
     counts = [int((own == label).sum()) for own in labels for label in range(classes)]
-    return Images(len(train), len(heldout), classes, min(counts))
+    return ImageCounts(len(train), len(heldout), classes, min(counts))
 
 
-def _fill_clustering(values: Values, num_experts: int, images: Images | None) -> None:
+def _fill_clustering(values: Values, num_experts: int, images: ImageCounts | None) -> None:
     """Make fewer fine clusters of few images, and bound the largest cluster, so that every expert has images."""
     cluster = _inside(values, "cluster")
     is_whole = "clustering" not in cluster
     clustering = _inside(cluster, "clustering")
     clustering.setdefault("name", "kmeans")
-    if not issubclass(variants.picked(ClusteringSettings, clustering), TwoStageSettings):
+    if not issubclass(variants.resolve_schema(ClusteringSettings, clustering), TwoStageSettings):
         return
     fine = 1024 if images is None else max(min(1024, images.train // FINE_IMAGES), num_experts)
     if fine < 1024:
-        clustering.setdefault("fine", fine)
+        clustering.setdefault("fine_clusters", fine)
     if is_whole:
         clustering["max_share"] = min(math.ceil(1500 / num_experts) / 1000, 1.0)
 
@@ -194,7 +193,7 @@ def _fill_router(values: Values, num_experts: int, data: DataSettings | None) ->
     router, sizes = _inside(values, "router"), _sizes(data)
     name = "router_dit" if num_experts > 1 else "uniform_router"
     model = _fill_model(router, RouterModelSettings, name, sizes.router, data)
-    if variants.picked(RouterModelSettings, model).trained:
+    if variants.resolve_schema(RouterModelSettings, model).trained:
         training = _inside(_inside(dict(values), "experts"), "training")
         images = _number(training.get("images"), EXPERT_IMAGES * num_experts)
         _fill_training(router, _whole(-(-images // ROUTER_SHARE)), SMALL_BATCH, SMALL_RATE)
@@ -206,7 +205,7 @@ def _fill_model(
     """Fill in the size and the patch of a transformer; return the settings of the model."""
     model = _inside(holder, "model")
     model.setdefault("name", name)
-    if not issubclass(variants.picked(base, model), TransformerSettings):
+    if not issubclass(variants.resolve_schema(base, model), TransformerSettings):
         return model
     if model.get("size") is None:
         for key, value in zip(("width", "depth", "heads"), size, strict=True):
@@ -227,7 +226,7 @@ def _fill_training(holder: Values, images: int, batch: int, rate: float, **other
     training.setdefault("ema_halflife_images", max(images // HALFLIFE_SHARE, 1))
 
 
-def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None, images: Images | None) -> None:
+def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None, images: ImageCounts | None) -> None:
     """Draw as many samples as there are held-out images to compare them with, in whole batches."""
     evaluate = _inside(values, "evaluate")
     if num_experts == 1:
@@ -239,7 +238,9 @@ def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None
         evaluate.setdefault("batch", max(size for size in _divisors(drawn) if size <= usual.batch))
     elif "images" not in evaluate and images is not None:
         limit = images.of_class * classes if data and data.num_classes else images.heldout
-        limit = max(limit - _number(evaluate.get("first"), 0), 2 * classes, FEWEST_IMAGES)
+        limit = max(limit - _number(evaluate.get("first_sample"), 0), 2 * classes, MIN_IMAGES)
+        # Whole rounds of all classes, not fewer images than the report needs.
+        limit += -limit % classes
         if limit >= usual.images and usual.images % classes == 0 and "batch" not in evaluate:
             return
         step = math.lcm(_number(evaluate.get("batch"), 1), classes)
@@ -253,7 +254,7 @@ def _inside(holder: Values, key: str) -> Values:
     inner = holder.get(key, {})
     if not isinstance(inner, dict):
         return {}
-    # An alias makes one mapping stand in several places of a file.
+    # An alias puts one mapping in several places of a file.
     holder[key] = dict(inner)
     return holder[key]
 
@@ -268,7 +269,7 @@ def _data(values: Values) -> DataSettings | None:
         return None
 
 
-def _sizes(data: DataSettings | None) -> Sizes:
+def _sizes(data: DataSettings | None) -> ModelSizes:
     return next(sizes for sizes in SIZES if (data.image_size if data else 32) <= sizes.most)
 
 

@@ -1,11 +1,11 @@
-"""Folders that the jobs of a run were submitted from: the run itself, or the sweep's folder that it lies in."""
+"""Folders that the jobs of a run were submitted from: the run itself, or the folder of its sweep."""
 
 import os
 from dataclasses import replace
 from pathlib import Path
 
 from hpcddm.runs.journal import Journal, Submission
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 
 def submissions_of(run: RunDir) -> list[Submission]:
@@ -33,7 +33,7 @@ def submissions_in(home: RunDir, run: RunDir) -> list[Submission]:
 
 
 def _places(run: RunDir) -> dict[str, str]:
-    """Map folders of units, as seen from the home, to the run's names for them; links lead to units of other runs."""
+    """Map folders of units, relative to the home, to the run's names for them; links lead to units of other runs."""
     folder_name = run.root.resolve().name
     places = {folder_name: ""}
     if not run.root.is_dir():

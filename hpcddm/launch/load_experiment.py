@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config import paths, pretrained
-from hpcddm.config.cross_checks import validated
+from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.mistakes import Origins
 from hpcddm.config.package_data import find_yaml
 from hpcddm.config.strict_yaml import parse_value, read_yaml
+from hpcddm.config.validation_errors import Origins
 from hpcddm.data.collections import idx_files
 from hpcddm.errors import ConfigError
 from hpcddm.launch import experiment_defaults
@@ -20,8 +20,8 @@ def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:
     Raises `ConfigError` with the file, the key and the valid values.
     """
     path, values, origins = experiment_values(name, overrides)
-    experiment_defaults.fill(values, path.stem)
-    return validated(values, origins)
+    experiment_defaults.fill_in(values, path.stem)
+    return validate_experiment(values, origins)
 
 
 def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict[str, Any], Origins]:
@@ -40,7 +40,7 @@ def filled_file(path: Path) -> dict[str, Any]:
     """Return the values of an experiment's file alone, defaults filled in."""
     values, _ = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
-    experiment_defaults.fill(values, path.stem)
+    experiment_defaults.fill_in(values, path.stem)
     return values
 
 
@@ -49,7 +49,7 @@ def resolve_paths(values: dict[str, Any], start: Path) -> None:
 
     Raises `ConfigError` with the key of a path that cannot be one: of a user who is not there, or with a NUL.
     """
-    for holder, key in paths.places(values, Experiment):
+    for holder, key in paths.find_paths(values, Experiment):
         try:
             holder[key] = str(idx_files.fetched((start / pretrained.expanded(holder[key])).resolve()))
         except (RuntimeError, ValueError) as error:
@@ -63,7 +63,7 @@ def _override(values: dict[str, Any], override: str, origins: Origins) -> Origin
         raise ConfigError(f"'{override}': an override is key.key=value, for instance experts.training.images=30000")
     place = f"'{override}'"
     set_value(values, key, parse_value(key, text, place), place)
-    return origins.changed(key, place)
+    return origins.with_change(key, place)
 
 
 def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:
@@ -76,7 +76,7 @@ def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:
         inner = values.get(parent, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"{place}: {parent} holds a value and no further keys")
-        # A copy, because an alias makes one mapping stand in several places of a file.
+        # A copy, because an alias puts one mapping in several places of a file.
         values[parent] = dict(inner)
         values = values[parent]
     values[last] = value

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config.cross_checks import validated
+from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.mistakes import Origins
 from hpcddm.config.package_data import find_yaml
 from hpcddm.config.schema import validate
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.config.sweep import Setting, SweepFile, hashed_label, label_of, short_names
+from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
 from hpcddm.launch import experiment_defaults
 from hpcddm.launch.load_experiment import filled_file, resolve_paths, set_value
@@ -62,7 +62,7 @@ def read_sweep(name: str, base: str | None = None) -> Sweep:
     return sweep
 
 
-def matching(sweep: Sweep, only: Collection[str]) -> set[str]:
+def matching_labels(sweep: Sweep, only: Collection[str]) -> set[str]:
     """Return the labels of the settings that `only` picks.
 
     Each entry is KEY=VALUE or a label; several values of one key, or several labels, are alternatives.
@@ -102,7 +102,7 @@ def _base(file: SweepFile, own_lines: Origins, place: Path) -> tuple[dict[str, A
     for key, value in file.set.items():
         text = f"{own_lines.line(('set', key))}: set"
         set_value(values, key, value, text)
-        origins = origins.changed(key, text)
+        origins = origins.with_change(key, text)
     return values, origins
 
 
@@ -115,7 +115,7 @@ def _experiment(
         section = next((name for name in ("grid", "zip") if (name, key) in own_lines.lines), "list")
         place = f"{own_lines.line((section, key))}: setting {label}"
         set_value(merged, key, value, place)
-        origins = origins.changed(key, place)
+        origins = origins.with_change(key, place)
     resolve_paths(merged, Path(own_lines.file).resolve().parent)
-    experiment_defaults.fill(merged, Path(origins.file).stem)
-    return validated(merged, origins)
+    experiment_defaults.fill_in(merged, Path(origins.file).stem)
+    return validate_experiment(merged, origins)

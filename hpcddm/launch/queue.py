@@ -1,4 +1,4 @@
-"""Submission to a queueing scheduler: arrays chained by `afterany`, as many as the cluster takes."""
+"""Submission to a scheduler with a queue: arrays linked by `afterany`, up to the limits of the cluster."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,32 +6,34 @@ from dataclasses import dataclass, replace
 
 from hpcddm.config.site import Site
 from hpcddm.jobs.input_gate import seconds_to_next_check
-from hpcddm.launch.array_items import Item, array_name, array_spec, arrays, submit_array
+from hpcddm.launch.array_items import ArrayItem, array_name, group_into_arrays, make_array_spec, submit_array
 from hpcddm.launch.base import ArraySpec, Job, Limits, QueueFull, QueueLauncher
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 
 @dataclass(frozen=True)
 class PlannedArray:
-    """One array that is to be submitted."""
+    """One array to submit."""
 
-    items: list[Item]
+    items: list[ArrayItem]
     number: int
+    """Number of its batch script."""
     throttle: int
+    """Maximum number of elements that run at the same time."""
     blocking_array: int | None
-    """Index in the list of the array that must have ended before, beside those that it reads; None for none."""
+    """Index of an earlier planned array that must end first, in addition to its inputs; None for none."""
 
     @property
     def script(self) -> str:
-        """Name under which its batch script is kept."""
+        """Name of its batch script."""
         return f"{self.number:04d}-{array_name(self.items[0])}.sbatch"
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """One array: its job id, its elements, and the jobs that it waits for."""
+class SubmittedArray:
+    """One submitted array: its job id, its units, and the jobs that it waits for."""
 
     job: JobId
     keys: list[str]
@@ -42,31 +44,38 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Before:
-    """An array that another one may wait for."""
+class BlockingArray:
+    """An array for which another array may wait."""
 
     job: JobId
-    """Its job; that of a dry run has the cluster only."""
+    """Id of its job; in a dry run only the cluster is known."""
     label: str
-    """Name of its script, or of the job where that was in the queue before."""
+    """Name of its script, or of its job if the job was already in the queue."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The elements [start, stop) of an array, as a 0-based array of their own."""
+    """The elements [start, stop) of an array, which are submitted as a separate array."""
 
     start: int
     stop: int
     throttle: int
-    """Number of them that may run at the same time."""
+    """Maximum number of elements of the chunk that run at the same time."""
     blocking_chunk: int | None
-    """Index of the chunk that must have ended first, so that no more elements than allowed run; None for none."""
+    """Index of the chunk that must end first, so that not too many elements run; None for none."""
 
 
-def chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
-    """Cut `count` elements into as few chunks as possible, of nearly the same size, never empty.
+def split_into_chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
+    """Split an array into as few chunks as possible, of nearly equal size.
 
-    Whatever runs at the same time adds up to `max_parallel` at most.
+    Args:
+        count: Number of elements.
+        max_array: Maximum number of elements per chunk.
+        max_parallel: Maximum number of elements that run at the same time, over all chunks.
+
+    Examples:
+        >>> [(chunk.start, chunk.stop, chunk.throttle) for chunk in split_into_chunks(10, 4, 6)]
+        [(0, 4, 2), (4, 7, 2), (7, 10, 2)]
     """
     number = -(-count // max_array)
     lanes = min(number, max_parallel)
@@ -82,14 +91,20 @@ def chunks(count: int, max_array: int, max_parallel: int) -> list[Chunk]:
 
 
 def plan_arrays(
-    items: Sequence[Item], home: RunDir, launcher: QueueLauncher, keeps_place: bool = False
+    items: Sequence[ArrayItem], home: RunDir, launcher: QueueLauncher, keeps_place: bool = False
 ) -> tuple[list[PlannedArray], str]:
-    """Plan arrays of the items that fit into the queue now; return them and the reason why the others do not.
+    """Plan arrays for the items that currently fit into the queue.
 
-    No submitted item needs one that is left out. The numbers of the scripts go on over submissions, so none is
-    overwritten.
+    An item is omitted if it needs an omitted item. Scripts are numbered across submissions, so none is overwritten.
 
-    keeps_place: leaves room for one more job where not everything fits.
+    Args:
+        items: Items to submit, each after the items that it needs.
+        home: The run, or the folder of a sweep.
+        launcher: Launcher of the site.
+        keeps_place: True to leave room for one more job if not all items fit.
+
+    Returns:
+        The arrays, and the reason why other items do not fit; '' without a limit.
     """
     site = launcher.site
     counts = Counter(cluster_of(item, site) for item in items)
@@ -98,9 +113,9 @@ def plan_arrays(
         limits = {cluster: _less_one(limit, counts[cluster]) for cluster, limit in limits.items()}
     number = len(Journal(home.journal).submissions())
     planned: list[PlannedArray] = []
-    for group in arrays(_fitting(items, limits, site), site):
+    for group in group_into_arrays(_select_fitting(items, limits, site), site):
         first, limit = len(planned), limits[cluster_of(group[0], site)]
-        for chunk in chunks(len(group), limit.max_array, site.max_parallel):
+        for chunk in split_into_chunks(len(group), limit.max_array, site.max_parallel):
             blocking_array = None if chunk.blocking_chunk is None else first + chunk.blocking_chunk
             items = group[chunk.start : chunk.stop]
             planned.append(PlannedArray(items, number + len(planned) + 1, chunk.throttle, blocking_array))
@@ -108,20 +123,20 @@ def plan_arrays(
 
 
 def _less_one(limit: Limits, num_jobs: int) -> Limits:
-    if limit.room is None or num_jobs <= limit.room:
+    if limit.free_jobs is None or num_jobs <= limit.free_jobs:
         return limit
-    return replace(limit, room=max(limit.room - 1, 0))
+    return replace(limit, free_jobs=max(limit.free_jobs - 1, 0))
 
 
-def cluster_of(item: Item, site: Site) -> str | None:
-    """Return the cluster to which the site gives a unit."""
+def cluster_of(item: ArrayItem, site: Site) -> str | None:
+    """Return the cluster of the site that runs a unit; None if the site names none."""
     return site.resources_for(*item.unit.key.split("/")).cluster
 
 
-def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: Site) -> list[Item]:
-    """Keep the items for which their cluster has room, and for all that they need; items come after those they need."""
-    room = {cluster: len(items) if limit.room is None else limit.room for cluster, limit in limits.items()}
-    fitting: list[Item] = []
+def _select_fitting(items: Sequence[ArrayItem], limits: Mapping[str | None, Limits], site: Site) -> list[ArrayItem]:
+    """Select the items for which the clusters have room, including room for the items that they need."""
+    room = {cluster: len(items) if limit.free_jobs is None else limit.free_jobs for cluster, limit in limits.items()}
+    fitting: list[ArrayItem] = []
     omitted: set[str] = set()
     for item in items:
         cluster = cluster_of(item, site)
@@ -135,51 +150,62 @@ def _fitting(items: Sequence[Item], limits: Mapping[str | None, Limits], site: S
 
 def submit_planned(
     planned_arrays: Sequence[PlannedArray], home: RunDir, launcher: QueueLauncher, active: Mapping[str, Job]
-) -> Iterator[Submitted]:
-    """Submit array after array, each after the jobs of its inputs; yield each as soon as it is submitted.
+) -> Iterator[SubmittedArray]:
+    """Submit arrays one by one, each with a dependency on the jobs of its inputs.
 
-    Raises `QueueFull` when the scheduler takes no more, `UserError` with its words when it refuses.
+    Args:
+        planned_arrays: Arrays, as `plan_arrays` returns them.
+        home: The run, or the folder of a sweep.
+        launcher: Launcher of the site.
+        active: Jobs in the queue, by the names of their units.
+
+    Yields:
+        Each array as soon as it is submitted.
+
+    Raises:
+        QueueFull: If the scheduler accepts no more jobs.
+        SubmissionRefused: If the scheduler refuses an array.
     """
     array_of = _in_queue(active)
-    submitted: list[list[Before]] = []
+    submitted: list[list[BlockingArray]] = []
     more = 0
     for planned in planned_arrays:
         blocking = _blocking(planned, array_of, submitted)
         submitted.append([])
-        for piece in _pieces(replace(planned, number=planned.number + more), blocking, home, launcher):
-            submitted[-1].append(Before(piece.job, piece.script))
+        for piece in _submit_in_halves(replace(planned, number=planned.number + more), blocking, home, launcher):
+            submitted[-1].append(BlockingArray(piece.job, piece.script))
             array_of |= dict.fromkeys(piece.keys, submitted[-1][-1])
             yield piece
         more += len(submitted[-1]) - 1
 
 
-def _in_queue(active: Mapping[str, Job]) -> dict[str, Before]:
-    """Return the arrays that are in the queue already, by the names of their units."""
-    return {name: Before(job.id.array, f"job {job.id.array}") for name, job in active.items()}
+def _in_queue(active: Mapping[str, Job]) -> dict[str, BlockingArray]:
+    """Return the arrays that are already in the queue, by the names of their units."""
+    return {name: BlockingArray(job.id.array, f"job {job.id.array}") for name, job in active.items()}
 
 
 def _blocking(
-    planned: PlannedArray, array_of: Mapping[str, Before], earlier: Sequence[Sequence[Before]]
-) -> list[Before]:
-    """List the arrays that must have ended before one: those of its inputs, and the one whose place it takes."""
+    planned: PlannedArray, array_of: Mapping[str, BlockingArray], earlier: Sequence[Sequence[BlockingArray]]
+) -> list[BlockingArray]:
+    """List the arrays that must end before a planned array: the arrays of its inputs, and its blocking array."""
     needed = [array_of[name] for item in planned.items for name in item.needs if name in array_of]
     return list(dict.fromkeys([*needed, *([] if planned.blocking_array is None else earlier[planned.blocking_array])]))
 
 
-def _spec(planned: PlannedArray, blocking: Sequence[Before], site: Site) -> ArraySpec:
-    # No dependency crosses clusters: for jobs of another one it looks by itself, when those of its own have ended.
+def _spec(planned: PlannedArray, blocking: Sequence[BlockingArray], site: Site) -> ArraySpec:
+    # Dependencies cannot cross clusters: the job checks other clusters itself after the jobs of its own have ended.
     after = [before for before in blocking if before.job.cluster == cluster_of(planned.items[0], site)]
     begin = seconds_to_next_check(0, site.recheck_seconds) if blocking and not after else 0
     jobs, labels = [before.job for before in after], [before.label for before in after]
-    return array_spec(planned.items, site, jobs, planned.throttle, begin, labels)
+    return make_array_spec(planned.items, site, jobs, planned.throttle, begin, labels)
 
 
-def _pieces(
-    planned: PlannedArray, blocking: Sequence[Before], home: RunDir, launcher: QueueLauncher
-) -> Iterator[Submitted]:
-    """Submit an array whole, or, where the queue has no room for so many, by halves that share its throttle.
+def _submit_in_halves(
+    planned: PlannedArray, blocking: Sequence[BlockingArray], home: RunDir, launcher: QueueLauncher
+) -> Iterator[SubmittedArray]:
+    """Submit an array as a whole, or in halves that share its throttle if the queue has no room for all elements.
 
-    Not every limit can be read beforehand, and an array that is longer than a limit would never go in whole.
+    Some limits cannot be queried, and the scheduler would never accept an array that is longer than such a limit.
     """
     spec = _spec(planned, blocking, launcher.site)
     try:
@@ -188,28 +214,37 @@ def _pieces(
         if len(planned.items) == 1:
             raise
     else:
-        yield Submitted(job, spec.keys, planned.script, spec.after, spec.begin_seconds)
+        yield SubmittedArray(job, spec.keys, planned.script, spec.after, spec.begin_seconds)
         return
-    halves: list[list[Before]] = []
-    for half in chunks(len(planned.items), -(-len(planned.items) // 2), planned.throttle):
+    halves: list[list[BlockingArray]] = []
+    for half in split_into_chunks(len(planned.items), -(-len(planned.items) // 2), planned.throttle):
         before = [] if half.blocking_chunk is None else halves[half.blocking_chunk]
         number = planned.number + sum(map(len, halves))
         piece = PlannedArray(planned.items[half.start : half.stop], number, half.throttle, None)
         halves.append([])
-        for submitted in _pieces(piece, [*blocking, *before], home, launcher):
-            halves[-1].append(Before(submitted.job, submitted.script))
+        for submitted in _submit_in_halves(piece, [*blocking, *before], home, launcher):
+            halves[-1].append(BlockingArray(submitted.job, submitted.script))
             yield submitted
 
 
 def render_planned(
     planned_arrays: Sequence[PlannedArray], launcher: QueueLauncher, active: Mapping[str, Job]
 ) -> Iterator[tuple[str, ArraySpec]]:
-    """Write the scripts that `submit_planned` would submit, byte for byte; yield each one's name, and its array."""
+    """Write the batch scripts that `submit_planned` would submit, byte for byte.
+
+    Args:
+        planned_arrays: Arrays, as `plan_arrays` returns them.
+        launcher: Launcher of the site.
+        active: Jobs in the queue, by the names of their units.
+
+    Yields:
+        The name of each script, and its array.
+    """
     array_of = _in_queue(active)
-    earlier: list[list[Before]] = []
+    earlier: list[list[BlockingArray]] = []
     for planned in planned_arrays:
         spec = _spec(planned, _blocking(planned, array_of, earlier), launcher.site)
-        earlier.append([Before(JobId.of("", spec.resources.cluster), planned.script)])
+        earlier.append([BlockingArray(JobId.on_cluster("", spec.resources.cluster), planned.script)])
         array_of |= dict.fromkeys(spec.keys, earlier[-1][0])
         launcher.render(spec, planned.script)
         yield planned.script, spec

@@ -6,20 +6,29 @@ from typing import Any
 
 import yaml
 
-from hpcddm.config.cross_checks import validated
+from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
-from hpcddm.files import atomic, reading
+from hpcddm.files import atomic, checked_reads
 from hpcddm.files.atomic import digest
-from hpcddm.files.reading import Unreadable
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.launch import experiment_defaults
 from hpcddm.launch.load_experiment import experiment_values, set_value
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import flatten
+from hpcddm.runs.run_dir import RunDir
 
-BASIS = ("data", "cluster", "experts.model", "router.model", "measuring.extractor.model", "measuring.classifier.model")
-"""Settings on which defaults depend, but for images of trainings: a training that goes on keeps its warm-up."""
+BASIS = (
+    "data",
+    "cluster",
+    "experts.model",
+    "router.model",
+    "evaluators.extractor.model",
+    "evaluators.classifier.model",
+)
+"""Settings that defaults depend on, except images of trainings: a continued training keeps its warm-up."""
+NO_BASIS = "data.class_names"
+"""Key among them on which no default depends."""
 SHOWN = ("data.image_size", "encode.encoder", "cluster.experts", "experts.objective.name")
 """Further settings without which nothing trains, whose defaults depend on nothing."""
 
@@ -55,10 +64,10 @@ def load_for_run(name: str, overrides: tuple[str, ...], run_dir: Path | None) ->
     """
     path, values, origins = experiment_values(name, overrides)
     given, basis = flatten(values), _basis(values)
-    run = RunDir(run_dir or Path("runs") / str(values.get("name") or experiment_defaults.name_of(path.stem)))
+    run = RunDir(run_dir or Path("runs") / str(values.get("name") or experiment_defaults.experiment_name(path.stem)))
     _fill_kept(values, given, basis, run)
-    experiment_defaults.fill(values, path.stem)
-    experiment = validated(values, origins)
+    experiment_defaults.fill_in(values, path.stem)
+    experiment = validate_experiment(values, origins)
     filled = {key: value for key, value in flatten(values).items() if key not in given or given[key] != value}
     return experiment, run, Defaults(basis, filled, _lines(filled, given, experiment))
 
@@ -72,13 +81,13 @@ def _lines(filled: dict[str, Any], given: dict[str, Any], experiment: Experiment
     for key in keys:
         set_value(nested, key, whole[key], key)
     nested.pop("name", None)
-    return [f"{key}: {_flow(value)}" for key, value in nested.items()]
+    return [f"{key}: {flow_text(value)}" for key, value in nested.items()]
 
 
 def _fill_kept(values: dict[str, Any], given: dict[str, Any], basis: str, run: RunDir) -> None:
-    """Fill in what a run has kept, where it still fits."""
+    """Fill in the run's stored defaults that still fit."""
     try:
-        kept = reading.read_mapping(run.defaults) or {}
+        kept = checked_reads.read_mapping(run.defaults) or {}
     except Unreadable as error:
         raise ConfigError(f"{error}; remove it to take today's defaults") from None
     if kept.get("of") != basis or not isinstance(kept.get("values"), dict):
@@ -90,8 +99,10 @@ def _fill_kept(values: dict[str, Any], given: dict[str, Any], basis: str, run: R
 
 def _basis(values: dict[str, Any]) -> str:
     flat = flatten(values)
-    return digest({key: value for key, value in flat.items() if any(f"{key}.".startswith(f"{b}.") for b in BASIS)})
+    counted = {key: value for key, value in flat.items() if any(f"{key}.".startswith(f"{b}.") for b in BASIS)}
+    return digest({key: value for key, value in counted.items() if key != NO_BASIS})
 
 
-def _flow(value: Any) -> str:
+def flow_text(value: Any) -> str:
+    """Return a value as YAML on one line."""
     return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000).removesuffix("\n...\n").strip()

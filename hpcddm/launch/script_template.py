@@ -10,16 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpcddm.config import variant_files, vouching
-from hpcddm.config.package_data import own_file, share_folder
-from hpcddm.config.pretrained import VARIABLE
+from hpcddm.config import trusted_submissions, variant_files
+from hpcddm.config.package_data import find_data_folder, find_user_file
+from hpcddm.config.pretrained import CACHE_VARIABLE
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
-from hpcddm.files import atomic, inside, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.launch.script_paths import check_line
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 if TYPE_CHECKING:
     import jinja2
@@ -28,25 +28,25 @@ JOB_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
 
 
 FUNCTIONS = "slurm/functions.sh"
-PARTS = ("slurm/job.sbatch.j2", "slurm/asked.sbatch.j2", "slurm/start.sh.j2", FUNCTIONS)
+PARTS = ("slurm/job.sbatch.j2", "slurm/resource_flags.sbatch.j2", "slurm/python_env.sh.j2", FUNCTIONS)
 """Template of the batch script, what it includes, and the file of functions that it sources."""
 
 
-def own_parts() -> dict[str, str]:
+def user_parts() -> dict[str, str]:
     """Read the parts that the user has below the working directory, in place of the package's; part -> text.
 
     Raises `Unreadable` for what is not a file of text.
     """
-    return {part: _text(path, follows_links=True) for part in PARTS if (path := own_file(part))}
+    return {part: _text(path, follows_links=True) for part in PARTS if (path := find_user_file(part))}
 
 
-def functions(parts: Mapping[str, str]) -> tuple[str, str]:
+def read_functions(parts: Mapping[str, str]) -> tuple[str, str]:
     """Return the text of the functions that scripts source, the user's own or the package's, and its digest."""
-    text = parts.get(FUNCTIONS) or (share_folder() / FUNCTIONS).read_text()
+    text = parts.get(FUNCTIONS) or (find_data_folder() / FUNCTIONS).read_text()
     return text, hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def stored_part(run: RunDir, part: str) -> Path:
+def stored_part_path(run: RunDir, part: str) -> Path:
     """Return the path of the run's copy of a part; not the user's own, even if the run is the working directory."""
     return run.template / Path(part).name
 
@@ -59,25 +59,25 @@ def stored_parts(run: RunDir) -> dict[str, str]:
     parts = {}
     for part in PARTS:
         with suppress(FileNotFoundError):
-            parts[part] = _text(stored_part(run, part))
+            parts[part] = _text(stored_part_path(run, part))
     return parts
 
 
 def _text(path: Path, follows_links: bool = False) -> str:
     try:
-        return reading.read_bytes(path, reading.RECORD_BYTES, follows_links=follows_links).decode()
+        return checked_reads.read_bytes(path, checked_reads.RECORD_BYTES, follows_links=follows_links).decode()
     except UnicodeDecodeError:
         raise Unreadable(path, "is not UTF-8") from None
 
 
 def store_parts(run: RunDir, parts: Mapping[str, str]) -> None:
     """Store the user's own parts, so that a later retry follows them everywhere; the user vouches for them."""
-    vouching.remember(run.root, parts)
+    trusted_submissions.remember(run.root, parts)
     for part in PARTS:
         if part in parts:
-            atomic.write_text(stored_part(run, part), parts[part], durable=False)
+            atomic.write_text(stored_part_path(run, part), parts[part], durable=False)
         else:
-            inside.remove(stored_part(run, part))
+            guarded_writes.remove(stored_part_path(run, part))
 
 
 def render(
@@ -92,9 +92,13 @@ def render(
     """
     import jinja2
 
-    parts = own_parts() if parts is None else parts
+    parts = user_parts() if parts is None else parts
     python = resources.python or Path(sys.executable)
-    for name, path in {"python": python, variant_files.VARIABLE: values["variants"], VARIABLE: values["cache"]}.items():
+    for name, path in {
+        "python": python,
+        variant_files.VARIANTS_VARIABLE: values["variants"],
+        CACHE_VARIABLE: values["cache"],
+    }.items():
         check_line(path, f"{name}={path}")
     try:
         template = _compiled(source, frozenset(parts.items()))
@@ -126,7 +130,7 @@ def _compiled(source: str, parts: frozenset[tuple[str, str]]) -> "jinja2.Templat
     own_texts = dict(parts)
 
     def text_of(name: str) -> str | None:
-        return (own_texts.get(name) or (share_folder() / name).read_text()) if name in PARTS else None
+        return (own_texts.get(name) or (find_data_folder() / name).read_text()) if name in PARTS else None
 
     environment = ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined,

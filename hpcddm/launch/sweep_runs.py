@@ -1,18 +1,18 @@
 """Runs of a sweep: each setting is an ordinary run, and units that several have in common are made once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.files.atomic import digest
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.load_sweep import Sweep
-from hpcddm.pipeline.plan import PlannedUnit, plan
-from hpcddm.pipeline.unit_states import UnitStatus, unit_state
-from hpcddm.runs.layout import RunDir
+from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
+from hpcddm.pipeline.unit_states import UnitStatus, determine_state
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.sweep_index import Index
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.sweep_index import SweepIndex
 from hpcddm.runs.unit_keys import stage_of
 
 
@@ -47,46 +47,47 @@ def sweep_runs_of(sweep: Sweep, home: RunDir) -> list[SweepRun]:
     for label, experiment in sweep.experiments.items():
         run = RunDir(home.root / label)
         source = experiment.data.source.model_dump_json()
-        experiment = with_content(experiment, run, contents.get(source))
-        contents[source] = experiment.data.content
-        units = plan(experiment)
-        sweep_runs.append(SweepRun(label, run, experiment, units, identities(units)))
+        experiment = with_content_hashes(experiment, run, contents.get(source))
+        contents[source] = experiment.data.content_hash
+        units = plan_units(experiment)
+        sweep_runs.append(SweepRun(label, run, experiment, units, identity_hashes(units)))
     _refuse_homonyms(sweep_runs)
     return sweep_runs
 
 
 def _refuse_homonyms(sweep_runs: Iterable[SweepRun]) -> None:
-    """Refuse a name of experts that joined with other samples: where all else is shared, so is the folder of the list.
+    """Refuse a name of extra experts with other samples: where all else is shared, so is the folder of the list.
 
     Raises `ConfigError` naming both settings.
     """
     first: dict[str, tuple[str, str | None]] = {}
     for sweep_run in sweep_runs:
-        for joined in sweep_run.experiment.experts.joined:
-            label, content = first.setdefault(joined.name, (sweep_run.label, joined.content))
-            if content != joined.content:
+        for extra in sweep_run.experiment.experts.extra:
+            label, content = first.setdefault(extra.name, (sweep_run.label, extra.content_hash))
+            if content != extra.content_hash:
                 raise ConfigError(
-                    f"setting {sweep_run.label}: experts.joined: {joined.name} has other samples in setting {label};"
+                    f"setting {sweep_run.label}: experts.extra: {extra.name} has other samples in setting {label};"
                     " give it another name"
                 )
 
 
-def identities(units: Iterable[PlannedUnit]) -> dict[str, str]:
+def identity_hashes(units: Iterable[PlannedUnit]) -> dict[str, str]:
     """Hash for every unit all that determines its outputs, down to the images: units of equal hashes are the same work.
 
     The number of units in a stage is left out: what depends on it is among the settings under the fingerprint.
     """
     by_key: dict[str, str] = {}
     for unit in units:
-        inputs = [by_key[key] for key in unit.inputs if unit.counts(key)]
+        inputs = [by_key[key] for key in unit.inputs if unit.counts_in_fingerprint(key)]
         by_key[unit.key] = digest([unit.key, unit.fingerprint_settings, unit.site, unit.min_optional, inputs])[:24]
     return by_key
 
 
-def assign(sweep_runs: Iterable[SweepRun], index: Index) -> None:
+def assign_owners(sweep_runs: Iterable[SweepRun], index: SweepIndex) -> None:
     """Assign an owner to each unit: the first setting that has it; a run that already has a folder of it owns that."""
     sweep_runs = list(sweep_runs)
     begun = {sweep_run.label: _begun_units(sweep_run) for sweep_run in sweep_runs}
+    identities_of = {sweep_run.label: sweep_run.identities for sweep_run in sweep_runs}
     for sweep_run in sweep_runs:
         for key in begun[sweep_run.label]:
             index.owners.setdefault(sweep_run.identities[key], sweep_run.label)
@@ -94,10 +95,26 @@ def assign(sweep_runs: Iterable[SweepRun], index: Index) -> None:
         for key, identity in sweep_run.identities.items():
             is_begun = key in begun[sweep_run.label]
             sweep_run.owners[key] = sweep_run.label if is_begun else index.owners.setdefault(identity, sweep_run.label)
-        # The other units of such a stage lie in the folder of that one.
-        for key in sweep_run.owners:
-            whole = f"{stage_of(key)}/all"
-            sweep_run.owners[key] = sweep_run.owners.get(whole, sweep_run.owners[key])
+        _keep_together(sweep_run, identities_of, index)
+
+
+def _keep_together(sweep_run: SweepRun, identities: Mapping[str, Mapping[str, str]], index: SweepIndex) -> None:
+    """Give a stage whose unit `all` has the folder of the whole stage one owner, which has the same units of it.
+
+    identities: of the units of every setting, by its label.
+    """
+    for whole in [key for key in sweep_run.owners if key.endswith("/all")]:
+        own = {key: identity for key, identity in sweep_run.identities.items() if stage_of(key) == stage_of(whole)}
+        owner = sweep_run.owners[whole]
+        there = identities.get(owner)
+        if there is None:
+            # The owner was removed from the sweep's file: the index alone knows what it has.
+            fits = all(sweep_run.owners[key] == owner for key in own)
+        else:
+            fits = all(there.get(key, identity) == identity for key, identity in own.items())
+        if not fits:
+            owner = index.owners.setdefault(digest(own), sweep_run.label)
+        sweep_run.owners.update(dict.fromkeys(own, owner))
 
 
 def _begun_units(sweep_run: SweepRun) -> set[str]:
@@ -123,7 +140,7 @@ def survey_sweep_runs(sweep_runs: Iterable[SweepRun]) -> dict[str, dict[str, Uni
         for unit in sweep_run.units:
             name = sweep_run.name(unit.key)
             if name not in scanned:
-                scanned[name] = unit_state(unit, sweep_run.owner(unit.key), run_states, made)
+                scanned[name] = determine_state(unit, sweep_run.owner(unit.key), run_states, made)
             run_states[unit.key], present = scanned[name]
             if present:
                 made[unit.key] = present

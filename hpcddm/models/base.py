@@ -1,4 +1,4 @@
-"""Bases of the networks: denoisers, routers and classifiers, built from settings and the properties of the data."""
+"""Bases of the networks: denoisers, routers and classifiers, built from settings and properties of the data."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -10,38 +10,48 @@ from hpcddm.config.variants import S, Variant
 from hpcddm.data.reader import Reader
 
 Images = Float[Tensor, "n c h w"]
-"""x of images in the space of the data, or noisy ones; of classifiers, images in [-1, 1]."""
+"""Clean or noisy x in the space of the data; for classifiers, images in [-1, 1]."""
 Times = Float[Tensor, " n"]
 """Times in [0, 1], from data to noise."""
 Condition = Int[Tensor, " n"] | Float[Tensor, "n l width"]
-"""Condition as `hpcddm.diffusion.conditions` makes it: classes, or states of tokens with rows of zeros as padding."""
+"""Condition from `hpcddm.diffusion.conditions`: class ids, or states of tokens padded with rows of zeros."""
 Logits = Float[Tensor, "n k"]
 
 
 class Network(nn.Module, Variant[S]):
-    """A network, freshly initialised when it is created.
+    """A network, freshly initialised when it is created from its settings and the properties of the data.
 
-    Beside its settings it takes the properties of the data, `hpcddm.config.shapes.NetworkData`; denoisers and routers
-    see x, of shape `x_shape`, and classifiers images.
+    Denoisers and routers receive x, of shape `x_shape`; classifiers receive images.
     """
 
     def stacked_blocks(self) -> Sequence[nn.Module]:
-        """Return the blocks that do most of the work, one after the other: by default `blocks`, if there are any.
+        """Return the sequence of blocks that do most of the work: by default the attribute `blocks`, if there is one.
 
-        They are what `checkpoint_blocks` and `compile_blocks` of a site are about; they are called without keywords.
+        The site's settings `checkpoint_blocks` and `compile_blocks` apply to these blocks. They are called with
+        positional arguments only.
         """
         return getattr(self, "blocks", ())
 
 
 class Denoiser(Network[S]):
-    """Network that predicts from noisy images what its objective tells, created as `cls(settings, data)`.
+    """Network that predicts its objective's target from noisy images, created as `cls(settings, data)`.
 
-    A parameter may be without a gradient in some steps, but then on all ranks: some stages of ZeRO wait for each other.
+    If a parameter has no gradient in a step, it must have none on any rank: in some stages of ZeRO the ranks would
+    otherwise wait for each other.
     """
 
     @abstractmethod
     def forward(self, x: Images, t: Times, condition: Condition) -> Float32[Tensor, "n c h w"]:
-        """Compute the prediction; x may be of another dtype than the parameters."""
+        """Compute the prediction.
+
+        Args:
+            x: (N, C, H, W) noisy images, of any floating-point dtype.
+            t: (N,) times in [0, 1], from data to noise.
+            condition: (N,) class ids or (N, L, D) states of tokens.
+
+        Returns:
+            (N, C, H, W) float32 predictions.
+        """
 
 
 class Router(Network[S]):
@@ -49,38 +59,50 @@ class Router(Network[S]):
 
     @abstractmethod
     def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
-        """Compute the logits of the clusters of noisy images."""
+        """Compute the logits of the clusters.
+
+        Args:
+            x: (N, C, H, W) noisy images.
+            t: (N,) times in [0, 1], from data to noise.
+            condition: (N,) class ids or (N, L, D) states of tokens.
+
+        Returns:
+            (N, K) logits.
+        """
 
 
 class TrainedRouter(Router[S]):
-    """Router that is trained, on noisy images and their clusters."""
+    """Router that is trained on noisy images and their clusters."""
 
     @abstractmethod
     def head_parameters(self) -> dict[str, nn.Parameter]:
-        """Return the last layer's parameters by name: new, and trained alone, when the number of clusters changes."""
+        """Return the last layer's parameters by name; a refit to another number of clusters trains only these."""
 
 
 class ComputedRouter(Router[S]):
-    """Router that is computed from the training images in one pass; nothing in it has a gradient."""
+    """Router that is computed from the training images in one pass, without gradients."""
 
     @abstractmethod
     def fit(self, reader: Reader, x0_of: Callable[[range], Tensor], advance: Callable[[int], None]) -> None:
-        """Compute everything from the samples of a reader.
+        """Compute all parameters from the samples of a reader.
 
-        x0_of: function from sample numbers to their x0 (N, C, H, W); advance: called with the number of samples read.
+        Args:
+            reader: Reader of the training samples.
+            x0_of: Function from sample numbers to x0 (N, C, H, W).
+            advance: Function that receives the number of samples read since its last call.
         """
 
 
 class Classifier(Network[S]):
-    """Network that names the classes of images, created as `cls(settings, data, num_classes)`.
+    """Network that classifies images, created as `cls(settings, data, num_classes)`.
 
-    Its features are those of the Frechet distance. An image's features depend on no other image.
+    The Frechet distance uses its features. The features of an image do not depend on other images.
     """
 
     @abstractmethod
     def forward(self, images: Images) -> Float32[Tensor, "n classes"]:
-        """Compute the logits of the classes of images in [-1, 1]."""
+        """Compute the logits of the classes (N, classes) of images (N, C, H, W) in [-1, 1]."""
 
     @abstractmethod
     def features(self, images: Images) -> Float32[Tensor, "n d"]:
-        """Compute the features of images in [-1, 1]: the activations before the last layer."""
+        """Compute the features (N, D) of images (N, C, H, W) in [-1, 1]: the activations before the last layer."""

@@ -1,4 +1,4 @@
-"""The autoencoder of a space of latents: as it is trained, loaded, and counted."""
+"""Build, load and count the autoencoder of a space of latents."""
 
 from pathlib import Path
 
@@ -13,22 +13,22 @@ from hpcddm.models.flops import training_flops, unallocated
 from hpcddm.runs.unit_settings import trained_autoencoder
 
 
-def network(settings: Experiment) -> nn.Module:
+def build(experiment: Experiment) -> nn.Module:
     """Build the network of an autoencoder that the run trains, freshly initialised."""
-    return variants.create(TrainedAutoencoder, trained_autoencoder(settings)[0], settings.data).network
+    return variants.create(TrainedAutoencoder, trained_autoencoder(experiment), experiment.data).network
 
 
-def load(settings: Experiment, weights: Path) -> Autoencoder[AutoencoderSettings]:
-    """Load the autoencoder that the run has trained."""
-    return variants.create(Autoencoder, trained_autoencoder(settings)[0], settings.data, weights)
+def load(experiment: Experiment, weights: Path) -> Autoencoder[AutoencoderSettings]:
+    """Load the autoencoder that the run has trained, from the file `weights`."""
+    return variants.create(Autoencoder, trained_autoencoder(experiment), experiment.data, weights)
 
 
-def inputs(settings: Experiment, count: int) -> tuple[torch.Tensor, ...]:
-    """Make the arguments of the network for so many images."""
-    data = settings.data
+def inputs(experiment: Experiment, count: int) -> tuple[torch.Tensor, ...]:
+    """Create zeros as arguments of the network: images and latents, `count` of each."""
+    data = experiment.data
     return torch.zeros(count, data.channels, data.image_size, data.image_size), torch.zeros(count, *data.x_shape)
 
 
-def train_flops(settings: Experiment) -> int:
-    """Count the FLOPs for one training image, forward and backward."""
-    return training_flops(unallocated(lambda: network(settings)), *inputs(settings, 1))
+def train_flops(experiment: Experiment) -> int:
+    """Count the FLOPs of one training image, forward and backward."""
+    return training_flops(unallocated(lambda: build(experiment)), *inputs(experiment, 1))

@@ -1,4 +1,4 @@
-"""Measuring networks: the extractor of the distances and the classifier of samples."""
+"""Build the evaluators: the feature extractor of the distances and the classifier of samples."""
 
 import torch
 
@@ -9,21 +9,28 @@ from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.spaces.base import Space
 from hpcddm.models.base import Classifier
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.runs.unit_settings import network_settings, outputs
+from hpcddm.runs.unit_settings import evaluator_settings, num_outputs
 
 PIXELS = SpaceSettings.model_validate({"name": "pixels"})
 
 
-def build(settings: Experiment, key: str) -> Classifier[ClassifierModelSettings]:
-    """Build the network of the unit `key`, freshly initialised."""
-    return variants.create(Classifier, network_settings(settings, key).model, settings.data, outputs(settings))
+def build(experiment: Experiment, key: str) -> Classifier[ClassifierModelSettings]:
+    """Build the network of an evaluator, freshly initialised.
+
+    Args:
+        experiment: Settings of the experiment.
+        key: Key of the evaluator's unit.
+    """
+    return variants.create(
+        Classifier, evaluator_settings(experiment, key).model, experiment.data, num_outputs(experiment)
+    )
 
 
-def pixels(settings: Experiment) -> Space[SpaceSettings]:
-    """Create the space in which measuring networks see images, whatever that of the denoisers is."""
-    return variants.create(Space, PIXELS, settings.data)
+def pixels(experiment: Experiment) -> Space[SpaceSettings]:
+    """Create the space of pixels, in which evaluators see images whatever the space of the denoisers is."""
+    return variants.create(Space, PIXELS, experiment.data)
 
 
-def train_flops(settings: Experiment, key: str) -> int:
-    """Count the FLOPs for one training image, forward and backward."""
-    return training_flops(unallocated(lambda: build(settings, key)), torch.zeros(1, *pixels(settings).shape))
+def train_flops(experiment: Experiment, key: str) -> int:
+    """Count the FLOPs of one training image, forward and backward."""
+    return training_flops(unallocated(lambda: build(experiment, key)), torch.zeros(1, *pixels(experiment).shape))

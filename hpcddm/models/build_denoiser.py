@@ -1,4 +1,4 @@
-"""Denoisers of the stages train and distill: building, initial weights and objective."""
+"""Build denoisers, load their initial weights, and create their objective."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -12,40 +12,50 @@ from torch import nn
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import DenoiserModelSettings
-from hpcddm.config.spaces import WHAT_X_IS
+from hpcddm.config.spaces import SPACE_DIGEST
 from hpcddm.config.training import Expert
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.errors import require
 from hpcddm.errors.printing import printable
-from hpcddm.files import atomic, reading, tensors
+from hpcddm.files import atomic, checked_reads, tensors
 from hpcddm.files.tensor_file import TensorFile, require_floats
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.base import Denoiser
-from hpcddm.pipeline.plan import init_request
 from hpcddm.runs import initial_weights
-from hpcddm.runs.initial_weights import InitRequest
-from hpcddm.runs.training_states import START, Started
+from hpcddm.runs.initial_weights import InitRequest, init_request
+from hpcddm.runs.training_states import START, StartRecord
 from hpcddm.runs.unit_keys import LATENT_SCALE
 
 
-def build(settings: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
-    """Build a denoiser, freshly initialised."""
-    return variants.create(Denoiser, config.model, settings.data)
+def build(experiment: Experiment, config: ExpertConfig) -> Denoiser[DenoiserModelSettings]:
+    """Build a denoiser, freshly initialised.
+
+    Args:
+        experiment: Settings of the experiment.
+        config: Settings of the expert, monolith or student.
+    """
+    return variants.create(Denoiser, config.model, experiment.data)
 
 
-def start(settings: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
-    """Return a function that fills the unit's denoiser with its initial weights; None where they stay random."""
-    request = init_request(settings, unit.key)
+def initial_weights_loader(experiment: Experiment, unit: Unit) -> Callable[[nn.Module], None] | None:
+    """Return a function that loads the initial weights of a unit into its denoiser; None for random initial weights."""
+    request = init_request(experiment, unit.key)
     return None if request is None else partial(load_initial_weights, request=request, unit=unit)
 
 
 def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> None:
-    """Copy weights from a file into a model: of every parameter and no others; its fixed buffers stay.
+    """Copy the weights of all parameters from a file into a model; buffers keep their computed values.
 
-    Raises `UserError` naming the file, and the key or the tensor, when those weights are not the network's.
+    Args:
+        model: Network to fill.
+        request: File of the weights, and the settings that name it.
+        unit: Unit whose training starts from the weights.
+
+    Raises:
+        UserError: The file's tensors do not match the parameters of the network.
     """
     parameters = dict(model.named_parameters())
-    with opened(request, unit) as (file, digest):
+    with open_initial_weights(request, unit) as (file, digest):
         unexpected = sorted(file.forms.keys() - model.state_dict().keys())
         missing = sorted(parameters.keys() - file.forms.keys())
         shapes = {name: form.shape for name, form in file.forms.items()}
@@ -62,54 +72,78 @@ def load_initial_weights(model: nn.Module, request: InitRequest, unit: Unit) -> 
 
 
 @contextmanager
-def opened(request: InitRequest, unit: Unit) -> Iterator[tuple[TensorFile, str]]:
-    """Open the file that a training starts from, and hash it; its description is stored for `started`.
+def open_initial_weights(request: InitRequest, unit: Unit) -> Iterator[tuple[TensorFile, str]]:
+    """Open the file with initial weights, check it, and record its description for `initial_weights_record`.
 
-    Raises `UserError` naming the file when it holds no tensors, other ones than when the run was submitted, or another
-    network's.
+    Args:
+        request: File of the weights, and the settings that name it.
+        unit: Unit whose training starts from the weights.
+
+    Yields:
+        The open file and its SHA-256 digest.
+
+    Raises:
+        UserError: The file has no tensors, has changed since the run was submitted, or belongs to another network.
     """
     path = (unit.run.root / request.init_from.weights).resolve()
-    with initial_weights.opened(path) as file:
+    with initial_weights.open_weights(path) as file:
         digest = file.read({})
-        atomic.require_submitted(path, request.init_from.content, digest)
-        description = initial_weights.described(path, initial_weights.description_of(file), digest)
+        atomic.require_submitted(path, request.init_from.content_hash, digest)
+        description = initial_weights.describe_network(path, initial_weights.read_description(file), digest)
         space = unit.inputs.get(LATENT_SCALE)
-        initial_weights.check(request, path, description, space.digest_of(WHAT_X_IS) if space else None)
+        initial_weights.check_description(request, path, description, space.digest_of(SPACE_DIGEST) if space else None)
         if unit.ranks.rank == 0:
-            atomic.write_json(unit.folder / START, initial_weights.record(path, description, digest))
+            atomic.write_json(unit.folder / START, initial_weights.start_entry(path, description, digest))
         yield file, digest
 
 
 def read_initial_weights(file: TensorFile, names: Collection[str], digest: str) -> dict[str, torch.Tensor]:
-    """Read some tensors of the file that a training starts from; raises `UserError` for one that is not finite."""
+    """Read tensors from an open file with initial weights.
+
+    Args:
+        file: File from `open_initial_weights`.
+        names: Names of the tensors.
+        digest: Digest from `open_initial_weights`.
+
+    Raises:
+        UserError: A value is not finite.
+    """
     require_floats(file, names)
     return tensors.read(file, names, digest)
 
 
-def require_network(settings: Experiment, expert: Expert | None, path: Path) -> None:
-    """Raise `UserError` naming the first tensor in a file of weights that is another than a denoiser of ours has.
+def require_network(experiment: Experiment, expert: Expert | None, path: Path) -> None:
+    """Check that the tensors in a file of weights are the tensors of a denoiser of this experiment.
 
-    expert: None for the monolith and the student.
+    Args:
+        experiment: Settings of the experiment.
+        expert: Expert; None for the monolith and the student.
+        path: File of the weights.
+
+    Raises:
+        UserError: A tensor is missing or has another dtype or shape.
     """
     with torch.device("meta"):
-        network = build(settings, settings.expert_config(expert))
-    with tensors.opened(path) as file:
-        file.require(tensors.forms(network.state_dict()))
+        network = build(experiment, experiment.expert_config(expert))
+    with tensors.open_weights(path) as file:
+        file.require(tensors.tensor_specs(network.state_dict()))
 
 
-def started(settings: Experiment, unit: Unit) -> dict[str, Any]:
-    """Return the manifest's record of the initial weights as {"start": ...}; empty where they were random."""
-    record = reading.read_mapping(unit.folder / START, Started) if init_request(settings, unit.key) else None
+def initial_weights_record(experiment: Experiment, unit: Unit) -> dict[str, Any]:
+    """Return the manifest's record of the initial weights as {"start": ...}; empty for random initial weights."""
+    record = (
+        checked_reads.read_mapping(unit.folder / START, StartRecord) if init_request(experiment, unit.key) else None
+    )
     return {} if record is None else {"start": record}
 
 
 def objective_of(config: ExpertConfig) -> Objective:
-    """Load the objective on which a denoiser is trained."""
+    """Create the objective of a denoiser."""
     return variants.create(Objective, config.objective)
 
 
-def one_image(settings: Experiment) -> tuple[torch.Tensor, ...]:
-    """Make the arguments of a denoiser, or of a router, for one image."""
-    shape = settings.data.condition.shape
+def one_image(experiment: Experiment) -> tuple[torch.Tensor, ...]:
+    """Create the arguments of a denoiser or a router for one image, filled with zeros: x, t and condition."""
+    shape = experiment.data.condition.shape
     condition = torch.zeros(1, *shape) if shape else torch.zeros(1, dtype=torch.long)
-    return torch.zeros(1, *settings.data.x_shape), torch.zeros(1), condition
+    return torch.zeros(1, *experiment.data.x_shape), torch.zeros(1), condition

@@ -8,14 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import PriorRouterSettings
-from hpcddm.config.shapes import NetworkData
 from hpcddm.data.reader import Reader
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
 
 
-class Settings(PriorRouterSettings):
+class DistanceRouterSettings(PriorRouterSettings):
     """Temperature that divides the score, and the clusters' prior."""
 
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -24,7 +24,7 @@ class Settings(PriorRouterSettings):
         return (self.priors(data) + math.prod(data.x_shape) + 1) * num_clusters
 
 
-class DistanceRouter(PriorRouter[Settings]):
+class DistanceRouter(PriorRouter[DistanceRouterSettings]):
     """Router with logits log p(k | c) + log N(x; (1 - t) m_k, (t^2 + (1 - t)^2 s_k^2) I) / temperature.
 
     m_k is the mean of cluster k's x0 and s_k^2 their variance around it, averaged over its values: this is the
@@ -32,7 +32,7 @@ class DistanceRouter(PriorRouter[Settings]):
     other, so it is overconfident where there is little noise; temperature scaling mends that.
     """
 
-    def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
+    def __init__(self, settings: DistanceRouterSettings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
         self.means = frozen_parameter(num_clusters, math.prod(data.x_shape))
         self.variances = frozen_parameter(num_clusters)

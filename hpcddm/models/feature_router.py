@@ -11,17 +11,17 @@ from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config import variants
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.models import PriorRouterSettings
-from hpcddm.config.shapes import NetworkData
 from hpcddm.data.reader import Reader
-from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.models.base import Images, Logits, Times
 from hpcddm.models.training_free import PriorRouter, blocks, frozen_parameter
 
 
-class Settings(PriorRouterSettings):
+class FeatureRouterSettings(PriorRouterSettings):
     """Encoder, which may be that of the clustering; temperature that divides squared distances; the clusters' prior."""
 
     encoder: ImageEncoderSettings
@@ -30,22 +30,22 @@ class Settings(PriorRouterSettings):
     def check(self, experiment: Any) -> None:
         """Raise ValueError for latents, which it would have to decode at every step."""
         if experiment.data.space.reads_latents:
-            raise ValueError(f"sees pixels, and data.space is {experiment.data.space.name}; take distance_router")
+            raise ValueError(f"needs pixels, and data.space is {experiment.data.space.name}; take distance_router")
 
     def parameters(self, data: NetworkData, num_clusters: int) -> int:
         return self.priors(data) * num_clusters + (1 + num_clusters) * self.encoder.dimensions(data)
 
 
-class FeatureRouter(PriorRouter[Settings]):
+class FeatureRouter(PriorRouter[FeatureRouterSettings]):
     """Router with logits log p(k | c) - |f - m_k|^2 / temperature (arXiv 2303.14177), f being the features of x_t.
 
     The encoder sees the image of x_t / (1 - t): with the noise that is left. Features are centred and
     of length one, as the clustering sees them, so that the temperature means the same for every encoder.
     """
 
-    def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
+    def __init__(self, settings: FeatureRouterSettings, data: NetworkData, num_clusters: int):
         super().__init__(settings, data, num_clusters)
-        self.space, dimensions = space_of(data), settings.encoder.dimensions(data)
+        self.space, dimensions = create_space(data), settings.encoder.dimensions(data)
         self.mean, self.centroids = frozen_parameter(dimensions), frozen_parameter(num_clusters, dimensions)
 
     @cached_property
@@ -54,14 +54,14 @@ class FeatureRouter(PriorRouter[Settings]):
         return variants.create(ImageEncoder, self.settings.encoder)
 
     def score(self, x: Images, t: Times) -> Logits:
-        # At t = 1 there is no image left; of pixels the clamp makes black and white of the noise.
+        # At t = 1 no image is left; in pixels the clamp turns the noise to black and white.
         remaining = (1 - t).clamp(min=1e-3).view(-1, 1, 1, 1)
         features = F.normalize(self._features(x / remaining).to(x.dtype) - self.mean.to(x.dtype))
         return -torch.cdist(features, self.centroids.to(x.dtype)).square() / self.settings.temperature
 
     def _features(self, x0: Images) -> Float[Tensor, "n d"]:
         if x0.is_meta:
-            # The encoder is no module: counts of operations on the meta device are those of the distance alone.
+            # The encoder is not a module: on the meta device only the operations of the distance are counted.
             return x0.new_zeros(len(x0), len(self.mean))
         return torch.from_numpy(self.encoder.encode(self.space.to_images(self.space.finish(x0)))).to(x0.device)
 

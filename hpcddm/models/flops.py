@@ -1,4 +1,4 @@
-"""Floating-point operations of a network, counted from its operators (multiply-add = 2)."""
+"""Count floating-point operations of a network from its operators (a multiply-add counts as 2)."""
 
 import copy
 from collections.abc import Callable
@@ -10,18 +10,28 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def unallocated(build: Callable[[], nn.Module]) -> nn.Module:
-    """Build a network without memory and numbers for its weights, to count its operations."""
+    """Build a network without memory for its weights, to count its operations."""
     with torch.device("meta"):
         return build()
 
 
 def forward_flops(model: nn.Module, *inputs: Tensor) -> int:
-    """Count the operations of one forward pass on inputs of these shapes: matrix products, convolutions, attention."""
+    """Count the operations of one forward pass: matrix products, convolutions and attention.
+
+    Args:
+        model: Network to count; it is copied and stays unchanged.
+        inputs: Arguments of the network; only their shapes and dtypes matter.
+    """
     return _count(model, inputs, backward=False)
 
 
 def training_flops(model: nn.Module, *inputs: Tensor) -> int:
-    """Count the operations of one forward and backward pass on inputs of these shapes, without the optimiser."""
+    """Count the operations of one forward and backward pass, without the optimiser.
+
+    Args:
+        model: Network to count; it is copied and stays unchanged.
+        inputs: Arguments of the network; only their shapes and dtypes matter.
+    """
     return _count(model, inputs, backward=True)
 
 

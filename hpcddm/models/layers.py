@@ -18,14 +18,14 @@ Vector = Float[Tensor, "n 1 d"]
 Conditions = Float[Tensor, "n d"] | Float[Tensor, "n _ d"]
 """Condition of a layer for adaLN-zero, or the vectors that layers share for adaLN-single."""
 
-LONGEST_PERIOD = 10000
-"""Base of the frequencies: the slowest sine of an embedding has nearly 2 pi times this period."""
+MAX_PERIOD = 10000
+"""Base of the frequencies: the slowest sine of an embedding has a period of nearly 2 pi times this value."""
 
 
 def patchify(
     x: Float[Tensor, "n c h w"], patch: int
 ) -> Float[Tensor, "n {x.shape[2]*x.shape[3]//patch**2} {x.shape[1]*patch**2}"]:
-    """Cut images into square tokens, row by row; in a token, channels come first."""
+    """Cut images (N, C, H, W) into square patches, row by row; the values of a token are ordered by channel first."""
     n, c, h, w = x.shape
     x = x.view(n, c, h // patch, patch, w // patch, patch)
     return x.permute(0, 2, 4, 1, 3, 5).reshape(n, -1, c * patch * patch)
@@ -34,56 +34,77 @@ def patchify(
 def unpatchify(
     tokens: Float[Tensor, "n t d"], patch: int, channels: int, size: int
 ) -> Float[Tensor, "n {channels} {size} {size}"]:
-    """Put tokens together to images: the inverse of `patchify`."""
+    """Assemble tokens to images: the inverse of `patchify`.
+
+    Args:
+        tokens: (N, T, channels patch^2) tokens.
+        patch: Side of the patches in pixels.
+        channels: Number of channels C of the images.
+        size: Side of the square images in pixels.
+    """
     grid = size // patch
     tokens = tokens.view(len(tokens), grid, grid, channels, patch, patch)
     return tokens.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, size, size)
 
 
 def angles(position: Float[Tensor, " n"], count: int, steps: int | None = None) -> Float[Tensor, "n {count}"]:
-    """Multiply positions by `count` frequencies, in the positions' dtype.
+    """Multiply positions by `count` frequencies, in the dtype of the positions.
 
-    The frequencies fall from 1 towards 1/10000, which they would reach in so many steps, equal in log space; by default
-    the last one stops a step before it.
+    The frequencies are equally spaced on a log scale and decrease from 1.
+
+    Args:
+        position: (N,) positions.
+        count: Number of frequencies.
+        steps: Number of frequency steps from 1 to 1/10000; by default `count`, so that the last frequency is one step
+            above 1/10000.
     """
     step = torch.arange(count, dtype=position.dtype, device=position.device)
     # In the public implementations' order: of 1000 radians the last bit of a frequency is 1e-4.
-    return position[:, None] * torch.exp(-math.log(LONGEST_PERIOD) * step / (steps or count))
+    return position[:, None] * torch.exp(-math.log(MAX_PERIOD) * step / (steps or count))
 
 
 def time_waves(t: Float[Tensor, " n"], spacing: str) -> Float32[Tensor, "n 256"]:
-    """Compute `sinusoids` of 1000 t for times in [0, 1]; spacing: see `TransformerSettings.time_spacing`."""
+    """Compute `sinusoids` of 1000 t.
+
+    Args:
+        t: (N,) times in [0, 1].
+        spacing: Spacing of the frequencies; see `TransformerSettings.time_spacing`.
+    """
     return sinusoids(1000 * t, FREQUENCIES, FREQUENCIES // 2 - (spacing == "diffusers"))
 
 
 def sinusoids(position: Float[Tensor, " n"], width: int, steps: int | None = None) -> Float32[Tensor, "n {width}"]:
-    """Compute cosines, then sines of positions at width / 2 frequencies, those of `angles`."""
+    """Compute the cosines, then the sines, of positions (N,) at the width / 2 frequencies of `angles`."""
     angle = angles(position.float(), width // 2, steps)
     return torch.cat([angle.cos(), angle.sin()], dim=1)
 
 
 def grid_axes(grid: int) -> tuple[Float64[Tensor, " {grid**2}"], Float64[Tensor, " {grid**2}"]]:
-    """Return row and column of every token of a square grid, row by row."""
+    """Return the row and the column of every token of a square grid, in row-major order."""
     axis = torch.arange(grid, dtype=torch.float64)
     return axis.repeat_interleave(grid), axis.repeat(grid)
 
 
 def grid_positions(grid: int, width: int) -> Float32[Tensor, "{grid**2} {width}"]:
-    """Compute the fixed position embeddings of a square grid as in the original DiT's code.
+    """Compute the fixed position embeddings of a square grid, as in the code of the original DiT.
 
-    Half of the width for the column, half for the row; of each half the first half are sines, the rest cosines.
+    One half of the width encodes the column, the other half the row; each half consists of sines, then cosines.
+
+    Args:
+        grid: Number of tokens per side.
+        width: Width of the embeddings, divisible by 4.
     """
     rows, columns = (angles(axis, width // 4) for axis in grid_axes(grid))
     return torch.cat([columns.sin(), columns.cos(), rows.sin(), rows.cos()], dim=1).float()
 
 
 def modulate(x: Tokens, shift: Vector, scale: Vector) -> Tokens:
-    """Apply layer norm without parameters, then scale and shift from the condition."""
+    """Apply layer norm without parameters, then the scale and shift from the condition."""
     return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=1e-6), 1 + scale)
 
 
 def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_uniform_) -> nn.Linear:
-    """Make a linear layer with zero bias and weights from `initialise`."""
+    """Create a linear layer with zero bias and weights from `initialise`."""
     layer = nn.Linear(inputs, outputs)
     initialise(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -91,12 +112,12 @@ def linear(inputs: int, outputs: int, initialise: Callable = nn.init.xavier_unif
 
 
 def init_embedding(weight: Tensor) -> None:
-    """Initialise an embedding: normal, of standard deviation 0.02."""
+    """Initialise an embedding with normal values of standard deviation 0.02."""
     nn.init.normal_(weight, std=0.02)
 
 
 def embedding_table(count: int, width: int) -> nn.Embedding:
-    """Make a table of `count` learned embeddings, initialised by `init_embedding`."""
+    """Create a table of `count` learned embeddings, initialised by `init_embedding`."""
     table = nn.Embedding(count, width)
     init_embedding(table.weight)
     return table
@@ -108,7 +129,14 @@ def attend(
     v: Float[Tensor, "n heads s d"],
     visible: Bool[Tensor, "n 1 1 s"] | None = None,
 ) -> Float[Tensor, "n heads t d"]:
-    """Compute softmax(q k^T / sqrt(D)) v over the visible keys, by default over all."""
+    """Compute softmax(q k^T / sqrt(D)) v over the visible keys.
+
+    Args:
+        q: (N, heads, T, D) queries.
+        k: (N, heads, S, D) keys.
+        v: (N, heads, S, D) values.
+        visible: (N, 1, 1, S) mask of the keys; all by default.
+    """
     if q.device.type == "cpu":
         # On CPU the fused kernel's bf16 backward pass takes 5 times as long as these operators' (torch 2.13).
         return attend_unfused(q, k, v, visible)
@@ -121,7 +149,7 @@ def attend_unfused(
     v: Float[Tensor, "n heads s d"],
     visible: Bool[Tensor, "n 1 1 s"] | None,
 ) -> Float[Tensor, "n heads t d"]:
-    """Compute the same operator by operator, with all scores in memory."""
+    """Compute `attend` operator by operator, with all scores in memory."""
     scores = q * q.shape[-1] ** -0.5 @ k.transpose(2, 3)
     if visible is not None:
         scores = scores.masked_fill(~visible, -math.inf)
@@ -129,25 +157,25 @@ def attend_unfused(
 
 
 def split_heads(x: Tokens, kinds: int, heads: int) -> Float[Tensor, "{kinds} n {heads} t head"]:
-    """Split projected tokens into `kinds` tensors, such as queries, keys and values, each of so many heads."""
+    """Split projected tokens into `kinds` tensors, such as queries, keys and values, each with `heads` heads."""
     return x.view(*x.shape[:2], kinds, heads, -1).permute(2, 0, 3, 1, 4)
 
 
 def merge_heads(x: Heads) -> Float[Tensor, "n t heads*d"]:
-    """Put the heads of every token together."""
+    """Concatenate the heads of every token: the inverse of `split_heads` for one kind."""
     return x.transpose(1, 2).flatten(2)
 
 
 class Prompt(NamedTuple):
-    """Text for cross- or joint attention."""
+    """Text tokens for cross-attention or joint attention."""
 
     tokens: Float[Tensor, "n l d"]
     visible: Bool[Tensor, "n 1 1 l"] | None
-    """Mask of the tokens that are no padding, at least one for every image; None where all are visible."""
+    """Mask of the tokens that are not padding, at least one per image; None if all are visible."""
 
 
 def visible_text(states: Float[Tensor, "n l d"]) -> Bool[Tensor, "n l"]:
-    """Tell which states of a text are no padding, which is rows of zeros."""
+    """Return the mask (N, L) of the states that are not padding; rows of zeros are padding."""
     visible = states.any(dim=2)
     # A softmax over nothing is NaN: of a text of padding only, one token is visible, the bias of its embedding.
     first = visible[:, :1] | ~visible.any(dim=1, keepdim=True)
@@ -155,7 +183,12 @@ def visible_text(states: Float[Tensor, "n l d"]) -> Bool[Tensor, "n l"]:
 
 
 def pooled_text(states: Float[Tensor, "n l d"], kind: str) -> Float[Tensor, "n d"]:
-    """Pool the visible states of every text: their 'mean', or the one at their 'end'."""
+    """Pool the visible states of every text.
+
+    Args:
+        states: (N, L, D) states of tokens, padded with rows of zeros.
+        kind: 'mean' for the mean of the visible states, 'end' for the last one.
+    """
     visible = visible_text(states)
     if kind == "end":
         places = torch.arange(visible.shape[1], device=states.device) * visible
@@ -165,12 +198,12 @@ def pooled_text(states: Float[Tensor, "n l d"], kind: str) -> Float[Tensor, "n d
 
 
 def head_norm(settings: TransformerSettings) -> nn.Module:
-    """Make the QK norm of the heads of queries or keys: root mean square (arXiv 2403.03206, sec. 5.3.2)."""
+    """Create the QK norm of queries or keys: RMS norm per head (arXiv 2403.03206, sec. 5.3.2), or the identity."""
     return nn.RMSNorm(settings.width // settings.heads, eps=1e-6) if settings.qk_norm else nn.Identity()
 
 
 class Attention(nn.Module):
-    """Linear layers of multi-head attention: `project` to queries, keys and values, `merge` after `attend`."""
+    """Linear layers of multi-head attention: `project` before and `merge` after `attend`."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__()
@@ -190,7 +223,7 @@ class Attention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention of tokens to a prompt; it starts as zero (arXiv 2310.00426, sec. 2.3)."""
+    """Multi-head attention from tokens to a prompt; its output starts at zero (arXiv 2310.00426, sec. 2.3)."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__()
@@ -201,16 +234,21 @@ class CrossAttention(nn.Module):
         self.norm_q, self.norm_k = head_norm(settings), head_norm(settings)
 
     def forward(self, x: Tokens, prompt: Prompt) -> Tokens:
+        """Compute the attention of tokens (N, T, D) to the prompt."""
         (q,) = split_heads(self.q(x), 1, self.heads)
         k, v = split_heads(self.kv(prompt.tokens), 2, self.heads)
         return self.out(merge_heads(attend(self.norm_q(q), self.norm_k(k), v, prompt.visible)))
 
 
 class Modulated(nn.Module):
-    """A layer with vectors that depend on the condition, all zero at first.
+    """A layer with `count` vectors that depend on the condition and start at zero.
 
-    adaLN-zero: a linear layer of the condition, `modulation` (arXiv 2212.09748, sec. 3.2).
+    adaLN-zero: the linear layer `modulation` of the condition (arXiv 2212.09748, sec. 3.2).
     adaLN-single: a `table` added to vectors that all layers share (arXiv 2310.00426, sec. 2.3).
+
+    Args:
+        settings: Settings of the transformer.
+        count: Number of vectors.
     """
 
     def __init__(self, settings: TransformerSettings, count: int):
@@ -221,9 +259,13 @@ class Modulated(nn.Module):
         self.table = nn.Parameter(torch.zeros(count, width)) if single else None
 
     def vectors(self, condition: Conditions) -> tuple[Vector, ...]:
-        """Compute `count` vectors of a condition, (N, D) for adaLN-zero.
+        """Compute the vectors of a condition.
 
-        For adaLN-single it is (N, 1 or at least count, D).
+        Args:
+            condition: (N, D) for adaLN-zero; (N, 1, D) or (N, at least `count`, D) for adaLN-single.
+
+        Returns:
+            `count` vectors, each (N, 1, D).
         """
         if self.modulation is None:
             vectors = condition[:, : self.count]
@@ -235,7 +277,7 @@ class Modulated(nn.Module):
 
 
 class Stream(Modulated):
-    """The layers of a block for one kind of tokens; `vectors` are shift, scale, gate of attention, then of the MLP."""
+    """Layers of a block for one kind of tokens; `vectors` are shift, scale and gate of attention, then of the MLP."""
 
     def __init__(self, settings: TransformerSettings):
         super().__init__(settings, BLOCK_VECTORS)
@@ -250,26 +292,32 @@ class Stream(Modulated):
         shift, scale = vectors[:2]
         return self.attention.project(modulate(x, shift, scale))
 
-    def attended(self, x: Tokens, heads: Float[Tensor, "n heads t head"], vectors: tuple[Vector, ...]) -> Tokens:
-        """Add the gated attention output to tokens."""
+    def add_attention(self, x: Tokens, heads: Float[Tensor, "n heads t head"], vectors: tuple[Vector, ...]) -> Tokens:
+        """Add the gated attention output to the tokens."""
         return torch.addcmul(x, vectors[2], self.attention.merge(heads))
 
-    def transformed(self, x: Tokens, vectors: tuple[Vector, ...]) -> Tokens:
-        """Add the gated MLP output to tokens."""
+    def add_mlp(self, x: Tokens, vectors: tuple[Vector, ...]) -> Tokens:
+        """Add the gated MLP output to the tokens."""
         shift, scale, gate = vectors[3:]
         return torch.addcmul(x, gate, self.mlp(modulate(x, shift, scale)))
 
 
-class Block(Stream):
-    """A transformer block: modulated attention and MLP; with text, cross-attention to a prompt between them."""
+class TransformerBlock(Stream):
+    """Transformer block: modulated attention and MLP; with text, cross-attention to a prompt between them.
+
+    Args:
+        settings: Settings of the transformer.
+        with_text: True to add cross-attention.
+    """
 
     def __init__(self, settings: TransformerSettings, with_text: bool):
         super().__init__(settings)
         self.cross = CrossAttention(settings) if with_text else None
 
     def forward(self, x: Tokens, condition: Conditions, prompt: Prompt | None = None) -> Tokens:
+        """Compute the tokens (N, T, D) after the block."""
         vectors = self.vectors(condition)
-        x = self.attended(x, attend(*self.project(x, vectors)), vectors)
+        x = self.add_attention(x, attend(*self.project(x, vectors)), vectors)
         if self.cross is not None:
             x = x + self.cross(x, prompt)
-        return self.transformed(x, vectors)
+        return self.add_mlp(x, vectors)

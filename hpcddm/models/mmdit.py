@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Float32
 from torch import Tensor, nn
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import LAST_VECTORS, DenoisingTransformerSettings
-from hpcddm.config.shapes import NetworkData
 from hpcddm.models.base import Condition, Images, Times
 from hpcddm.models.dit import DiT, Embeddings
 from hpcddm.models.layers import (
@@ -40,12 +40,12 @@ Rotation = Float[Tensor, "2 t half"]
 """Rotary cosines and sines of image tokens, for half of a head's width."""
 
 
-class Settings(DenoisingTransformerSettings):
+class MMDiTSettings(DenoisingTransformerSettings):
     """Width, depth and heads of both streams, or the name of a size.
 
-    Width 2560 and depth 30 (arXiv 2501.05450, sec. 4) with two full streams count 4.7 B parameters before any
-    modulation (24 x width^2 x depth), not the 3 B they are published as. `3B` keeps the depth and has width 2048, 16
-    heads of 128, adaLN-single modulation that both streams share, and no text layers behind the last joint attention.
+    Two full streams of width 2560 and depth 30 (arXiv 2501.05450, sec. 4) have 4.7 B parameters before any modulation
+    (24 x width^2 x depth), not the published 3 B. The size `3B` keeps the depth and has width 2048, 16 heads of 128,
+    adaLN-single modulation shared by both streams, and no text layers after the last joint attention.
     """
 
     sizes: ClassVar[dict[str, tuple[int, int, int]]] = {"3B": (2048, 30, 16)}
@@ -54,24 +54,25 @@ class Settings(DenoisingTransformerSettings):
     modulation: Literal["zero", "single"] = "single"
     qk_norm: bool = True
     condition: Literal["given"] = "given"
-    """A class is one token of the text stream, and it modulates as in DiT; of text `text_modulation` says it."""
+    """A class is one token of the text stream and modulates as in DiT; for text see `text_modulation`."""
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError as for any transformer, and without a condition for the text stream."""
+        """Raise ValueError for the reasons of any transformer, or without a condition for the text stream."""
         super().check(experiment)
-        if experiment.data.condition.form is Form.NONE:
+        if experiment.data.condition.form is ConditionForm.NONE:
             raise ValueError("mmdit needs a condition for its text stream; data.condition is none")
 
     def parameters(self, data: NetworkData) -> int:
+        """Count the parameters of the network."""
         last_text = count_modulated(self, LAST_VECTORS) + count_linear(self.width, 2 * self.width) + count_norm(self)
         streams = (2 * self.depth - 1) * count_stream(self)
         return count_embeddings(self, data) + streams + last_text + count_head(self, self.outputs(data))
 
 
-class LastText(Modulated):
+class LastTextStream(Modulated):
     """Text stream of the last block: keys and values only, since its tokens are not updated."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: MMDiTSettings):
         super().__init__(settings, LAST_VECTORS)
         self.heads = settings.heads
         self.kv = linear(settings.width, 2 * settings.width)
@@ -84,9 +85,9 @@ class LastText(Modulated):
 
 
 class JointBlock(nn.Module):
-    """Two streams, one attention over all tokens."""
+    """Two streams with one attention over all tokens."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: MMDiTSettings):
         super().__init__()
         self.image, self.text = Stream(settings), Stream(settings)
 
@@ -100,22 +101,27 @@ class JointBlock(nn.Module):
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n l d"]]:
         """Compute both streams after the block.
 
-        rotation: of the image's tokens x; visible: mask of the tokens that are no padding, None where none is.
+        Args:
+            x: (N, T, D) tokens of the image.
+            text: (N, L, D) tokens of the text.
+            condition: Condition of the modulation.
+            rotation: (2, T, D / heads / 2) rotary cosines and sines of the image's tokens.
+            visible: (N, 1, 1, T + L) mask of the tokens that are not padding; None without padding.
         """
         of_image, of_text = self.image.vectors(condition), self.text.vectors(condition)
         q, k, v = self.image.project(x, of_image)
-        q, k, v = joined((rotate(q, rotation), rotate(k, rotation), v), self.text.project(text, of_text))
+        q, k, v = concatenate_heads((rotate(q, rotation), rotate(k, rotation), v), self.text.project(text, of_text))
         from_image, from_text = attend(q, k, v, visible).split([x.shape[1], text.shape[1]], dim=2)
-        x, text = self.image.attended(x, from_image, of_image), self.text.attended(text, from_text, of_text)
-        return self.image.transformed(x, of_image), self.text.transformed(text, of_text)
+        x, text = self.image.add_attention(x, from_image, of_image), self.text.add_attention(text, from_text, of_text)
+        return self.image.add_mlp(x, of_image), self.text.add_mlp(text, of_text)
 
 
 class LastBlock(nn.Module):
-    """A joint block that attends to the text and does not update it; called like a `JointBlock`."""
+    """Joint block that attends to the text but does not update it; called like a `JointBlock`."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: MMDiTSettings):
         super().__init__()
-        self.image, self.text = Stream(settings), LastText(settings)
+        self.image, self.text = Stream(settings), LastTextStream(settings)
 
     def forward(
         self,
@@ -125,20 +131,20 @@ class LastBlock(nn.Module):
         rotation: Rotation,
         visible: Bool[Tensor, "n 1 1 t+l"] | None,
     ) -> tuple[Float[Tensor, "n t d"], Float[Tensor, "n l d"]]:
-        """Compute the image's tokens after the block; the text stays as it is. Arguments as those of a `JointBlock`."""
+        """Compute the image's tokens after the block, with the arguments of `JointBlock`; the text stays unchanged."""
         vectors = self.image.vectors(condition)
         q, k, v = self.image.project(x, vectors)
-        k, v = joined((rotate(k, rotation), v), self.text.project(text, condition))
-        x = self.image.attended(x, attend(rotate(q, rotation), k, v, visible), vectors)
-        return self.image.transformed(x, vectors), text
+        k, v = concatenate_heads((rotate(k, rotation), v), self.text.project(text, condition))
+        x = self.image.add_attention(x, attend(rotate(q, rotation), k, v, visible), vectors)
+        return self.image.add_mlp(x, vectors), text
 
 
 class TwoStreams(Embeddings):
-    """Everything but the last layer: joint blocks over the tokens of image and text."""
+    """Layers before the last one: joint blocks over the tokens of image and text."""
 
     rotation: Tensor
 
-    def __init__(self, settings: Settings, data: NetworkData):
+    def __init__(self, settings: MMDiTSettings, data: NetworkData):
         super().__init__(settings, data)
         joint = [JointBlock(settings) for _ in range(settings.depth - 1)]
         self.blocks = nn.ModuleList([*joint, LastBlock(settings)])
@@ -158,35 +164,44 @@ class TwoStreams(Embeddings):
         return tokens, last
 
     def prompt(self, condition: Condition) -> Prompt:
-        """Return the tokens of the text stream: those of the text, or the class's one."""
+        """Return the tokens of the text stream: the tokens of a text, or one token for a class."""
         if self.embed_class is None:
             return super().prompt(condition)
         return Prompt(self.embed_class(condition)[:, None], None)
 
 
 def grid_rotation(grid: int, width: int) -> Float32[Tensor, "2 {grid**2} {width//2}"]:
-    """Compute the rotary cosines and sines of image tokens for a head of `width`.
+    """Compute the rotary cosines and sines of image tokens for one head.
 
-    Axial rotary positions (arXiv 2104.09864, eq. 34, on two axes): a quarter of the width turns in planes with another
-    quarter by the row, the other half by the column. Text is not turned: its encoder has encoded the order.
+    Axial rotary positions (arXiv 2104.09864, eq. 34, on two axes): half of the planes rotate with the row, half with
+    the column. Text tokens do not rotate, because the text encoder has encoded their order.
+
+    Args:
+        grid: Number of tokens per side.
+        width: Width of a head.
     """
     rows, columns = (angles(axis, width // 4) for axis in grid_axes(grid))
-    turned = torch.cat([rows, columns], dim=1)
-    return torch.stack([turned.cos(), turned.sin()]).float()
+    planes = torch.cat([rows, columns], dim=1)
+    return torch.stack([planes.cos(), planes.sin()]).float()
 
 
 def rotate(x: Float[Tensor, "n heads t d"], rotation: Float[Tensor, "2 t d//2"]) -> Float[Tensor, "n heads t d"]:
-    """Turn heads in the planes of entries i and D / 2 + i by cosines and sines."""
+    """Rotate heads in the planes of entries i and D / 2 + i.
+
+    Args:
+        x: (N, heads, T, D) queries or keys.
+        rotation: (2, T, D / 2) cosines and sines.
+    """
     (cos, sin), (a, b) = rotation, x.chunk(2, dim=3)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3)
 
 
-def joined(first: tuple[AnyHeads, ...], second: tuple[AnyHeads, ...]) -> list[AnyHeads]:
-    """Concatenate the heads of two streams along the tokens, kind by kind (q, k, v)."""
+def concatenate_heads(first: tuple[AnyHeads, ...], second: tuple[AnyHeads, ...]) -> list[AnyHeads]:
+    """Concatenate the heads of two streams along the tokens, separately for queries, keys and values."""
     return [torch.cat(pair, dim=2) for pair in zip(first, second, strict=True)]
 
 
 class MMDiT(DiT):
-    """Denoiser of two streams of tokens, of the image and of its text or class."""
+    """Denoiser with two streams of tokens: the image, and its text or class."""
 
     trunk_class = TwoStreams

@@ -1,8 +1,8 @@
-"""Numbers of parameters by settings; without torch, for planning on the login node."""
+"""Count parameters from settings, without torch, for planning on the login node."""
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
+from hpcddm.config.data_shapes import NetworkData, require_num_classes
 from hpcddm.config.models import BLOCK_VECTORS, FREQUENCIES, LAST_VECTORS, MLP_RATIO, TransformerSettings
-from hpcddm.config.shapes import NetworkData, classes_of
 
 
 def count_linear(inputs: int, outputs: int) -> int:
@@ -11,15 +11,15 @@ def count_linear(inputs: int, outputs: int) -> int:
 
 
 def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
-    """Count the parameters of `dit.Embeddings`: patches, time, class or text, the modulation that blocks share.
+    """Count the parameters of `dit.Embeddings`: patches, time, class or text, and the modulation that blocks share.
 
-    With `text_modulation` also those of the layers from the pooled text to the embedding of the time.
+    With `text_modulation`, the layers from the pooled text to the embedding of the time are included.
     """
     width = settings.width
     of_condition = {
-        Form.CLASS: lambda: (classes_of(data) + 1) * width,
-        Form.TEXT: lambda: count_linear(data.condition.shape[-1], width),
-        Form.NONE: lambda: 0,
+        ConditionForm.CLASS: lambda: (require_num_classes(data) + 1) * width,
+        ConditionForm.TEXT: lambda: count_linear(data.condition.shape[-1], width),
+        ConditionForm.NONE: lambda: 0,
     }
     shared = count_linear(width, BLOCK_VECTORS * width) if settings.modulation == "single" else 0
     time = count_linear(FREQUENCIES, width) + count_linear(width, width)
@@ -27,11 +27,11 @@ def count_embeddings(settings: TransformerSettings, data: NetworkData) -> int:
     pooled = 0
     if settings.text_modulation != "none":
         pooled = count_linear(data.condition.shape[-1], width) + count_linear(width, width)
-    return patches + time + of_condition[settings.form(data)]() + pooled + shared
+    return patches + time + of_condition[settings.condition_form(data)]() + pooled + shared
 
 
 def count_modulated(settings: TransformerSettings, vectors: int) -> int:
-    """Count the parameters of `layers.Modulated`: a linear layer of its own or a table."""
+    """Count the parameters of `layers.Modulated`: a linear layer or a table."""
     return vectors * settings.width if settings.modulation == "single" else _linear(settings, 1, vectors)
 
 
@@ -45,7 +45,7 @@ def count_stream(settings: TransformerSettings) -> int:
 def count_trunk(settings: TransformerSettings, data: NetworkData) -> int:
     """Count the parameters of `dit.Trunk` without a CLS token: embeddings and blocks."""
     cross = 2 * _linear(settings, 1, 1) + _linear(settings, 1, 2) + 2 * count_norm(settings)
-    block = count_stream(settings) + (cross if settings.form(data) is Form.TEXT else 0)
+    block = count_stream(settings) + (cross if settings.condition_form(data) is ConditionForm.TEXT else 0)
     return count_embeddings(settings, data) + settings.depth * block
 
 

@@ -2,14 +2,14 @@
 
 from typing import Literal
 
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import RouterModelSettings, TransformerSettings
-from hpcddm.config.shapes import NetworkData
 from hpcddm.models.base import Condition, Images, Logits, Times, TrainedRouter
 from hpcddm.models.dit import Transformer, Trunk
 from hpcddm.models.parameter_counts import count_head, count_trunk
 
 
-class Settings(TransformerSettings, RouterModelSettings):
+class RouterDiTSettings(TransformerSettings, RouterModelSettings):
     """A transformer's settings; `pool` is the classifier's input: the tokens' mean, or a CLS token."""
 
     size: Literal["S", "B", "L", "XL"] | None = None
@@ -20,10 +20,10 @@ class Settings(TransformerSettings, RouterModelSettings):
         return count_trunk(self, data) + cls + count_head(self, num_clusters)
 
 
-class RouterDiT(Transformer, TrainedRouter[Settings]):
+class RouterDiT(Transformer, TrainedRouter[RouterDiTSettings]):
     """A trunk whose pooled tokens are classified."""
 
-    def __init__(self, settings: Settings, data: NetworkData, num_clusters: int):
+    def __init__(self, settings: RouterDiTSettings, data: NetworkData, num_clusters: int):
         super().__init__(settings, Trunk(settings, data, cls=settings.pool == "cls"), num_clusters)
         self.settings = settings
 

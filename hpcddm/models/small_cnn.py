@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
 
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.shapes import NetworkData
 from hpcddm.models.base import Classifier, Images
 from hpcddm.models.parameter_counts import count_linear
 
 
-class Settings(ClassifierModelSettings):
+class SmallCNNSettings(ClassifierModelSettings):
     """Channels of the first stage (doubled in each later one) and the number of penultimate features."""
 
     width: Positive = 32
@@ -33,13 +33,13 @@ class Settings(ClassifierModelSettings):
             raise ValueError(f"small_cnn needs images of at least 8 x 8, not {experiment.data.image_size}")
 
 
-class SmallCNN(Classifier[Settings]):
+class SmallCNN(Classifier[SmallCNNSettings]):
     """Three convolutions, each with max pooling, and two linear layers.
 
     Group norm and not batch norm: an image's features depend on no other image.
     """
 
-    def __init__(self, settings: Settings, data: NetworkData, num_classes: int):
+    def __init__(self, settings: SmallCNNSettings, data: NetworkData, num_classes: int):
         super().__init__()
         self.settings, width = settings, settings.width
         self.stages = nn.Sequential(

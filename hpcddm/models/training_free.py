@@ -1,4 +1,4 @@
-"""Routers that are computed from the run's data instead of trained: the prior of the clusters, and a score of x."""
+"""Routers that are computed from the run's data instead of trained: the prior of the clusters plus a score of x."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import PriorRouterSettings
-from hpcddm.config.shapes import NetworkData
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.reader import Reader
 from hpcddm.models.base import ComputedRouter, Condition, Images, Logits, Times
 
@@ -20,8 +20,13 @@ IMAGES_AT_ONCE = 256
 class PriorRouter(ComputedRouter[P]):
     """Router with logits log p(k | c) + score(x, t), in the dtype of x.
 
-    settings.prior: 'class' for p(k | c) from counts with add-one smoothing, 'natural' for p(k), 'equal' for neither;
-    the null class has p(k). Where images have no classes to go by, there is one prior for all.
+    With `settings.prior` 'class' the prior is p(k | c) from counts with add-one smoothing, with 'natural' p(k), with
+    'equal' a constant. The null class has p(k). If images have no classes, there is one prior for all images.
+
+    Args:
+        settings: Settings of the router.
+        data: Properties of the data.
+        num_clusters: Number of clusters K.
     """
 
     log_prior: nn.Parameter
@@ -32,17 +37,19 @@ class PriorRouter(ComputedRouter[P]):
         self.log_prior = frozen_parameter(self.num_priors, num_clusters)
 
     def forward(self, x: Images, t: Times, condition: Condition) -> Logits:
+        """Compute the logits (N, K)."""
         prior = self.log_prior.to(x.dtype)
         return (prior if self.num_priors == 1 else prior[condition]) + self.score(x, t)
 
     def score(self, x: Images, t: Times) -> Logits:
-        """Estimate log p(x_t | k) of noisy images up to a constant per image; here zero."""
+        """Estimate log p(x_t | k) of noisy images, up to a constant per image; zero in this class."""
         return x.new_zeros(len(x), self.num_clusters)
 
     @torch.no_grad()
     def fit(self, reader: Reader, x0_of: Callable[[range], Tensor], advance: Callable[[int], None]) -> None:
+        """Compute the prior from the classes and clusters of the reader's samples."""
         counts = torch.zeros(self.num_priors, self.num_clusters, dtype=torch.float64)
-        for block in blocks_of(range(len(reader))):
+        for block in split_into_blocks(range(len(reader))):
             clusters = reader.clusters(block)
             labels = torch.zeros_like(clusters) if self.num_priors == 1 else reader.labels(block)
             counts.index_put_((labels, clusters), torch.ones(len(block), dtype=torch.float64), accumulate=True)
@@ -62,10 +69,10 @@ class PriorRouter(ComputedRouter[P]):
 
 
 def frozen_parameter(*shape: int) -> nn.Parameter:
-    """Make a parameter without gradient, zero until `fit`."""
+    """Create a parameter of zeros without gradient, which `fit` fills."""
     return nn.Parameter(torch.zeros(*shape), requires_grad=False)
 
 
 def blocks(reader: Reader) -> list[range]:
-    """Split the rows of a reader into ranges of at most `IMAGES_AT_ONCE`."""
+    """Split the samples of a reader into ranges of at most `IMAGES_AT_ONCE`."""
     return [range(start, min(start + IMAGES_AT_ONCE, len(reader))) for start in range(0, len(reader), IMAGES_AT_ONCE)]

@@ -2,12 +2,12 @@
 
 from typing import Literal
 
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.models import PriorRouterSettings
-from hpcddm.config.shapes import NetworkData
 from hpcddm.models.training_free import PriorRouter
 
 
-class Settings(PriorRouterSettings):
+class UniformRouterSettings(PriorRouterSettings):
     """Prior of the clusters: uniform ('equal'), by size ('natural'), or by size within the class ('class')."""
 
     prior: Literal["equal", "natural", "class"] = "equal"
@@ -16,5 +16,5 @@ class Settings(PriorRouterSettings):
         return self.priors(data) * num_clusters
 
 
-class UniformRouter(PriorRouter[Settings]):
+class UniformRouter(PriorRouter[UniformRouterSettings]):
     """The prior alone."""

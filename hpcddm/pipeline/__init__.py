@@ -1,26 +1,26 @@
-"""The contract of a stage, the graph of units and their states, without torch. Read this first.
+"""Base class of the stages, graph of the units and their states, without torch. Read this first.
 
-The way of the data:
+Flow of the data:
 
-    shard --> catalog --> encode --> cluster --> assign --> lists
-                 |                                            |
-                 |         +----------------------------------+
-                 |         +---> train (experts, monolith) ---+--> evaluate --> report
-                 |         +---> route (router) --------------+
-                 |         +---> distill (student) -----------+
-                 |         +---> inspect (page about the clusters, a part of the report; no training waits for it)
-                 |         +---> materialise (copies of lists, where experts read them)
-                 +-------------> measuring (extractor, -------+
-                 |                          classifier)
-                 +-------------> captions --> texts (states of captions, for all that see them)
+    shard --> catalog --> encode --> cluster --> assign --> expert_lists
+                 |                                               |
+                 |         +-------------------------------------+
+                 |         +---> train (experts, monolith) ------+--> evaluate --> report
+                 |         +---> router -------------------------+
+                 |         +---> distill (student) --------------+
+                 |         +---> cluster_report (page about the clusters; no training waits for it)
+                 |         +---> copy_lists (copies of the lists' images, if experts read copies)
+                 +-------------> evaluators (extractor, ---------+
+                 |                           classifier)
+                 +-------------> encode_captions (states of captions, for all that see them)
 
-The router waits for the experts where it is trained on their samples; the student always does. shard, encode and assign
-go by ranges of tars; catalog and lists are the funnels: nothing behind them needs a unit of a range.
+The student waits for the experts. The router waits for them only if it is trained on their samples. shard, encode and
+assign process ranges of tars; catalog and expert_lists merge the ranges.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's fingerprint
-fits: the settings that its stage names in `fingerprint_settings` and the digests of its inputs, which are the units
-that `requires` names and, of those that `optional` names, the ones that are there.
+matches. The fingerprint covers the settings that the stage names in `fingerprint_settings` and the digests of the
+inputs: all units in `requires`, and the existing units in `optional`.
 
-`stages/GROUP/<stage>.py` declares a subclass of `Stage`; `<stage>_job.py` beside it makes the units; `plan.py` builds
-the graph of an experiment's units from the declarations.
+`stages/GROUP/<stage>.py` declares a subclass of `Stage`; `<stage>_job.py` in the same folder computes the units;
+`unit_graph.py` builds the graph of an experiment's units from the declarations.
 """

@@ -1,19 +1,27 @@
-"""Units that each way of drawing reads: of a routing strategy, of the monolith, the student, or one expert alone."""
+"""Units that sampling reads: for a routing strategy, the monolith, the student, or a single expert."""
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.config.strategies import usage as usage_of_strategies
 from hpcddm.errors import ConfigError
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.unit_states import State, require_complete, survey
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import LISTS, MONOLITH, ROUTER, STUDENT, expert_keys, joined_keys
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import require_complete, survey_units
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_keys, extra_expert_keys
 
 
-def units_of(experiment: Experiment, strategy: str, option: str = "strategy") -> list[str]:
-    """List the units whose results a strategy reads: 'monolith', 'student', 'expert-2', one that joined, or a strategy.
+def units_of_strategy(experiment: Experiment, strategy: str, option: str = "strategy") -> list[str]:
+    """List the units that sampling with a strategy reads.
 
-    option: what the error calls it. Raises `ConfigError` with the valid names.
+    Args:
+        experiment: The experiment.
+        strategy: A routing strategy such as `top-1`, or a single model: `monolith`, `student`, `expert-2`, or the name
+            of an extra expert.
+        option: Name of the option in the error message.
+
+    Raises:
+        ConfigError: If the strategy is invalid; the message lists the valid names.
     """
     experts, alone = expert_keys(experiment), single_models(experiment)
     if strategy in alone:
@@ -25,19 +33,25 @@ def units_of(experiment: Experiment, strategy: str, option: str = "strategy") ->
         valid = ", ".join([usage_of_strategies(), *single, *dict.fromkeys(dense)])
         raise ConfigError(f"{option} {strategy}: {reason}; valid names: {valid}")
     settings = parse_strategy(strategy)
-    # Where experts may be missing, the samples of their clusters go by the router.
+    # If experts may be missing, the router assigns the samples of their clusters.
     may_miss = experiment.evaluate.min_experts is not None
-    posterior = [ROUTER] * (settings.needs_router or may_miss) + [LISTS] * (not settings.needs_router)
+    posterior = [ROUTER] * (settings.needs_router or may_miss) + [EXPERT_LISTS] * (not settings.needs_router)
     return [*posterior, *experts]
 
 
 def missing_experts(experiment: Experiment, run: RunDir, needed: list[str]) -> list[str]:
-    """List the incomplete experts that an ensemble samples without, when enough are complete.
+    """List the incomplete units without which an ensemble can sample.
 
-    Raises `UserError` naming an incomplete unit that is indispensable.
+    Args:
+        experiment: The experiment; `evaluate.min_experts` sets how many experts sampling needs.
+        run: The run.
+        needed: Units that the strategy reads, as `units_of_strategy` lists them.
+
+    Raises:
+        UserError: If a unit is incomplete that sampling needs.
     """
-    states = survey(plan(experiment), run)
-    missing = [key for key in dict.fromkeys([LISTS, *needed]) if states[key].state is not State.COMPLETE]
+    states = survey_units(plan_units(experiment), run)
+    missing = [key for key in dict.fromkeys([EXPERT_LISTS, *needed]) if states[key].state is not State.COMPLETE]
     experts = [key for key in needed if key in expert_keys(experiment)]
     minimum = experiment.evaluate.min_experts or len(experts)
     is_enough = len(experts) - len(set(missing) & set(experts)) >= minimum
@@ -46,11 +60,11 @@ def missing_experts(experiment: Experiment, run: RunDir, needed: list[str]) -> l
 
 
 def single_models(experiment: Experiment) -> dict[str, str]:
-    """Return the units of single models by all their names: 'expert-2' is also 'expert-02', the unit's own name."""
+    """Return the units of single models, by every valid name, such as both `expert-2` and `expert-02`."""
     experts = expert_keys(experiment)
     dense = [MONOLITH] * experiment.monolith.enabled + [STUDENT] * (experiment.distill is not None)
     return {f"expert-{index}": key for index, key in enumerate(experts)} | {
-        key.split("/")[1]: key for key in [*experts, *joined_keys(experiment), *dense]
+        key.split("/")[1]: key for key in [*experts, *extra_expert_keys(experiment), *dense]
     }
 
 

@@ -1,20 +1,19 @@
-"""Contract of a stage: its units, their inputs, their fingerprints and their resources, from settings alone."""
+"""Base class of the stages: units, inputs, fingerprints and resources, from an experiment's settings alone."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar
 
 from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.runs.initial_weights import InitRequest
 
 
-class Gpus(StrEnum):
-    """GPUs that a stage can use."""
+class GpuUse(StrEnum):
+    """GPUs that a unit can use."""
 
     NONE = "none"
     ONE = "one, that of its only working rank"
@@ -24,16 +23,21 @@ class Gpus(StrEnum):
 
 @dataclass(frozen=True)
 class DiskSpace:
-    """Disk space that one unit needs, or several together."""
+    """Disk space of one unit, or the sum over several units.
+
+    Examples:
+        >>> DiskSpace(kept=1000, working=300, files=2) + DiskSpace(kept=500)
+        DiskSpace(kept=1500, working=300, files=2, last_state=0)
+    """
 
     kept: int = 0
-    """Bytes that stay when it is complete."""
+    """Bytes that stay after the unit is complete."""
     working: int = 0
-    """Further bytes while it runs, removed at its end: training states."""
+    """Additional bytes while the unit runs, such as training states."""
     files: int = 0
-    """Number of files and folders, those of the training states included."""
+    """Number of files and folders, including training states."""
     last_state: int = 0
-    """Bytes, among `working`, of the state with which a longer training would go on."""
+    """Bytes of `working` for the training state from which a longer training would continue."""
 
     def __add__(self, other: "DiskSpace") -> "DiskSpace":
         return DiskSpace(
@@ -44,78 +48,106 @@ class DiskSpace:
         )
 
     def with_last_state(self) -> "DiskSpace":
-        """Return what is needed where that state stays."""
+        """Return the disk space if the last training state is kept."""
         return DiskSpace(self.kept + self.last_state, self.working - self.last_state, self.files)
 
 
-class Stage(ABC):
-    """One stage of the pipeline; `name` is that of its file; `<name>_job.py` beside it makes its units."""
+class UnitKind(ABC):
+    """Kind of units in a stage: inputs, fingerprint and resources of each unit."""
 
-    name: ClassVar[str]
-    reads: ClassVar[tuple[str, ...]]
-    """Stages whose units it may read; it stands after them in the order of the stages."""
-    gpus: ClassVar[Gpus] = Gpus.NONE
-    """GPUs that it can use at most."""
-    is_collective: ClassVar[bool] = False
-    """True for a training: all ranks take part, and a later attempt continues it; elsewhere one rank works."""
-    is_made_everywhere: ClassVar[bool] = False
-    """True for a function of the data that every site computes for itself, bit for bit."""
-
-    @abstractmethod
-    def units(self, experiment: Experiment) -> list[str]:
-        """List the keys of its units, long ones before short ones."""
+    gpus: ClassVar[GpuUse] = GpuUse.NONE
+    """Maximum of the GPUs that one of these units can use."""
+    runs_at_every_site: ClassVar[bool] = False
+    """True if every site computes these units from the data, with bit-identical results."""
 
     @abstractmethod
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """List the units that the unit `key` reads."""
+        """List the units that a unit reads and needs.
+
+        Args:
+            experiment: The experiment.
+            key: The reading unit, as `stage/unit`.
+        """
 
     @abstractmethod
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Return the settings of which the unit's outputs are a function, beside its inputs."""
+        """Return the settings that, together with the inputs, determine a unit's outputs."""
 
     @abstractmethod
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate the disk space of a unit's outputs and states; images: numbers of 'train' and 'heldout' images."""
+        """Estimate the disk space of a unit.
+
+        Args:
+            experiment: The experiment.
+            key: The unit, as `stage/unit`.
+            images: Number of images in each split, `train` and `heldout`.
+            ranks: Number of ranks that run the unit.
+        """
 
     def lengths(self, experiment: Experiment, key: str) -> Sequence[str]:
-        """Return the beginnings of settings from which nothing but the number of images of a training follows."""
+        """Return the prefixes of settings that affect only the number of images of a training."""
         return ()
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Return, of required units of which a part alone counts in the fingerprint, that part; '' where nothing does.
+        """Return the parts of required units that count in the fingerprint, by unit.
 
-        A part is named in the results of the unit that makes it, under `digests`.
+        Other required units count as a whole. The part '' means that nothing of the unit counts. The unit that makes a
+        part lists its digest in its results under `digests`.
         """
         return {}
 
     def optional(self, experiment: Experiment) -> list[str]:
-        """List earlier units that it reads where they are there; `evaluate.min_experts` of them are enough."""
+        """List earlier units that a unit reads if they exist; it needs `evaluate.min_experts` of them."""
         return []
 
     def extras(self, experiment: Experiment) -> list[str]:
-        """List earlier units that it reads where they are there, and does without where they are not."""
+        """List earlier units that a unit reads if they exist but does not need."""
         return []
 
-    def gpus_in(self, experiment: Experiment) -> Gpus:
-        """Return the GPUs that it can use in one experiment, where those may be fewer than `gpus`."""
+    def usable_gpus(self, experiment: Experiment) -> GpuUse:
+        """Return the GPUs that these units can use in an experiment, at most `gpus`."""
         return self.gpus
 
-    def batch(self, experiment: Experiment, key: str) -> int:
-        """Return the images of one training step, which the ranks share; 0 for a unit that does not train."""
+    def batch_size(self, experiment: Experiment, key: str) -> int:
+        """Return the number of images per training step over all ranks; 0 for a unit that does not train."""
         return 0
 
     def site(self, experiment: Experiment, key: str) -> str | None:
-        """Return the site that the experiment gives a unit to; None for wherever the run is submitted."""
-        return None if self.is_made_everywhere else experiment.site
-
-    def initial_weights(self, experiment: Experiment, key: str) -> InitRequest | None:
-        """Return the weights that a unit's training starts from; None for random ones."""
-        return None
+        """Return the site that the experiment names for a unit; None for the site where the run is submitted."""
+        return None if self.runs_at_every_site else experiment.site
 
 
-def stage_in(module: ModuleType) -> Stage:
-    """Create the stage that a file of `stages/` defines; raises `ConfigError` naming the file without one."""
-    defined = variant_files.defined(module, Stage)
+class Stage(UnitKind):
+    """One stage of the pipeline; `<name>_job.py` next to its file computes its units."""
+
+    name: ClassVar[str]
+    """Name of the stage, equal to the name of its file."""
+    reads: ClassVar[tuple[str, ...]]
+    """Other stages whose units it may read; they determine the order of the stages."""
+    is_collective: ClassVar[bool] = False
+    """True for a training: all ranks work, and a later attempt continues it. In other stages only one rank works."""
+    other_kinds: ClassVar[Mapping[str, UnitKind]] = MappingProxyType({})
+    """Units of another kind, by key, such as a unit that merges the results of the stage's ranges."""
+
+    @abstractmethod
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the keys of the stage's units.
+
+        A unit comes after the units of the stage that it reads; otherwise long units come before short ones.
+        """
+
+    def kind(self, key: str) -> UnitKind:
+        """Return the kind of a unit of this stage."""
+        return self.other_kinds.get(key, self)
+
+
+def create_stage(module: ModuleType) -> Stage:
+    """Create the stage that a file of `stages/` defines.
+
+    Raises:
+        ConfigError: If the file does not define exactly one subclass of `Stage` with the file's name.
+    """
+    defined = variant_files.classes_defined_in(module, Stage)
     name = module.__name__.rpartition(".")[2]
     if len(defined) != 1 or defined[0].name != name:
         raise ConfigError(f"{module.__file__}: needs one subclass of Stage whose name is '{name}'")

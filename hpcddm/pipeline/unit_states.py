@@ -1,81 +1,83 @@
-"""States of the units of a run, from the files of the run alone."""
+"""States of a run's units according to their manifests, and the settings that have changed since."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import default_at
+from hpcddm.config.schema import default_of_key
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
-from hpcddm.files.reading import Unreadable
-from hpcddm.jobs.attempt import attempts
-from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.records import AttemptRecord, read_record
-from hpcddm.pipeline.plan import PlannedUnit, plan
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.activity import read_activity
+from hpcddm.pipeline.state import FINISHED, State
+from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
-
-LOOK_BACK = 20
-"""Number of newest attempts that are searched for an attempt with progress."""
-
-
-class State(StrEnum):
-    """The state of a unit; only `COMPLETE` counts as success."""
-
-    COMPLETE = "complete"
-    STALE = "stale"
-    OUTDATED = "outdated"
-    WAITING = "waiting"
-    """State of a unit that exists and can be checked only when the units that it reads are complete."""
-    DAMAGED = "damaged"
-    MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class UnitStatus:
-    """State of a unit, the reason, and the settings that changed."""
+    """State of a unit, the reason for it, and the settings that have changed."""
 
     unit: PlannedUnit
     state: State
     reason: str = ""
     changes: dict[str, tuple[Any, Any]] | None = None
-    """For a stale unit: key -> (value it was made with, value now)."""
+    """For a stale unit, the previous and the current value of each changed setting, by key."""
 
     @property
     def key(self) -> str:
-        """stage/unit."""
+        """The unit, as `stage/unit`."""
         return self.unit.key
 
 
-def survey(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
-    """Determine the state of every planned unit, by key, from manifests alone."""
+def survey_units(units: list[PlannedUnit], run: RunDir) -> dict[str, UnitStatus]:
+    """Determine the state of every unit from the manifests alone.
+
+    Args:
+        units: Units of the experiment, each after its inputs, as `plan_units` lists them.
+        run: The run.
+
+    Returns:
+        The states, by key.
+    """
     states: dict[str, UnitStatus] = {}
     made: dict[str, Manifest] = {}
     for unit in units:
-        states[unit.key], present = unit_state(unit, run, states, made)
+        states[unit.key], present = determine_state(unit, run, states, made)
         if present:
             made[unit.key] = present
     return states
 
 
 def require_complete(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -> None:
-    """Raise `UserError` for the first of these units that is not complete, as where it was made of what has changed."""
+    """Check that units are complete and up to date.
+
+    Args:
+        states: States of all units, as `survey_units` returns them.
+        run: The run.
+        keys: The units to check.
+
+    Raises:
+        UserError: If one of these units is not complete; the message names the first one.
+    """
     for status in (states[key] for key in keys if states[key].state is not State.COMPLETE):
-        reason = f"{status.key} is {described(status, run)}"
+        reason = f"{status.key} is {describe(status, run)}"
         raise UserError(str(step("hpcddm", "status", run.root, reason=reason)))
 
 
 def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
-    """Tell if a unit is complete, or whole in a folder to which nothing that it was made of was copied."""
+    """Return True if a unit is complete, or intact in a run that contains no traces of its missing inputs.
+
+    The second case is a copy of the unit's folder without its inputs, which therefore cannot be compared.
+    """
     status = states[key]
     if status.state is not State.WAITING:
         return status.state is State.COMPLETE
@@ -84,13 +86,17 @@ def is_current(states: Mapping[str, UnitStatus], run: RunDir, key: str) -> bool:
 
 
 def require_current(states: Mapping[str, UnitStatus], run: RunDir, *keys: str) -> None:
-    """Raise `UserError` for the first of these units that is not current, see `is_current`."""
+    """Check that units are current, as defined by `is_current`.
+
+    Raises:
+        UserError: If one of these units is not current; the message names the first one.
+    """
     require_complete(states, run, *(key for key in keys if not is_current(states, run, key)))
 
 
-def described(status: UnitStatus, run: RunDir) -> str:
-    """Describe an incomplete unit as the run's files tell: no scheduler is asked."""
-    work, submissions = activity(run, status.key), Journal(run.journal).submissions()
+def describe(status: UnitStatus, run: RunDir) -> str:
+    """Describe an incomplete unit as text by the run's files alone, without querying a scheduler."""
+    work, submissions = read_activity(run, status.key), Journal(run.journal).submissions()
     newest = next((one for one in reversed(submissions) if status.key in one.units), None)
     if newest and work.last and work.is_running:
         beat = work.last.beat
@@ -101,24 +107,31 @@ def described(status: UnitStatus, run: RunDir) -> str:
     return f"{status.state} ({status.reason})" if status.reason else status.state
 
 
-def are_numbered(states: Mapping[str, UnitStatus]) -> bool:
-    """Tell if a catalog has numbered the samples, so that other images would be those of another run."""
+def are_samples_numbered(states: Mapping[str, UnitStatus]) -> bool:
+    """Return True if the run has a catalog, which numbers the samples; other images then need another run."""
     return states[CATALOG].state is not State.MISSING
 
 
-def has_numbers(experiment: Experiment, run: RunDir) -> bool:
-    """Tell the same of a run, from the manifests of its tars and its catalog."""
-    units = plan(experiment)
-    read = {CATALOG, *next(unit.inputs for unit in units if unit.key == CATALOG)}
-    return are_numbered(survey([unit for unit in units if unit.key in read], run))
+def has_numbered_samples(experiment: Experiment, run: RunDir) -> bool:
+    """Return True if the run has a catalog, from the manifests of the tars and the catalog."""
+    units = plan_units(experiment)
+    keys = {CATALOG, *next(unit.inputs for unit in units if unit.key == CATALOG)}
+    return are_samples_numbered(survey_units([unit for unit in units if unit.key in keys], run))
 
 
-def unit_state(
+def determine_state(
     unit: PlannedUnit, run: RunDir, states: dict[str, UnitStatus], made: dict[str, Manifest]
 ) -> tuple[UnitStatus, Manifest | None]:
-    """Determine the state of a unit in a run; also return its manifest, None unless complete or stale.
+    """Determine the state of one unit in a run.
 
-    states, made: the same of all units that it reads.
+    Args:
+        unit: The unit.
+        run: The run.
+        states: States of the unit's inputs, by key.
+        made: Manifests of the inputs that are complete or stale, by key.
+
+    Returns:
+        The state, and the unit's manifest if the unit is complete or stale, otherwise None.
     """
     fault, folder = link_above(run, unit.key), run.unit(unit.key)
     if fault:
@@ -129,8 +142,8 @@ def unit_state(
         return UnitStatus(unit, State.DAMAGED, str(error)), None
     arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
     status = _state_of(unit, present, made, arrived, folder)
-    status = replace(status, reason=printable(status.reason, MOST_OF_A_LINE))
-    if present is None or status.state not in (State.COMPLETE, State.STALE):
+    status = replace(status, reason=printable(status.reason, MAX_LINE_CHARACTERS))
+    if present is None or status.state not in FINISHED:
         return status, None
     return status, present
 
@@ -144,10 +157,10 @@ def _state_of(
     if changes:
         listed = _listed(changes)
         return UnitStatus(unit, State.STALE, f"made with other settings ({listed})", changes)
-    broken = manifest.damage(folder, present)
+    broken = manifest.find_damage(folder, present)
     if broken:
         return UnitStatus(unit, State.DAMAGED, broken)
-    for key in {manifest.referenced(name)[0] for name in present.inputs} - set(unit.inputs):
+    for key in {manifest.parse_input_name(name)[0] for name in present.inputs} - set(unit.inputs):
         return UnitStatus(unit, State.OUTDATED, f"{key} belongs to the experiment no more")
     for key in unit.optional:
         if key not in present.inputs and key in arrived:
@@ -155,7 +168,7 @@ def _state_of(
         if key in present.inputs and key in made and made[key].digest != present.inputs[key]:
             return UnitStatus(unit, State.OUTDATED, f"{key} has changed since")
     for key in unit.requires:
-        if not unit.counts(key):
+        if not unit.counts_in_fingerprint(key):
             continue
         if key not in made:
             return UnitStatus(unit, State.WAITING, f"{key} is not complete")
@@ -166,20 +179,20 @@ def _state_of(
     gone = [key for key in unit.optional if key in present.inputs and key not in made]
     for key in unit.missing_inputs([*unused, *gone]):
         return UnitStatus(unit, State.WAITING, f"{key} is not complete")
-    # A result stays what it was when an expert that it was made with has gone and enough are left.
+    # A result stays valid when an expert that it used was removed, as long as enough remain.
     remarks = [f"without {key}" for key in unused] + [f"made with {key}, which has gone" for key in gone]
     return UnitStatus(unit, State.COMPLETE, "; ".join(remarks))
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, (before, now); a fingerprint may leave out what has its default."""
+    """Return the settings that differ as (before, now); a fingerprint may omit settings with default values."""
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
-    defaults = {key: default_at(Experiment, key) for key in changed}
+    defaults = {key: default_of_key(Experiment, key) for key in changed}
     return {key: (before.get(key, defaults[key]), now.get(key, defaults[key])) for key in changed}
 
 
 def _listed(changes: dict[str, tuple[Any, Any]], explain: Callable[[str, Any], str] = lambda key, before: "") -> str:
-    """List changed settings; key and old value are a manifest's."""
+    """Describe changed settings as text; key and old value come from a manifest, so they are escaped."""
     return "; ".join(
         f"{printable(key)}: {printable(repr(old))} -> {printable(repr(new))}{explain(key, old)}"
         for key, (old, new) in changes.items()
@@ -189,10 +202,15 @@ def _listed(changes: dict[str, tuple[Any, Any]], explain: Callable[[str, Any], s
 def check_stale(
     states: list[UnitStatus], redo: set[str], explain: Callable[[str, Any], str] = lambda key, before: ""
 ) -> None:
-    """Refuse to go on over changed settings.
+    """Refuse to continue a run with changed settings.
 
-    explain: returns what more is to be said of a setting, by its key and old value, or nothing.
-    Raises `ConfigError` naming key, old and new value, the stages that become stale, and the way out.
+    Args:
+        states: States of the units to check.
+        redo: Stages that the user wants to redo; their units may be stale.
+        explain: Function that maps a setting's key and old value to a remark, or to ''.
+
+    Raises:
+        ConfigError: If units are stale; the message names the settings, the stages, and the next step.
     """
     stale = [status for status in states if status.state is State.STALE and status.unit.stage not in redo]
     if not stale:
@@ -205,57 +223,3 @@ def check_stale(
         f"settings changed since this run was made: {listed}. Stale: {', '.join(stages)} and what reads them."
         f" Take another run directory, or repeat with {flags}"
     )
-
-
-@dataclass(frozen=True)
-class Activity:
-    """Work on a unit by its files: the last attempt, and the last progress."""
-
-    last: AttemptRecord | None
-    beat: Heartbeat | None
-    """The newest heartbeat that counts images, perhaps of an attempt before the last one."""
-    saved: tuple[int, float] | None
-    """Images seen by the newest training state, and the time at which it was written."""
-    faulty: dict[str, str] = field(default_factory=dict)
-    """Nodes that ended attempts since the last one that saved a state, each with the reason."""
-
-    @property
-    def attempts(self) -> int:
-        """Number of the last attempt, 0 for none."""
-        return self.last.number if self.last else 0
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """Outcome of the last attempt; None where it has none."""
-        return self.last.outcome if self.last else None
-
-    @property
-    def reason(self) -> str:
-        """Reason for the end of the last attempt; empty where it has none."""
-        return self.last.reason if self.last else ""
-
-    @property
-    def is_running(self) -> bool:
-        """True where the last attempt is open and has a fresh heartbeat."""
-        return self.last is not None and self.last.is_open and self.last.beat is not None and self.last.beat.is_fresh
-
-
-def activity(run: RunDir, key: str) -> Activity:
-    """Read the records of the attempts that make a unit, from the newest back to the first with a saved state."""
-    last: AttemptRecord | None = None
-    beat: Heartbeat | None = None
-    saved: tuple[int, float] | None = None
-    faulty: dict[str, str] = {}
-    for number, folder in attempts(run.logs(key))[: -LOOK_BACK - 1 : -1]:
-        record = read_record(number, folder)
-        if last and record.ended_well:
-            # What it made was there, and is made again by the later ones.
-            break
-        last = last or record
-        faulty = dict.fromkeys(record.faulty, record.reason) | faulty
-        if record.beat and record.beat.total:
-            beat = beat or record.beat
-            if record.beat.saved_images is not None and record.beat.saved_time:
-                saved = record.beat.saved_images, record.beat.saved_time
-                break
-    return Activity(last, beat, saved, faulty)

@@ -1,4 +1,4 @@
-"""Journal of everything that was submitted: the intent before the scheduler is called, the job id after."""
+"""Journal of all submissions: the intent is recorded before the scheduler is called, the job id afterwards."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from hpcddm.errors.printing import printable
-from hpcddm.files import atomic, fresh, reading
-from hpcddm.runs import sharing
+from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.runs import group_permissions
 from hpcddm.runs.job import JobId, require_job
 
 KEYS = {
@@ -22,23 +22,23 @@ KEYS = {
     "kept": ("uuid", "units"),
     "lost": ("uuid", "units", "node", "time"),
 }
-"""Keys of each kind of line.
+"""Required keys of each kind of line.
 
-An intent also names its array, and the cluster where the site names one; a cancellation its units unless it means all.
-A cancellation is recorded before the scheduler is called; 'kept' revokes it where the scheduler refuses. 'lost' names a
-node that ended the jobs of units, before Python began or later.
+An 'intent' also names its array, and its cluster if the site names one. A 'cancelled' line lists its units unless it
+means all. It is recorded before the scheduler is called, and 'kept' revokes it if the scheduler refuses. 'lost' names a
+node that ended the jobs of units, before Python started or later.
 """
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-"""Pattern of the name of a site, a cluster or an array, and of a token: none is an option of a command."""
-LOST_SECONDS = 86_400
-"""Seconds after which a node that lost jobs may have been mended."""
+"""Pattern of names of sites, clusters and arrays, and of tokens: no match can be read as an option of a command."""
+NODE_LOSS_SECONDS = 86_400
+"""Seconds after which a node that lost jobs is assumed to be repaired."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Line of a journal; each kind has its keys."""
+    """One line of a journal; `KEYS` lists the required keys of each kind."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     event: Literal["intent", "submitted", "refused", "cancelled", "kept", "lost"]
     uuid: str
@@ -53,23 +53,23 @@ class Event:
     node: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for an event without one of its keys, or with a time that cannot be."""
+        """Raise `ValueError` for a missing key or an invalid value."""
         for key in KEYS[self.event]:
             if getattr(self, key) is None:
                 raise ValueError(f"{self.event}: {key} is missing")
-        reading.require_times(self.time or 0.0)
+        checked_reads.require_times(self.time or 0.0)
         for word in filter(None, (self.uuid, self.site, self.name, self.cluster)):
             if not WORD.fullmatch(word):
                 raise ValueError(f"{printable(word, 40)} is not a name")
         for unit in self.units or ():
-            reading.require_inside(unit)
+            checked_reads.require_inside(unit)
         if self.job is not None:
             require_job(self.job)
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One job or array that was handed to a scheduler; element i of the array runs `units[i]`."""
+    """One submitted job or array; element i of the array runs `units[i]`."""
 
     uuid: str
     scheduler: str
@@ -78,77 +78,114 @@ class Submission:
     time: float
     name: str = ""
     job: JobId | None = None
-    """Id that the scheduler gave; None where the submitting process died before it was recorded."""
+    """Id that the scheduler assigned; None if the submitting process died before recording it."""
     cluster: str | None = None
-    """Cluster that it went to; None where the site names none."""
+    """Cluster to which it was submitted; None if the site names none."""
     user: str = ""
-    """User who submitted it; '' in journals that do not tell."""
+    """User who submitted it; '' in journals without this entry."""
     cancelled: tuple[str, ...] = ()
     """Units whose jobs were cancelled through hpcddm."""
 
     @property
     def job_name(self) -> str:
-        """Name by which the scheduler knows it: it holds the token, which no other submission has."""
+        """Name of the job in the scheduler, which contains the submission's unique token."""
         return job_name(self.name, self.uuid)
 
 
 def job_name(array: str, token: str) -> str:
-    """Return the name of a job."""
+    """Return the name of a job in the scheduler: the array's name and the submission's token."""
     return f"{array}-{token}"
 
 
 class Journal:
-    """The append-only `journal.jsonl` of a run."""
+    """The append-only file `journal.jsonl` of a run.
+
+    Args:
+        path: The file; it need not exist yet.
+
+    Examples:
+        >>> import tempfile
+        >>> journal = Journal(Path(tempfile.mkdtemp(), "journal.jsonl"))
+        >>> token = journal.record_intent("slurm", "site_a", ["train/expert-00", "train/expert-01"])
+        >>> journal.record_submitted(token, "81235")
+        >>> journal.record_cancelled(token, ["train/expert-01"])
+        >>> submission = journal.submissions()[0]
+        >>> submission.job, submission.cancelled
+        ('81235', ('train/expert-01',))
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def intend(self, scheduler: str, site: str, units: list[str], name: str = "", cluster: str | None = None) -> str:
-        """Record what is about to be submitted and return its UUID, which goes into the job's name."""
+    def record_intent(
+        self, scheduler: str, site: str, units: list[str], name: str = "", cluster: str | None = None
+    ) -> str:
+        """Record a submission before the scheduler is called.
+
+        Args:
+            scheduler: Scheduler of the site, `slurm` or `local`.
+            site: Name of the site.
+            units: Names of the units, in the order of the array's elements.
+            name: Name of the array.
+            cluster: Cluster of the site that receives the array; None if the site names none.
+
+        Returns:
+            The token of the submission, which becomes part of the job's name.
+        """
         token = uuid.uuid4().hex[:12]
         line = {"uuid": token, "scheduler": scheduler, "site": site, "units": units, "name": name}
-        line["user"] = sharing.user()
+        line["user"] = group_permissions.current_user()
         self._append(event="intent", **line, **({"cluster": cluster} if cluster else {}))
         return token
 
-    def submitted(self, token: str, job: str) -> None:
-        """Record the job id that the scheduler gave."""
+    def record_submitted(self, token: str, job: str) -> None:
+        """Record the job id that the scheduler assigned to a submission."""
         self._append(event="submitted", uuid=token, job=job)
 
-    def refused(self, token: str) -> None:
-        """Record that the scheduler took nothing of a submission."""
+    def record_refused(self, token: str) -> None:
+        """Record that the scheduler refused a submission."""
         self._append(event="refused", uuid=token)
 
-    def cancelled(self, token: str, units: list[str] | None = None) -> None:
-        """Record that the jobs of these units of a submission, or of all, are being cancelled."""
+    def record_cancelled(self, token: str, units: list[str] | None = None) -> None:
+        """Record, before the scheduler is called, that jobs of a submission are cancelled.
+
+        Args:
+            token: Token of the submission.
+            units: Units whose jobs are cancelled; None for all units of the submission.
+        """
         self._append(event="cancelled", uuid=token, **({} if units is None else {"units": units}))
 
-    def kept(self, token: str, units: list[str]) -> None:
-        """Record that the jobs of these units were not cancelled after all."""
+    def record_not_cancelled(self, token: str, units: list[str]) -> None:
+        """Revoke the cancellation of these units' jobs, because the scheduler refused it."""
         self._append(event="kept", uuid=token, units=units)
 
-    def lost(self, token: str, unit: str, node: str) -> None:
-        """Record, once, that a job of a unit ended by the fault of a node."""
+    def record_node_loss(self, token: str, unit: str, node: str) -> None:
+        """Record that a faulty node ended a unit's job; a repeated call records nothing."""
         losses = (event for event in self._events() if event.event == "lost" and event.uuid == token)
         if not any(unit in (event.units or ()) and event.node == node for event in losses):
             self._append(event="lost", uuid=token, units=[unit], node=node)
 
     def lost_nodes(self, site: str, cluster: str | None) -> list[str]:
-        """List the nodes of a site's cluster that lost jobs within `LOST_SECONDS`, each once, the latest loss last."""
+        """List the nodes that ended jobs within `NODE_LOSS_SECONDS`, each once, the latest loss last.
+
+        Args:
+            site: Name of the site.
+            cluster: Cluster of the site; None if the site names none.
+        """
         there = {
             submission.uuid
             for submission in self.submissions()
             if (submission.site, submission.cluster) == (site, cluster)
         }
-        since = time.time() - LOST_SECONDS
+        since = time.time() - NODE_LOSS_SECONDS
         losses = (event for event in self._events() if event.event == "lost" and event.uuid in there)
         nodes = [event.node for event in losses if (event.time or 0.0) > since]
         return list(dict.fromkeys(reversed(nodes)))[::-1]
 
     def submissions(self) -> list[Submission]:
-        """List all submissions that were not refused, oldest first.
+        """List all submissions that the scheduler did not refuse, oldest first.
 
-        Torn lines and lines that are no event are skipped.
+        Incomplete lines and lines that are not an event are skipped.
         """
         submissions: dict[str, Submission] = {}
         for event in self._events():
@@ -169,18 +206,18 @@ class Journal:
         return list(submissions.values())
 
     def is_cancelled(self, token: str, unit: str) -> bool:
-        """Tell if the job of a unit in one submission was cancelled."""
+        """Return True if the job of a unit in a submission was cancelled."""
         return any(submission.uuid == token and unit in submission.cancelled for submission in self.submissions())
 
     def _append(self, **event: object) -> None:
         atomic.append_line(self._path, json.dumps(event | {"time": time.time()}))
 
-    def faults(self) -> list[str]:
-        """List the errors about lines that are passed over; a torn line, which is not JSON, is none."""
+    def line_errors(self) -> list[str]:
+        """List errors about lines that are JSON but not an event; incomplete lines cause no error."""
         errors = []
         for number, line in enumerate(self._lines(), start=1):
             try:
-                reading.parse(line, Event)
+                checked_reads.parse_json(line, Event)
             except ValueError as error:
                 if _is_json(line):
                     errors.append(f"{self._path}: line {number} is not an event and passed over ({error}); remove it")
@@ -190,21 +227,21 @@ class Journal:
         events = []
         for line in self._lines():
             with suppress(ValueError):
-                events.append(reading.parse(line, Event))
+                events.append(checked_reads.parse_json(line, Event))
         return events
 
     def _lines(self) -> list[bytes]:
-        # Another client may have written the first line since somebody looked for the file here.
-        if not fresh.exists(self._path):
+        # Another client may have written the first line after this client looked for the file.
+        if not nfs_reads.exists(self._path):
             return []
-        return reading.read_bytes(self._path, reading.RESULT_BYTES).splitlines()
+        return checked_reads.read_bytes(self._path, checked_reads.RESULT_BYTES).splitlines()
 
 
-def current(submissions: list[Submission]) -> list[Submission]:
+def select_current(submissions: list[Submission]) -> list[Submission]:
     """Select the submissions that can still be in a queue.
 
-    A unit is submitted anew at the same site only after its job has left the queue there, so of the submissions of a
-    unit the last one counts; one without a recorded job id may have come late and always counts.
+    A unit is submitted again at a site only after its job has left the queue there, so only the last submission of a
+    unit counts. A submission without a recorded job id always counts, because its job may have been queued late.
     """
     last = {(submission.site, unit): submission.uuid for submission in submissions for unit in submission.units}
     latest = set(last.values())
@@ -213,7 +250,7 @@ def current(submissions: list[Submission]) -> list[Submission]:
 
 def _is_json(line: bytes) -> bool:
     try:
-        reading.parse(line)
+        checked_reads.parse_json(line)
     except ValueError:
         return False
     return True

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.files import inside
+from hpcddm.files import guarded_writes
 
 
 class HeldElsewhere(UserError):
-    """Error for a lease that another process holds; `holder` is what that process wrote into it."""
+    """Error for a lease that another process holds; `holder` is the text with which that process describes itself."""
 
     def __init__(self, message: str, holder: str) -> None:
         super().__init__(message)
@@ -22,15 +22,23 @@ class HeldElsewhere(UserError):
 
 @contextmanager
 def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[None]:
-    """Hold the file at `path` locked; the lock goes when this process ends, however it ends.
+    """Lock a file for the duration of a `with` block.
 
-    Over NFSv3 it may outlive a node that died.
+    The kernel releases the lock when this process ends for any reason. Over NFSv3 the lock may outlive a node that
+    crashed.
 
-    Raises `HeldElsewhere`, naming the holder, when another process still has it after `patience_seconds`.
+    Args:
+        path: The file to lock, which is created if needed.
+        purpose: Description of this process for the error messages of others.
+        patience_seconds: Seconds to wait for a lock that another process holds.
+
+    Raises:
+        HeldElsewhere: If another process still holds the lock after `patience_seconds`.
+        UserError: If the file cannot be created or the file system has no locks.
     """
     try:
-        inside.make(path.parent)
-        descriptor = inside.open_file(path, os.O_RDWR | os.O_CREAT)
+        guarded_writes.make_folder(path.parent)
+        descriptor = guarded_writes.open_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise UserError(f"{path}: cannot be locked ({error.strerror})") from error
     deadline = time.time() + patience_seconds

@@ -1,26 +1,29 @@
-"""Links in units' folders: those of a sweep lead to the run that owns the work, all others are refused by name."""
+"""Links in units' folders: a sweep links shared units to the run that owns them; any other link is refused."""
 
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
 
-from hpcddm.config.vouching import SWEEP_FILE
+from hpcddm.config.trusted_submissions import SWEEP_FILE
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.training_states import CONTINUED
 
 
 def link_above(run: RunDir, key: str, most: int = 8) -> str | None:
-    """Return what is wrong with the way to a unit's folder; None where no link is on it but those of a sweep.
+    """Check the path to a unit's folder for links.
 
-    In a sweep a unit's folder, or its stage's, may be a relative link to the same one of another setting's run.
+    In a sweep, the folder of a unit or of its stage may be a relative link to the same folder in another setting's run.
 
     Args:
         run: The run.
-        key: The unit, as stage/unit.
-        most: Number of links of a sweep that may follow one another.
+        key: The unit, as `stage/unit`.
+        most: Maximum number of a sweep's links that may follow one another.
+
+    Returns:
+        A message about a link that does not belong to a sweep; None without such a link.
     """
     # As text: a run may have a thousand units, and status looks at all of them.
     root, inside = str(run.root), ""
@@ -31,19 +34,24 @@ def link_above(run: RunDir, key: str, most: int = 8) -> str | None:
         except OSError:
             continue
         owner = _owner(run, inside, target)
-        return link_above(owner, key, most - 1) if owner and most else complaint(run.root / inside)
+        return link_above(owner, key, most - 1) if owner and most else refusal_reason(run.root / inside)
     return None
 
 
 def _owner(run: RunDir, inside: str, target: str) -> RunDir | None:
-    """Return the setting's run to which a link of a sweep leads; None for any other link."""
+    """Return the setting's run to which a sweep's link points; None for any other link."""
     home, label = run.root.resolve().parent, label_in(target, inside)
     is_setting = label is not None and (home / SWEEP_FILE).is_file() and not (home / label).is_symlink()
     return RunDir(home / label) if label and is_setting else None
 
 
 def label_in(target: str, inside: str) -> str | None:
-    """Return the setting to which the link at a place inside a run leads, as a sweep makes it; None for any other."""
+    """Return the label of the setting to which a sweep's link points; None for any other link.
+
+    Args:
+        target: Target of the link, as `os.readlink` returns it.
+        inside: Path of the link, relative to the run.
+    """
     up = "../" * (inside.count("/") + 1)
     label = target.removeprefix(up).removesuffix(f"/{inside}")
     is_label = "/" not in label and label not in ("", ".", "..")
@@ -51,9 +59,12 @@ def label_in(target: str, inside: str) -> str | None:
 
 
 def link_at(run: RunDir, key: str) -> str | None:
-    """Return what is wrong with the links on the way to a unit's folder, and in it; None where there is none.
+    """Check the path to a unit's folder and the folder's contents for links.
 
-    Folders in that of a unit `all` are other units of its stage, but for those of its training.
+    The folder of a unit `all` contains the folders of its stage's other units. These are not checked.
+
+    Returns:
+        A message about a link that does not belong to a sweep; None without such a link.
     """
     above, folder = link_above(run, key), run.unit(key)
     if above or not folder.is_dir():
@@ -65,17 +76,21 @@ def link_at(run: RunDir, key: str) -> str | None:
             # Another rank may have removed it meanwhile.
             with suppress(FileNotFoundError):
                 if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
-                    return complaint(Path(place, name))
+                    return refusal_reason(Path(place, name))
     return None
 
 
 def require_no_links(run: RunDir, key: str) -> None:
-    """Raise `UserError` for a unit with a link on the way to its folder, or in it, before anything is written there."""
+    """Check a unit's folder for links before anything is written there.
+
+    Raises:
+        UserError: If there is a link in the folder, or a link other than a sweep's on the path to it.
+    """
     fault = link_at(run, key)
     if fault:
         raise UserError(f"{key}: {fault}")
 
 
-def complaint(place: Path) -> str:
-    """Return the complaint about a link, for the user."""
+def refusal_reason(place: Path) -> str:
+    """Return the error message about a link."""
     return f"{printable(place, 4096)} is a link; put the files themselves there, or remove it"

@@ -9,52 +9,71 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, fresh, reading
+from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.atomic import digest
-from hpcddm.files.reading import Unreadable
-from hpcddm.runs.results import KnownResults, Results
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.runs.result_types import KnownResults, Results
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
 LENGTH = "training.images"
-"""End of the keys that say how long a training goes on."""
+"""Suffix of the keys that set the length of a training."""
 SNAPSHOTS = "snapshots"
-"""Part of the keys that say at which numbers of images a training keeps its weights; key among its results."""
+"""Part of the settings' keys for the numbers of images at which a training keeps its weights; also a results key."""
 DIGESTS = "digests"
-"""Key, among the results, of the digests of parts of the outputs: what is read of each, wherever it lies."""
+"""Results key of the digests of parts of the outputs; they cover the values, not the files that store them."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """One file of a finished unit; `path` is relative to the unit's folder, and inside it."""
+    """One output file of a finished unit.
+
+    Args:
+        path: Path relative to the unit's folder, inside that folder.
+        size: Size in bytes.
+        sha256: SHA-256 of the content, in hexadecimal.
+    """
 
     path: str
     size: int
     sha256: str
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a path that leads out of the folder."""
-        reading.require_inside(self.path)
+        """Raise `ValueError` for a path outside the folder."""
+        checked_reads.require_inside(self.path)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Identity of a finished unit: its outputs, and everything that they are a function of."""
+    """Identity of a finished unit: its outputs, and everything that determines them.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "lists.json").write_text("{}")
+        >>> outputs = describe_outputs(folder, ["lists.json"])
+        >>> publish(folder, Manifest("expert_lists", "all", {"cluster.experts": 4}, {}, outputs))
+        >>> stored = read(folder)
+        >>> stored.stage, stored.settings, stored.outputs[0].size
+        ('expert_lists', {'cluster.experts': 4}, 2)
+        >>> find_damage(folder, stored) is None
+        True
+    """
 
     stage: str
     unit: str
     settings: dict[str, Any]
-    """The settings that shaped the outputs, as flat dotted keys."""
+    """Settings that determine the outputs, by dotted key."""
     inputs: dict[str, str]
-    """Digest of every unit that was read: by key, of its outputs; by 'key#part', of a part that alone counts."""
+    """Digest of every input: by 'key' for all outputs of a unit, by 'key#part' if only one part counts."""
     outputs: list[Output]
     results: dict[str, Any] = field(default_factory=dict)
-    """Results for later stages and for people: counts, FLOPs, figures; `Results` of a manifest that was read."""
+    """Results for later stages and for users: counts, FLOPs, metrics. `read` returns them as `Results`."""
     record: dict[str, Any] = field(default_factory=dict)
-    """Circumstances of the making (versions, world size, seconds): recorded, never compared."""
+    """Provenance (versions, world size, seconds): recorded, never compared."""
     format: int = FORMAT
     lengths: tuple[str, ...] = ()
-    """Of an expected manifest, never stored: beginnings of settings that say how long the training goes on."""
+    """Prefixes of settings that affect only the length of a training; set in expected manifests, never stored."""
 
     @classmethod
     def expected(
@@ -65,66 +84,74 @@ class Manifest:
         parts: Mapping[str, str],
         lengths: Sequence[str] = (),
     ) -> "Manifest":
-        """Return the manifest that stage/unit should have with these settings and inputs; its outputs are empty.
+        """Return the manifest that a unit should have with these settings and inputs; its outputs are empty.
 
-        parts: of some inputs, by key, the part that alone counts; '' where nothing of it does.
-        lengths: beginnings of settings from which nothing but the number of images of a training follows.
+        Args:
+            key: The unit, as `stage/unit`.
+            settings: Settings that determine the outputs, by dotted key.
+            inputs: Manifests of all inputs, by key.
+            parts: For some inputs, the only part that counts, by key; '' if no part of the input counts.
+            lengths: Prefixes of settings that affect only the length of a training.
         """
         stage, _, unit = key.partition("/")
         counted = {name: manifest for name, manifest in inputs.items() if parts.get(name) != ""}
-        references = {name: reference(name, parts.get(name)) for name in counted}
+        references = {name: input_name(name, parts.get(name)) for name in counted}
         digests = {references[name]: manifest.digest_of(parts.get(name)) for name, manifest in counted.items()}
         return cls(stage, unit, settings, digests, [], lengths=tuple(lengths))
 
     @property
     def digest(self) -> str:
-        """Hash over all outputs, which a later stage records for its input."""
+        """Hash of all outputs; later units record it for this input."""
         return digest({output.path: output.sha256 for output in self.outputs})
 
     def digest_of(self, part: str | None) -> str:
-        """Return the digest of a part; that of all outputs for None, and where the results name no such part."""
+        """Return the digest of one part of the outputs.
+
+        Args:
+            part: Name of the part; None for all outputs. A part that the results do not name also means all outputs.
+        """
         digests: dict[str | None, str] = self.results.get(DIGESTS, {})
         return digests.get(part, self.digest)
 
     @property
     def fingerprint(self) -> str:
-        """Hash over the settings and the inputs."""
+        """Hash of the settings and the inputs."""
         return digest({"settings": self.settings, "inputs": self.inputs})
 
     @property
     def trajectory(self) -> str:
-        """Hash over what a training state is a function of.
+        """Hash of the settings and inputs that determine a training state.
 
-        That is all but the number of images at which the training ends, unless the learning rate has fallen by then,
-        and those at which it keeps snapshots.
+        It excludes the number of images at which the training ends, unless the learning rate decays over that number,
+        and the numbers of images at which the training keeps snapshots.
         """
         settings = {key: value for key, value in self.settings.items() if not self._is_length(key)}
         return digest({"settings": settings, "inputs": self.inputs})
 
     def _is_length(self, key: str) -> bool:
-        """Tell if a setting says how long the training goes on, or what it keeps on the way, and nothing else."""
+        """Return True if a setting affects only the length of a training, or the states that it keeps."""
         if SNAPSHOTS in key.split("."):
             return True
         if not key.endswith(LENGTH):
             return key.startswith(self.lengths)
-        beside = key.removesuffix("images")
-        decays = self.settings.get(f"{beside}schedule") in ("cosine", "linear")
-        return not decays or self.settings.get(f"{beside}decay_images") is not None
+        prefix = key.removesuffix("images")
+        decays = self.settings.get(f"{prefix}schedule") in ("cosine", "linear")
+        return not decays or self.settings.get(f"{prefix}decay_images") is not None
 
 
 @dataclass(frozen=True)
 class KnownRecord:
-    """Types of the circumstances that a report reads."""
+    """Types of the entries of `Manifest.record` that a report reads."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     world_size: int = 1
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Types of a manifest as its file has it."""
+class StoredManifest:
+    """Types of the entries in a manifest's file."""
 
     format: Literal[1]
     stage: str
@@ -136,19 +163,32 @@ class Stored:
     record: KnownRecord = field(default_factory=KnownRecord)
 
 
-def reference(key: str, part: str | None) -> str:
+def input_name(key: str, part: str | None) -> str:
     """Return the name of an input in a manifest: its key, or 'key#part'."""
     return f"{key}#{part}" if part else key
 
 
-def referenced(name: str) -> tuple[str, str | None]:
-    """Parse a name of an input in a manifest: key and part."""
+def parse_input_name(name: str) -> tuple[str, str | None]:
+    """Split the name of an input in a manifest into key and part.
+
+    Returns:
+        The unit's key and the part; the part is None if all outputs count.
+    """
     key, _, part = name.partition("#")
     return key, part or None
 
 
 def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
-    """Flatten nested settings to dotted keys."""
+    """Flatten nested settings to dotted keys.
+
+    Args:
+        settings: Settings, with mappings as values where they are nested.
+        place: Dotted key of `settings` itself; '' at the top.
+
+    Examples:
+        >>> flatten({"seed": 0, "cluster": {"experts": 4}})
+        {'seed': 0, 'cluster.experts': 4}
+    """
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         inner = f"{place}.{key}" if place else str(key)
@@ -157,11 +197,15 @@ def flatten(settings: dict[str, Any], place: str = "") -> dict[str, Any]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """Read the manifest of a unit's folder; None when the unit is not finished.
+    """Read the manifest in a unit's folder.
 
-    Raises `Unreadable` naming the file when it is damaged or foreign.
+    Returns:
+        The manifest, or None if the unit is not finished.
+
+    Raises:
+        Unreadable: If the file is damaged or is not a manifest.
     """
-    content = fresh.read_mapping(folder / FILE_NAME, Stored, reading.MANIFEST_BYTES)
+    content = nfs_reads.read_mapping(folder / FILE_NAME, StoredManifest, checked_reads.MANIFEST_BYTES)
     if content is None:
         return None
     outputs = [Output(**output) for output in content.pop("outputs")]
@@ -170,7 +214,7 @@ def read(folder: Path) -> Manifest | None:
 
 
 def read_if_usable(folder: Path) -> Manifest | None:
-    """Read the manifest of a unit's folder; None also where it is damaged: `hpcddm status` shows the unit as such."""
+    """Read the manifest in a unit's folder; None also if it is damaged, which `hpcddm status` reports."""
     try:
         return read(folder)
     except Unreadable:
@@ -178,13 +222,21 @@ def read_if_usable(folder: Path) -> Manifest | None:
 
 
 def publish(folder: Path, manifest: Manifest) -> None:
-    """Make a unit complete; the last thing that is written."""
+    """Write the manifest into a unit's folder, as the last of its files; this makes the unit complete."""
     stored = {key: value for key, value in asdict(manifest).items() if key != "lengths"}
     atomic.write_json(folder / FILE_NAME, stored)
 
 
 def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
-    """Sync and hash the files of a unit that are its result."""
+    """Sync and hash the output files of a unit.
+
+    Args:
+        folder: Folder of the unit.
+        paths: Paths of the outputs, relative to the folder.
+
+    Returns:
+        The outputs, sorted by path.
+    """
     outputs = []
     for path in sorted(paths):
         file = folder / path
@@ -193,11 +245,15 @@ def describe_outputs(folder: Path, paths: list[str]) -> list[Output]:
     return outputs
 
 
-def damage(folder: Path, manifest: Manifest) -> str | None:
-    """Return a message about the first output that is missing, a link, or of another size; None without one."""
+def find_damage(folder: Path, manifest: Manifest) -> str | None:
+    """Compare the output files of a unit with its manifest, by type and size.
+
+    Returns:
+        A message about the first output that is missing, a link, or of another size; None if all are intact.
+    """
     for output in manifest.outputs:
         file = folder / output.path
-        # A folder in between, as `snapshots`, may be a link, too.
+        # A folder in between, such as `snapshots`, may also be a link.
         between = [folder / part for part in Path(output.path).parents[:-1]] if "/" in output.path else []
         try:
             modes = [place.lstat().st_mode for place in between]
@@ -214,10 +270,15 @@ def damage(folder: Path, manifest: Manifest) -> str | None:
     return None
 
 
-def record(started: float, world_size: int, origin: dict[str, Any]) -> dict[str, Any]:
-    """Return code, versions and cost of a unit; no host, user or path, as manifests travel between sites.
+def provenance_record(started: float, world_size: int, origin: dict[str, Any]) -> dict[str, Any]:
+    """Return the provenance of a unit: code, versions and duration.
 
-    origin: the code and the versions of the packages that it was made with.
+    It contains neither host nor user nor path, because manifests are copied between sites.
+
+    Args:
+        started: Start of the work, in seconds since the epoch.
+        world_size: Number of ranks.
+        origin: Code and versions of the packages, as `provenance.origin` returns them.
     """
     return {
         **origin,
@@ -228,15 +289,16 @@ def record(started: float, world_size: int, origin: dict[str, Any]) -> dict[str,
 
 
 def output_names(folder: Path) -> set[str]:
-    """Return the outputs that the manifest of a unit's folder lists; none where there is no manifest."""
+    """Return the paths of the outputs that the manifest in a unit's folder lists; empty without a manifest."""
     listed = read(folder)
     return {output.path for output in listed.outputs} if listed else set()
 
 
-def stated_digest(folder: Path, name: str) -> str | None:
-    """Return the SHA-256 that the manifest of a unit's folder states of an output; None while there is no manifest.
+def recorded_digest(folder: Path, name: str) -> str | None:
+    """Return the SHA-256 of an output according to the manifest in a unit's folder; None without a manifest.
 
-    Raises `UserError` for an output that it does not list.
+    Raises:
+        UserError: If the manifest does not list the output.
     """
     listed = read(folder)
     if listed is None:
@@ -246,11 +308,19 @@ def stated_digest(folder: Path, name: str) -> str | None:
     return digests[name]
 
 
-def intact(folder: Path, name: str) -> bytes:
-    """Read a small output; raises `UserError` unless its bytes are those that the manifest states."""
-    file, stated = folder / name, stated_digest(folder, name)
+def read_verified(folder: Path, name: str) -> bytes:
+    """Read a small output and check it against the manifest.
+
+    Args:
+        folder: Folder of the unit.
+        name: Path of the output, relative to the folder.
+
+    Raises:
+        UserError: If the file is missing or its SHA-256 differs from the manifest.
+    """
+    file, stated = folder / name, recorded_digest(folder, name)
     try:
-        content = reading.read_bytes(file, reading.RESULT_BYTES)
+        content = checked_reads.read_bytes(file, checked_reads.RESULT_BYTES)
     except FileNotFoundError:
         raise UserError(f"{file}: is missing; fetch it again, or remove {folder}") from None
     is_stated = stated == hashlib.sha256(content).hexdigest()
@@ -258,9 +328,13 @@ def intact(folder: Path, name: str) -> bytes:
     return content
 
 
-def intact_json(folder: Path, name: str, kind: Any = Any) -> Any:
-    """Read a small output of JSON, of a type; raises `UserError` where it is not, or other than the manifest states."""
+def read_verified_json(folder: Path, name: str, kind: Any = Any) -> Any:
+    """Read a small JSON output, check it against the manifest, and parse it as `kind`.
+
+    Raises:
+        UserError: If the file is missing, differs from the manifest, or does not hold JSON of that type.
+    """
     try:
-        return reading.parse(intact(folder, name), kind)
+        return checked_reads.parse_json(read_verified(folder, name), kind)
     except ValueError as error:
         raise Unreadable(folder / name, f"holds no usable JSON ({error})") from None

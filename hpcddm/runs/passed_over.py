@@ -1,30 +1,32 @@
-"""Files and members that lie where samples are read and become none: counted by reason, the first of each named.
+"""Files and tar members that are passed over because they are not usable samples, counted by reason.
 
-Every source and every tar lists them as items. The stage shard counts the items and writes all of them into a file, the
-stage catalog merges the counts of its ranges, and `submit`, `plan`, `status` and the page print them.
+Every source and every tar lists them as items. The stage `shard` counts the items and writes them to a file. The stage
+`catalog` merges the counts of all ranges. `submit`, `plan`, `status` and the report print the counts.
 """
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple, TypedDict
 
-NAMED = 20
+MAX_NAMED = 20
 """Number of items of one reason that a manifest names."""
-MOST_REASONS = 30
-"""Number of reasons that are told apart; names may have any number of extensions."""
+MAX_REASONS = 30
+"""Number of distinct reasons that are kept; there is one reason per file extension, so their number is unbounded."""
 JUNK = "known junk"
-"""Reason for what an operating system has left behind."""
+"""Reason for files that an operating system created."""
 OTHER_REASONS = "others"
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-SHOWN = 3
+MAX_SHOWN = 3
 """Number of items of one reason that are printed."""
 
 
-class Item(NamedTuple):
-    """One file, folder or member, or one sample that lacks something.
+class PassedOverItem(NamedTuple):
+    """One file, folder or tar member that is not a sample, or an incomplete sample.
 
-    reason: a short one in the plural, by which items are counted; is_broken: True for a picture that is lost, which
-    counts against `data.broken` as a broken sample does.
+    Args:
+        name: Name of the item.
+        reason: Short reason in the plural, by which items are counted.
+        is_broken: True for a lost picture, which counts against `data.max_broken_share` like a broken sample.
     """
 
     name: str
@@ -33,7 +35,7 @@ class Item(NamedTuple):
 
 
 class Count(TypedDict):
-    """Number of the items of one reason, and the names of the first."""
+    """Number of items with one reason, and the names of the first ones."""
 
     count: int
     first: list[str]
@@ -41,23 +43,23 @@ class Count(TypedDict):
 
 
 Counts = dict[str, Count]
-"""Counts by reason, as manifests have them under `passed_over`."""
+"""Counts by reason, as stored in manifests under `passed_over`."""
 
 
-def add(counts: Counts, items: Iterable[Item]) -> None:
-    """Count further items."""
+def add(counts: Counts, items: Iterable[PassedOverItem]) -> None:
+    """Add further items to `counts`."""
     for item in items:
         _add(counts, item.reason, Count(count=1, first=[item.name], is_broken=item.is_broken))
 
 
-def counted(items: Iterable[Item]) -> Counts:
-    """Count items."""
+def count_items(items: Iterable[PassedOverItem]) -> Counts:
+    """Count items by reason."""
     counts: Counts = {}
     add(counts, items)
     return counts
 
 
-def merged(parts: Iterable[Counts]) -> Counts:
+def merge_counts(parts: Iterable[Counts]) -> Counts:
     """Merge the counts of several ranges, splits or sources."""
     counts: Counts = {}
     for part in parts:
@@ -66,30 +68,30 @@ def merged(parts: Iterable[Counts]) -> Counts:
     return counts
 
 
-def lines(counts: Counts) -> list[str]:
-    """Describe counts: a line for every reason, with its number and its first names."""
+def count_lines(counts: Counts) -> list[str]:
+    """Describe counts as text, one line per reason with the number and the first names."""
     return [
-        f"{reason}{', counted as broken' * count['is_broken']}: {count['count']:,} ({', '.join(count['first'][:SHOWN])}"
-        f"{', ...' * (count['count'] > SHOWN)})"
+        f"{reason}{', counted as broken' * count['is_broken']}: {count['count']:,}"
+        f" ({', '.join(count['first'][:MAX_SHOWN])}{', ...' * (count['count'] > MAX_SHOWN)})"
         for reason, count in counts.items()
     ]
 
 
-def described(counts: Counts) -> str:
+def describe_counts(counts: Counts) -> str:
     """Describe counts on one line."""
-    return "; ".join(lines(counts))
+    return "; ".join(count_lines(counts))
 
 
-def escaped(name: str) -> str:
-    """Return a name as it can be printed on a line, with control characters and bytes other than UTF-8 escaped."""
+def escape_name(name: str) -> str:
+    """Return a name that can be printed on one line: control characters and invalid UTF-8 become escapes."""
     text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def _add(counts: Counts, reason: str, more: Count) -> None:
-    if reason not in counts and len(counts) >= MOST_REASONS:
+    if reason not in counts and len(counts) >= MAX_REASONS:
         reason = OTHER_REASONS
     count = counts.setdefault(reason, Count(count=0, first=[], is_broken=False))
     count["count"] += more["count"]
     count["is_broken"] |= more["is_broken"]
-    count["first"] += more["first"][: NAMED - len(count["first"])]
+    count["first"] += more["first"][: MAX_NAMED - len(count["first"])]

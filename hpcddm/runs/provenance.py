@@ -1,4 +1,4 @@
-"""Versions of the code and packages, recorded in every attempt and manifest, and never a reason to refuse."""
+"""Versions of the code and packages: recorded in every attempt and manifest, but never a reason to refuse."""
 
 import hashlib
 import os
@@ -17,18 +17,18 @@ from typing import Any
 
 from hpcddm import __version__
 from hpcddm.config import variant_files
-from hpcddm.config.package_data import AROUND, share_file
+from hpcddm.config.package_data import AROUND, find_data_file
 from hpcddm.errors import UserError, require
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 
-PACKAGE = variant_files.PACKAGE.name
+PACKAGE = variant_files.PACKAGE_ROOT.name
 TEMPLATES = (
-    *(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "asked.sbatch", "start.sh")),
+    *(f"slurm/{name}.j2" for name in ("job.sbatch", "selftest.sbatch", "resource_flags.sbatch", "python_env.sh")),
     "slurm/functions.sh",
 )
-"""Templates, beside the package, that a job is made from."""
+"""Templates of the job scripts, installed with the package."""
 LIBRARIES = ("deepspeed", "numpy", "pillow", "h5py", "faiss-cpu", "safetensors", "submitit")
-"""Packages beside torch that affect a unit's results, or its start."""
+"""Packages besides torch that affect a unit's results or its start."""
 DIGEST_CHARACTERS = 16
 COMMIT_CHARACTERS = 12
 GIT_SECONDS = 20
@@ -37,12 +37,13 @@ READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Code:
-    """One version of the code, by its content; `commit` is known in a git checkout only."""
+    """One version of the code, identified by a hash of its content."""
 
     digest: str
     commit: str | None = None
+    """Commit of the git checkout; None if the code is not from a checkout."""
     modified: bool | None = None
-    """True where the files differ from those of the commit."""
+    """True if the files differ from the commit."""
 
     def __str__(self) -> str:
         if self.commit is None:
@@ -51,24 +52,30 @@ class Code:
 
 
 def code_files() -> dict[str, bytes]:
-    """Read the files that jobs run from, as they are now: path below the folder around the package -> content."""
+    """Read the current files that jobs run.
+
+    Returns:
+        The content of each file, by its path relative to the folder around the package.
+    """
     files: dict[str, bytes] = {}
     for folder, inner, names in os.walk(AROUND / PACKAGE):
         inner[:] = [name for name in inner if name != "__pycache__"]
         for name in names:
             path = Path(folder, name)
             files[str(path.relative_to(AROUND))] = path.read_bytes()
-    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in variant_files.own_files().items()}
-    # A process that runs from a snapshot hands on what was submitted, whatever a checkout holds by now.
-    return files | {name: (AROUND / name if _snapshot() else share_file(name)).read_bytes() for name in TEMPLATES}
+    files |= {f"{PACKAGE}/{place}": path.read_bytes() for place, path in variant_files.user_files().items()}
+    # A process that runs from a copy of the code passes on that copy, even if the checkout has changed since.
+    return files | {
+        name: (AROUND / name if _code_copy_record() else find_data_file(name)).read_bytes() for name in TEMPLATES
+    }
 
 
-def _snapshot() -> dict[str, Any] | None:
-    """Read the record of the snapshot that this process runs from; None where it runs from none."""
+def _code_copy_record() -> dict[str, Any] | None:
+    """Read the record of the copy of the code that this process runs from; None if it does not run from a copy."""
     if not re.fullmatch(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}", AROUND.name):
-        # Beside a checkout, a file of such a name is the user's.
+        # Next to a checkout, a file with such a name belongs to the user.
         return None
-    stored = reading.read_mapping(record_of(AROUND))
+    stored = checked_reads.read_mapping(record_path(AROUND))
     return stored if stored and stored.get("digest") == AROUND.name else None
 
 
@@ -78,18 +85,22 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def code_digest(hashes: Mapping[str, str]) -> str:
-    """Compute one short hash over all files, from the result of `digests`."""
+    """Compute one short hash of all files.
+
+    Args:
+        hashes: SHA-256 of every file, by path, as `digests` returns it.
+    """
     lines = "".join(f"{value} {path}\n" for path, value in sorted(hashes.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Compute the SHA-256 of every file below a folder, by path; links are not followed. 600 files take 30 ms.
+    """Compute the SHA-256 of every file below a folder, by path; 600 files take 30 ms.
 
-    All files count: Python would import a further one, or compiled code, in place of what was submitted.
+    All files count, because Python could import an additional file or compiled code instead of the submitted code.
 
     Raises:
-        UserError: Where something is not a file, or cannot be read.
+        UserError: If there is anything but files and folders, or a file cannot be read.
     """
     hashes: dict[str, str] = {}
     try:
@@ -107,15 +118,15 @@ def folder_digests(folder: Path) -> dict[str, str]:
 
 
 def is_checkout() -> bool:
-    """Tell if the package runs from a git checkout, and not from an installation or a snapshot."""
+    """Return True if the package runs from a git checkout, not from an installation or a copy of the code."""
     return (AROUND / ".git").exists()
 
 
 def commit() -> tuple[str | None, bool | None]:
-    """Return the checked-out commit, and True if the files of jobs differ from it; (None, None) elsewhere."""
+    """Return the checked-out commit, and True if the jobs' files differ from it; (None, None) without a checkout."""
     if not is_checkout():
         return None, None
-    # A checkout of somebody else is trusted as far as its Python is, which runs already; the index is left alone.
+    # Another user may own the checkout: its Python code runs already, so git may trust it, but not write its index.
     command = ["git", "-C", str(AROUND), "--no-optional-locks", "-c", f"safe.directory={AROUND}"]
     command += ["status", "--porcelain=v2", "--branch", "--", PACKAGE, *TEMPLATES]
     try:
@@ -126,37 +137,37 @@ def commit() -> tuple[str | None, bool | None]:
     named = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
     if not named or named[0] == "(initial)":
         return None, None
-    is_own = all(share_file(name).read_bytes() == (AROUND / name).read_bytes() for name in TEMPLATES)
-    return named[0], not is_own or bool(variant_files.own_files()) or any(not line.startswith("#") for line in lines)
+    is_own = all(find_data_file(name).read_bytes() == (AROUND / name).read_bytes() for name in TEMPLATES)
+    return named[0], not is_own or bool(variant_files.user_files()) or any(not line.startswith("#") for line in lines)
 
 
 @cache
-def own_code() -> Code:
-    """Return the version of this process's code: the record of its snapshot, else computed from the files."""
-    stored = _snapshot()
+def current_code() -> Code:
+    """Return the version of this process's code, from the record of its copy or computed from the files."""
+    stored = _code_copy_record()
     if stored is not None:
         return Code(AROUND.name, stored.get("commit"), stored.get("modified"))
     return Code(code_digest(digests(code_files())), *commit())
 
 
-def record_of(snapshot: Path) -> Path:
-    """Return the path of the record beside a snapshot."""
+def record_path(snapshot: Path) -> Path:
+    """Return the path of the record next to a copy of the code."""
     return snapshot.with_name(f"{snapshot.name}.json")
 
 
 def environment() -> dict[str, str | None]:
-    """Return the versions of Python and of the packages, without importing them; None for missing ones."""
+    """Return the versions of Python and of the packages without importing these; None for missing packages."""
     return {"python": platform.python_version(), **_torch(), **{name: _version(name) for name in LIBRARIES}}
 
 
 def origin() -> dict[str, Any]:
-    """Return code and environment of this process, as manifests record them; no host, user or path."""
-    code = asdict(own_code())
+    """Return code and environment of this process, as manifests record them; neither host nor user nor path."""
+    code = asdict(current_code())
     return {"hpcddm": __version__, "code": code.pop("digest"), **code, **environment()}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """List the differences between two origins, for the user; another commit of the same code is none."""
+    """List the differences between two results of `origin` as text; another commit of the same code does not count."""
     keys = [key for key in (*now, *(before.keys() - now.keys())) if key not in ("commit", "modified")]
     return [f"{key} {before.get(key)} -> {now.get(key)}" for key in keys if before.get(key) != now.get(key)]
 

@@ -1,46 +1,76 @@
-"""Ranges of tars: the units of the stages that go through all samples, a few hundred whatever the number of tars."""
+"""Ranges of tars: each stage that processes all samples has one unit per range, at most `MAX_RANGES` per split."""
 
 from typing import TYPE_CHECKING
 
-from hpcddm.runs.unit_keys import name_of
+from hpcddm.runs.unit_keys import unit_name
 
 if TYPE_CHECKING:
-    # Who reads a column needs no schema.
+    # Code that reads a column does not need the schema.
     from hpcddm.config.experiment import Experiment
 
 TRAIN, HELDOUT = "train", "heldout"
 SPLITS = (TRAIN, HELDOUT)
-MOST_RANGES = 256
-"""Largest number of units of one stage and split: every status reads the manifests of all, every reader maps them."""
+MAX_RANGES = 256
+"""Largest number of units per stage and split: `status` reads all their manifests, and every reader maps them all."""
 
 
 def range_keys(experiment: "Experiment", stage: str, splits: tuple[str, ...] = SPLITS) -> list[str]:
-    """List the units of a stage by ranges: training images first, then held-out ones."""
+    """List the units of a stage that processes ranges of tars.
+
+    Args:
+        experiment: The experiment, which sets the number of tars per split.
+        stage: Name of the stage.
+        splits: Splits to list, in this order.
+
+    Returns:
+        The keys of the units, as `stage/split-number`.
+
+    Examples:
+        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> experiment = load_experiment("quickstart", ("data.shards=2",))
+        >>> range_keys(experiment, "encode")
+        ['encode/train-000', 'encode/train-001', 'encode/heldout-000']
+        >>> tars_of(experiment, "encode/train-001")
+        range(1, 2)
+    """
     return [
         f"{stage}/{split}-{number:03d}"
         for split in splits
-        for number in range(min(_tars(experiment, split), MOST_RANGES))
+        for number in range(min(_tars(experiment, split), MAX_RANGES))
     ]
 
 
 def split_of(key: str) -> str:
-    """Return the split that a unit's range is part of."""
-    return name_of(key).split("-")[0]
+    """Return the split that a unit's range belongs to."""
+    return unit_name(key).split("-")[0]
 
 
 def tars_of(experiment: "Experiment", key: str) -> range:
     """Return the numbers of the tars in a unit's range, within their split."""
     tars = _tars(experiment, split_of(key))
-    return _share(tars, int(name_of(key).split("-")[1]), min(tars, MOST_RANGES))
+    return _share(tars, int(unit_name(key).split("-")[1]), min(tars, MAX_RANGES))
 
 
 def images_of_tar(experiment: "Experiment", split: str, tar: int, images: int) -> range:
-    """Return the images of one tar among so many of a split."""
+    """Return the numbers of the images in one tar.
+
+    Args:
+        experiment: The experiment, which sets the number of tars per split.
+        split: `train` or `heldout`.
+        tar: Number of the tar within the split.
+        images: Number of images in the split.
+    """
     return _share(images, tar, _tars(experiment, split))
 
 
 def images_of_range(experiment: "Experiment", key: str, images: dict[str, int]) -> int:
-    """Count the images of a unit's range."""
+    """Count the images in a unit's range.
+
+    Args:
+        experiment: The experiment, which sets the number of tars per split.
+        key: The unit, as `stage/split-number`.
+        images: Number of images in each split.
+    """
     split = split_of(key)
     return sum(len(images_of_tar(experiment, split, tar, images[split])) for tar in tars_of(experiment, key))
 
@@ -54,5 +84,5 @@ def _share(total: int, part: int, parts: int) -> range:
 
 
 def tags_keys(experiment: "Experiment", splits: tuple[str, ...] = SPLITS) -> list[str]:
-    """List the units of the stage: the ranges of some splits, or nothing."""
+    """List the units of the stage `concept_tags` for some splits; empty if the experiment has no `concepts`."""
     return range_keys(experiment, "concept_tags", splits) if experiment.concepts else []

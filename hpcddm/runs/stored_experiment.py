@@ -1,22 +1,23 @@
-"""The experiment that a run has stored: with paths relative to the run in its file, absolute for whoever uses it."""
+"""Experiment stored in a run: its file holds paths relative to the run; readers get absolute paths."""
 
 from pathlib import Path
 from typing import Any
 
 from hpcddm.config import paths, variant_files
-from hpcddm.config.cross_checks import validated
+from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.vouching import SWEEP_FILE
+from hpcddm.config.trusted_submissions import SWEEP_FILE
 from hpcddm.errors import ConfigError
-from hpcddm.files import reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.runs.layout import RunDir, relative_to_run
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.runs.run_dir import RunDir, relative_to_run
 
 
 def stored_experiment(run: RunDir) -> Experiment:
     """Load the experiment of an existing run.
 
-    Raises `ConfigError` when the folder holds no run.
+    Raises:
+        ConfigError: If the folder is not a run, or its experiment is damaged or invalid.
     """
     try:
         values = stored_values(run)
@@ -29,30 +30,34 @@ def stored_experiment(run: RunDir) -> Experiment:
     if values is None:
         raise ConfigError(f"{run.root}: no run here ({run.experiment.name} is missing)")
     try:
-        return validated(values, str(run.experiment))
+        return validate_experiment(values, str(run.experiment))
     except ConfigError as error:
-        if variant_files.own_folder() is None and "unknown name" in str(error):
+        if variant_files.user_folder() is None and "unknown name" in str(error):
             raise ConfigError(
-                f"{error}; where it is a variant of your own, set {variant_files.VARIABLE} to its folder"
+                f"{error}; where it is a variant of your own, set {variant_files.VARIANTS_VARIABLE} to its folder"
             ) from None
         raise
 
 
 def stored_values(run: RunDir) -> dict[str, Any] | None:
-    """Read the values of the experiment that a run has stored; raises `Unreadable` where the file is damaged."""
-    return reading.read_mapping(run.experiment, most_bytes=reading.MANIFEST_BYTES)
+    """Read the values of a run's experiment without validation; None if the folder is not a run.
+
+    Raises:
+        Unreadable: If the file is damaged.
+    """
+    return checked_reads.read_mapping(run.experiment, max_bytes=checked_reads.MANIFEST_BYTES)
 
 
 def is_sweep(run: RunDir) -> bool:
-    """Tell if the folder is the home of a sweep, whose settings are runs below it."""
+    """Return True if the folder belongs to a sweep, whose settings are runs in subfolders."""
     return (run.root / SWEEP_FILE).exists()
 
 
-def within_run(experiment: Experiment, run: RunDir) -> Experiment:
-    """Return the experiment as a run stores it: all paths relative to the run."""
-    return paths.changed(experiment, lambda path: relative_to_run(Path(path), run))
+def with_relative_paths(experiment: Experiment, run: RunDir) -> Experiment:
+    """Return the experiment with all paths relative to the run, as a run stores it."""
+    return paths.map_paths(experiment, lambda path: relative_to_run(Path(path), run))
 
 
-def out_of_run(experiment: Experiment, run: RunDir) -> Experiment:
-    """Return the experiment that a run has stored with all paths absolute."""
-    return paths.located(experiment, run.root)
+def with_absolute_paths(experiment: Experiment, run: RunDir) -> Experiment:
+    """Return a run's stored experiment with all paths absolute."""
+    return paths.make_absolute(experiment, run.root)

@@ -1,4 +1,4 @@
-"""Index of a sweep's folder: `sweep.json`, and the links from each setting's run to the work that it shares."""
+"""Index of a sweep's folder: `sweep.json`, and the links from each setting's run to the units that it shares."""
 
 import os
 from collections import defaultdict
@@ -7,67 +7,80 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcddm.config.vouching import SWEEP_FILE
+from hpcddm.config.trusted_submissions import SWEEP_FILE
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.links import complaint, label_in
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.runs.links import label_in, refusal_reason
+from hpcddm.runs.run_dir import RunDir
 
 INSIDE = RunDir(Path())
 """Run with an empty root, for paths relative to a run's folder."""
 
 
 @dataclass
-class Index:
-    """Settings of a sweep, and the owners of the work that several of them share."""
+class SweepIndex:
+    """Settings of a sweep, and the owners of the units that several settings share."""
 
     name: str = ""
     current: list[str] = field(default_factory=list)
-    """Labels of the settings that the YAML file named last, in its order."""
+    """Labels of the settings in the YAML file as last submitted, in its order."""
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings by label, those removed from the file included."""
+    """Settings by label, including settings removed from the file."""
     owners: dict[str, str] = field(default_factory=dict)
-    """Identity of a unit -> label of the setting in whose run it is made."""
+    """Label of the setting whose run computes a unit, by the unit's identity."""
 
     @property
     def left_out(self) -> list[str]:
-        """Settings that were removed from the file; their runs stay."""
+        """Labels of the settings removed from the file; their runs stay."""
         return [label for label in self.settings if label not in set(self.current)]
 
 
-def read_index(home: RunDir) -> Index:
-    """Read the index of a sweep, without owners whose run was removed; a new one where there is none.
+def read_index(home: RunDir) -> SweepIndex:
+    """Read the index of a sweep, without owners whose run was removed.
 
-    Raises `UserError` when the file is damaged.
+    Args:
+        home: Folder of the sweep.
+
+    Returns:
+        The index; an empty one if the file does not exist.
+
+    Raises:
+        UserError: If the file is damaged.
     """
     path = home.root / SWEEP_FILE
     try:
-        index: Index | None = reading.read_json(path, Index)
+        index: SweepIndex | None = checked_reads.read_json(path, SweepIndex)
     except Unreadable as error:
         again = "remove it and run the sweep again: what is made is found"
         raise UserError(f"{path}: {error.reason}; {again}") from None
     if index is None:
-        return Index()
+        return SweepIndex()
     folders = {entry.name for entry in os.scandir(home.root) if entry.is_dir()}
     index.owners = {identity: label for identity, label in index.owners.items() if label in folders}
     return index
 
 
-def write_index(index: Index, home: RunDir) -> None:
-    """Store the index."""
+def write_index(index: SweepIndex, home: RunDir) -> None:
+    """Store the index in a sweep's folder."""
     atomic.write_json(home.root / SWEEP_FILE, asdict(index))
 
 
-def link(run: RunDir, owners: Mapping[str, str]) -> None:
-    """Make the folders of units that other settings own, and of their logs, relative links to the owners'.
+def link_shared_units(run: RunDir, owners: Mapping[str, str]) -> None:
+    """Replace the folders and logs of units that other settings own by relative links to the owners' folders.
 
-    owners: unit -> label. A stage that one other setting owns as a whole is one link. Nothing but links of a sweep is
-    replaced; raises `UserError` for any other link in the way.
+    If one other setting owns a whole stage, the stage's folder becomes the link. Only links of a sweep are replaced.
+
+    Args:
+        run: Run of one setting.
+        owners: Label of the owning setting, by unit.
+
+    Raises:
+        UserError: If any other link is at one of these paths.
     """
     root, label = str(run.root), run.root.name
     for folder in (root, f"{root}/logs"):
-        require(not os.path.islink(folder), complaint(Path(folder)))
+        require(not os.path.islink(folder), refusal_reason(Path(folder)))
     stages: dict[str, dict[str, str]] = defaultdict(dict)
     for key, owner in owners.items():
         stages[key.split("/")[0]][key] = owner
@@ -84,9 +97,9 @@ def link(run: RunDir, owners: Mapping[str, str]) -> None:
 
 
 def _point(root: str, inside: str, owner: str | None) -> bool:
-    """Make a path in a setting's run a link to the same path in its owner's run; without an owner remove the link.
+    """Make a path in a setting's run a link to the same path in its owner's run; without an owner, remove the link.
 
-    Returns False where a folder stands in the way of a link. Paths are strings: a large sweep has thousands of links.
+    Return False if there is already a folder at the path. Paths are strings: a large sweep has thousands of links.
     """
     path = f"{root}/{inside}"
     target = f"{'../' * (inside.count('/') + 1)}{owner}/{inside}" if owner else None
@@ -94,7 +107,7 @@ def _point(root: str, inside: str, owner: str | None) -> bool:
         before = os.readlink(path)
         if before == target:
             return True
-        require(label_in(before, inside) is not None, complaint(Path(path)))
+        require(label_in(before, inside) is not None, refusal_reason(Path(path)))
         os.unlink(path)
     except FileNotFoundError:
         pass

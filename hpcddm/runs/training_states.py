@@ -1,4 +1,4 @@
-"""Training states of a unit, as far as they can be read without torch: which there are, and of which training."""
+"""Training states of a unit: their list and descriptions, read without torch."""
 
 import json
 from contextlib import suppress
@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hpcddm.files import fresh, inside, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import checked_reads, guarded_writes, nfs_reads
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs.manifest import SNAPSHOTS
-from hpcddm.runs.results import require_flops
+from hpcddm.runs.result_types import require_flops
 
 FOLDER, STATE = "state", "state.json"
 FORMAT = 5
-"""Format of a state's `state.json`; up to format 4 DeepSpeed's own files lay beside it."""
+"""Format of a state's `state.json`; up to format 4, DeepSpeed's files were next to it."""
 PREFIX = "images-"
-START = "start.json"
-"""File of a unit that says which weights its training started from."""
+START = "initial_weights.json"
+"""File that describes the weights from which a unit's training started."""
 CONTINUED = (FOLDER, SNAPSHOTS, START, "tensorboard")
-"""Folders and files of a training with which a longer one goes on."""
+"""Folders and files of a training from which a longer training continues."""
 
 
 @dataclass(frozen=True)
-class Written:
+class StateFile:
     """One file of a state, as reported by the rank that wrote it; the name is relative to the state's folder."""
 
     name: str
@@ -31,28 +31,28 @@ class Written:
     sha256: str
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a name that leads out of the folder, or a number that cannot be."""
-        reading.require_inside(self.name)
-        reading.require_counts(self.rank, self.size)
+        """Raise `ValueError` for a name outside the folder or an invalid number."""
+        checked_reads.require_inside(self.name)
+        checked_reads.require_counts(self.rank, self.size)
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """Types of what a state says of a snapshot that was taken: its images, and the SHA-256 of its files by name."""
+class SnapshotRecord:
+    """Types of a state's entry about a snapshot: its images, and the SHA-256 of its files by name."""
 
     images: int
     files: dict[str, str]
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a name that leads out of the folder, or a number that cannot be."""
-        reading.require_counts(self.images)
+        """Raise `ValueError` for a name outside the folder or an invalid number."""
+        checked_reads.require_counts(self.images)
         for name in self.files:
-            reading.require_inside(name)
+            checked_reads.require_inside(name)
 
 
 @dataclass(frozen=True)
-class Started:
-    """Types of what a unit says of the weights that its training started from; None for unknown images and FLOPs."""
+class StartRecord:
+    """Types of a unit's entry about its initial weights; None for unknown images and FLOPs."""
 
     sha256: str
     source: str
@@ -60,101 +60,110 @@ class Started:
     train_flops: int | None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a number below zero."""
-        reading.require_counts(self.images or 0)
+        """Raise `ValueError` for a negative number."""
+        checked_reads.require_counts(self.images or 0)
         require_flops(self.train_flops or 0)
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopProgress:
     """Types of the progress of a training in its state, as `training.meters.Progress` has it."""
 
     images: int = 0
     loss_sums: list[float] = field(default_factory=list)
     loss_images: int = 0
     skipped: int = 0
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
     scaler: dict[str, float] = field(default_factory=dict)
     curve: list[tuple[int, float]] = field(default_factory=list)
     resources: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be, and a snapshot that has none."""
-        reading.require_counts(self.images, self.loss_images, self.skipped)
+        """Raise `ValueError` for an invalid number, or a snapshot whose name is not a number."""
+        checked_reads.require_counts(self.images, self.loss_images, self.skipped)
         if not all(name.isascii() and name.isdecimal() for name in self.snapshots):
             raise ValueError("snapshots: has a name that is not a number")
 
 
 @dataclass(frozen=True)
-class Description:
-    """Types of a state's `state.json`; that of an earlier format may have other files, or none."""
+class StateDescription:
+    """Types of a state's `state.json`; earlier formats may list other files or none."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     images: int
     trajectory: str
     format: int = 0
     world_size: int = 1
-    files: list[Written] | dict[str, Any] = field(default_factory=list)
+    files: list[StateFile] | dict[str, Any] = field(default_factory=list)
     loop: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a number that cannot be, and for files of another format than it says."""
-        reading.require_counts(self.images)
+        """Raise `ValueError` for an invalid number, or for files that do not match the format."""
+        checked_reads.require_counts(self.images)
         if self.format == FORMAT and isinstance(self.files, dict):
             raise ValueError("files are those of an earlier format")
         if self.format == FORMAT:
-            reading.parse(json.dumps(self.loop).encode(), Loop)
+            checked_reads.parse_json(json.dumps(self.loop).encode(), LoopProgress)
 
 
-def name_of(images: int) -> str:
-    """Return the name of the folder of the state at so many images; later ones sort behind it."""
+def folder_name(images: int) -> str:
+    """Return the name of the folder of the state at `images` images; names sort by number."""
     return f"{PREFIX}{images:012d}"
 
 
-def of_training(folder: Path, trajectory: str, most_images: int | None = None) -> list[tuple[Path, dict[str, Any]]]:
-    """List a unit's states, oldest first, without those of a training with other settings.
+def list_states(folder: Path, trajectory: str, most_images: int | None = None) -> list[tuple[Path, dict[str, Any]]]:
+    """List the states of a unit's training, oldest first.
 
-    folder: the unit's `state/`; no link is followed there.
-    most_images: also without those of a longer training.
+    Args:
+        folder: The unit's folder `state/`; links in it are not followed.
+        trajectory: Hash of the training's settings and inputs; states with another hash are omitted.
+        most_images: Maximum number of images; states of a longer training are omitted. None for no maximum.
+
+    Returns:
+        The folder and the description of each state.
     """
     folders = _folders(folder)
     stored = [(path, _read(path)) for path in folders]
-    own = [(path, state) for path, state in stored if state and state["trajectory"] == trajectory]
-    return [(path, state) for path, state in own if most_images is None or state["images"] <= most_images]
+    matching = [(path, state) for path, state in stored if state and state["trajectory"] == trajectory]
+    return [(path, state) for path, state in matching if most_images is None or state["images"] <= most_images]
 
 
-def close(folder: Path, trajectory: str, images: int, keep: bool) -> None:
-    """Remove the states of a training that ended at so many images but the last, which more images would continue.
+def remove_earlier(folder: Path, trajectory: str, images: int, keep: bool) -> None:
+    """Remove the states of a finished training, except the last one.
 
-    keep: False to remove that one as well.
+    Args:
+        folder: The unit's folder `state/`.
+        trajectory: Hash of the training's settings and inputs.
+        images: Number of images at the end of the training.
+        keep: True to keep the last state, from which a longer training could continue.
     """
-    last = [path for path, _ in of_training(folder, trajectory, images)][-1:] if keep else []
+    last = [path for path, _ in list_states(folder, trajectory, images)][-1:] if keep else []
     for path in folder.iterdir() if last else [folder]:
         if path not in last:
             with suppress(OSError):
-                inside.remove(path, folder.parent)
+                guarded_writes.remove(path, folder.parent)
 
 
-def faults(folder: Path) -> list[str]:
-    """List the errors about states whose description is damaged; folder: the unit's `state/`."""
+def description_errors(folder: Path) -> list[str]:
+    """List the errors about damaged descriptions of states in a unit's folder `state/`."""
     errors = []
     for path in _folders(folder):
         try:
-            fresh.read_mapping(path / STATE, Description, reading.RESULT_BYTES)
+            nfs_reads.read_mapping(path / STATE, StateDescription, checked_reads.RESULT_BYTES)
         except Unreadable as error:
             errors.append(str(error))
     return errors
 
 
 def _folders(folder: Path) -> list[Path]:
-    listed = [] if folder.is_symlink() else fresh.names(folder)
+    listed = [] if folder.is_symlink() else nfs_reads.list_names(folder)
     return sorted(path for name in listed if name.startswith(PREFIX) and not (path := folder / name).is_symlink())
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """Read a state's description; None where it is missing or damaged, as that of a state that was never published."""
+    """Read a state's description; None if it is missing or damaged, as for an unpublished state."""
     try:
-        return fresh.read_mapping(folder / STATE, Description, reading.RESULT_BYTES)
+        return nfs_reads.read_mapping(folder / STATE, StateDescription, checked_reads.RESULT_BYTES)
     except Unreadable:
         return None

@@ -1,96 +1,137 @@
-"""Keys of units, `stage/unit`, which the login node and the jobs have in common."""
+"""Keys of units, `stage/unit`, which the login node and the jobs share."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # Batch scripts wait for those who need keys and no settings.
+    # Batch scripts wait for processes that need keys but not settings, so these start faster without this import.
     from hpcddm.config.experiment import Experiment
     from hpcddm.config.training import Expert
 
 CATALOG = "catalog/all"
-CAPTIONS = "captions/all"
+CAPTIONS = "encode_captions/all"
 AUTOENCODER = "autoencoder/all"
-LATENT_SCALE = "latent_scale/all"
+LATENT_SCALE = "latents/scale"
 CLUSTER = "cluster/all"
-LISTS = "lists/all"
-INSPECT = "inspect/all"
-ROUTER = "route/router"
-EXTRACTOR, CLASSIFIER = "measuring/extractor", "measuring/classifier"
+EXPERT_LISTS = "expert_lists/all"
+CLUSTER_REPORT = "cluster_report/all"
+ROUTER = "router/all"
+EXTRACTOR, CLASSIFIER = "evaluators/extractor", "evaluators/classifier"
 MONOLITH = "train/monolith"
 EXPERT = "train/expert-"
-"""Key of an expert without its number."""
+"""Prefix of the keys of the clusters' experts; the number follows."""
 STUDENT = "distill/student"
-CONCEPT_VOCABULARY, CONCEPT_TAGGER = "concept_vocabulary/all", "concept_tagger/all"
-CONCEPT_COUNTS, CONCEPT_ALIGNMENT, CONCEPTS = "concept_counts/all", "concept_alignment/all", "concepts/all"
+CONCEPT_VOCABULARY, CONCEPT_TAGGER = "concept_vocabulary/all", "concept_tags/tagger"
+CONCEPT_COUNTS, CONCEPT_ALIGNMENT, CONCEPT_ANALYSIS = (
+    "concept_counts/all",
+    "concept_scores/alignment",
+    "concept_analysis/all",
+)
 REPORT = "report/all"
 
 MONOLITH_ARM, STUDENT_ARM = "monolith", "student"
-"""Arms that are one dense model; all others are strategies of the ensemble."""
+"""Arms that consist of one dense model; all other arms are strategies of the ensemble."""
 HOME_ARM = "home"
-"""Arm of a concept's home expert, alone: the one whose cluster has it most often."""
+"""Arm that samples from a concept's home expert alone: the expert in whose cluster the concept is most frequent."""
 
 TABLE = "table/all"
-"""The last job of a sweep, which is no unit of any run: it compares what is complete by then."""
+"""Key of the last job of a sweep, which compares the complete settings; it is not a unit of any run."""
 CONTINUATION = "submission/all"
-"""The last job of a submission for which the queue had no room, which is no unit either: it submits the rest."""
+"""Key of the last job of a submission that exceeds the queue's limits: it submits the rest and is not a unit."""
 
 
 def stage_of(key: str) -> str:
-    """Return the name of the stage of a unit."""
+    """Return the stage of a unit.
+
+    Examples:
+        >>> stage_of("train/expert-03"), unit_name("train/expert-03")
+        ('train', 'expert-03')
+    """
     return key.split("/")[0]
 
 
-def name_of(key: str) -> str:
-    """Return the name of a unit inside its stage."""
+def unit_name(key: str) -> str:
+    """Return the name of a unit within its stage."""
     return key.split("/")[1]
 
 
+def caption_states_key(name: str) -> str:
+    """Return the key of the unit that encodes the range `name` of the distinct captions."""
+    return f"{stage_of(CAPTIONS)}/{name}"
+
+
 def expert_key(expert: "Expert") -> str:
-    """Return the key of the unit that trains an expert."""
+    """Return the key of the unit that trains an expert.
+
+    Args:
+        expert: Number of the expert's cluster, or the name of an extra expert.
+
+    Examples:
+        >>> expert_key(3), expert_key("portraits")
+        ('train/expert-03', 'train/portraits')
+        >>> expert_of("train/expert-03"), expert_of(MONOLITH)
+        (3, None)
+    """
     return f"train/{expert}" if isinstance(expert, str) else f"{EXPERT}{expert:02d}"
 
 
 def expert_of(key: str) -> "Expert | None":
-    """Return the expert that a unit of the stage train trains; None for the monolith."""
+    """Return the expert that a unit of the stage `train` trains.
+
+    Args:
+        key: The unit, as `train/unit`.
+
+    Returns:
+        The number of the expert's cluster, the name of an extra expert, or None for the monolith.
+    """
     if key == MONOLITH:
         return None
-    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else name_of(key)
+    return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else unit_name(key)
 
 
 OTHER_STAGES = (stage_of(TABLE), stage_of(CONTINUATION))
-"""Stages of jobs that are no units of the pipeline."""
+"""Stages of jobs that are not units of the pipeline."""
 
 
-def experts_of(experiment: "Experiment") -> "list[Expert]":
-    """List all experts, in the order of their clusters, then those that joined."""
-    return [*range(experiment.cluster.experts), *(joined.name for joined in experiment.experts.joined)]
+def all_experts(experiment: "Experiment") -> "list[Expert]":
+    """List all experts: first the experts of the clusters, by number, then the extra experts."""
+    return [*range(experiment.cluster.experts), *(extra.name for extra in experiment.experts.extra)]
 
 
 def list_key(expert: "Expert") -> str:
-    """Return the key of the unit that writes an expert's list."""
-    return f"lists/{expert}" if isinstance(expert, str) else LISTS
+    """Return the key of the unit that writes an expert's list of samples.
+
+    Args:
+        expert: Number of the expert's cluster, or the name of an extra expert.
+    """
+    return f"expert_lists/{expert}" if isinstance(expert, str) else EXPERT_LISTS
 
 
 def expert_keys(experiment: "Experiment") -> list[str]:
-    """List the units that train the experts of the clusters, in the order of their numbers."""
+    """List the units that train the experts of the clusters, by number."""
     return [expert_key(expert) for expert in range(experiment.cluster.experts)]
 
 
-def joined_keys(experiment: "Experiment") -> list[str]:
-    """List the units that train the experts that joined."""
-    return [expert_key(joined.name) for joined in experiment.experts.joined]
+def extra_expert_keys(experiment: "Experiment") -> list[str]:
+    """List the units that train the extra experts."""
+    return [expert_key(extra.name) for extra in experiment.experts.extra]
 
 
 def monolith_keys(experiment: "Experiment") -> list[str]:
-    """List the monolith's unit, where there is one."""
+    """List the unit that trains the monolith; empty if the experiment disables the monolith."""
     return [MONOLITH] if experiment.monolith.enabled else []
 
 
 def train_keys(experiment: "Experiment") -> list[str]:
-    """List the training units: the monolith, which takes longest, then the experts."""
-    return [*monolith_keys(experiment), *map(expert_key, experts_of(experiment))]
+    """List the units of the stage `train`: the monolith, which takes longest, then all experts.
+
+    Examples:
+        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> train_keys(load_experiment("quickstart", ("cluster.experts=2",)))
+        ['train/monolith', 'train/expert-00', 'train/expert-01']
+    """
+    return [*monolith_keys(experiment), *map(expert_key, all_experts(experiment))]
 
 
 def student_keys(experiment: "Experiment") -> list[str]:
-    """List the student's unit, where there is one."""
+    """List the unit that trains the student; empty if the experiment has no `distill`."""
     return [STUDENT] if experiment.distill else []

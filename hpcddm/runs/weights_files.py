@@ -1,31 +1,31 @@
-"""Weights that a training keeps: at its end and at stated numbers of images, averaged in several ways; their files.
+"""Files of the weights that a training keeps: at its end and at each snapshot, with one or several averages.
 
-A snapshot bears the number of the experiment, which counts all experts together; where it lies in a unit's own images
-is what `unit_settings` makes of that number. The router has numbers of its own, the first of which goes with the first
-of the experts, and so on.
+A snapshot is named by the experiment's number of images, which counts all experts together; `unit_training` converts
+that number to a unit's images. The router has its own numbers: its first snapshot corresponds to the experts' first
+snapshot, and so on.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.training import Training
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import SNAPSHOTS, Manifest
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of
-from hpcddm.runs.unit_settings import expert_training, numbered, router_training, student_training
+from hpcddm.runs.unit_keys import ROUTER
+from hpcddm.runs.unit_training import UnitTraining, unit_training
 
 SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Selection among the weights that trainings have kept; by default the usual average at their end."""
+class WeightsChoice:
+    """Selection among the weights that trainings have kept; by default the usual average at the end."""
 
     snapshot: int | None = None
+    """Snapshot, by the experiment's number of images; None for the end of the training."""
     sigma_rel: float | None = None
-    """Relative length of an average that is made of the power-function averages."""
+    """Relative length of an average computed from the power-function averages; None for the usual average."""
 
     def __str__(self) -> str:
         parts = {
@@ -35,82 +35,65 @@ class Choice:
         return ", ".join(text.format(value) for text, value in parts.items() if value is not None)
 
 
-FINAL = Choice()
+FINAL = WeightsChoice()
 
 
-def chosen(experiment: Experiment) -> Choice:
+def selected_weights(experiment: Experiment) -> WeightsChoice:
     """Return the weights that the experiment evaluates."""
-    return Choice(experiment.evaluate.snapshot, experiment.evaluate.sigma_rel)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Weights that a training keeps beside the usual average at its end."""
-
-    snapshots: Mapping[int, int] = field(default_factory=dict)
-    """Images of the unit by those of the experiment."""
-    power_ema: Sequence[float] = ()
-    """Relative lengths of power-function averages."""
-
-    @classmethod
-    def of(cls, total: Training, own: Training) -> "Kept":
-        """Return what a unit keeps by its own training, whose numbers `total` has in those of the experiment."""
-        return cls(numbered(total, own), own.power_ema)
-
-    @property
-    def averages(self) -> dict[str, str]:
-        """Names of the averages by what they add to the name of a file."""
-        return {"": USUAL} | {name: name for name in map(power_average, self.power_ema)}
-
-    def files(self) -> list[str]:
-        """List the files of weights, the usual average at the end first."""
-        return [weights_name(number, added) for number in (None, *self.snapshots) for added in self.averages]
+    return WeightsChoice(experiment.evaluate.snapshot, experiment.evaluate.sigma_rel)
 
 
 USUAL = "ema"
 """Name of the average of `ema_halflife_images`."""
 
 
-def power_average(sigma_rel: float) -> str:
-    """Return the name of a power-function average."""
+def power_average_name(sigma_rel: float) -> str:
+    """Return the name of the power-function average of relative length `sigma_rel`."""
     return f"power-{sigma_rel:g}"
 
 
-def weights_name(number: int | None, added: str = "") -> str:
-    """Return the name of a file of weights, relative to the unit's folder.
+def weights_name(number: int | None, average: str = USUAL) -> str:
+    """Return the path of a file of averaged weights, relative to the unit's folder.
 
-    number: that of a snapshot, None at the end; added: what a further average adds to the name.
+    Args:
+        number: The experiment's number of images at a snapshot; None for the end of the training.
+        average: Name of the average.
+
+    Examples:
+        >>> weights_name(None), weights_name(4096, power_average_name(0.05))
+        ('weights.safetensors', 'snapshots/images-000000004096-power-0.05.safetensors')
     """
     if number is None:
-        return f"weights-{added}{SUFFIX}" if added else WEIGHTS
+        return WEIGHTS if average == USUAL else f"weights-{average}{SUFFIX}"
     stem = f"{SNAPSHOTS}/images-{number:012d}"
-    return f"{stem}-{added}{SUFFIX}" if added else f"{stem}{SUFFIX}"
+    return f"{stem}{SUFFIX}" if average == USUAL else f"{stem}-{average}{SUFFIX}"
 
 
-def weights_file(experiment: Experiment, key: str, choice: Choice) -> str:
-    """Return the file of a unit's weights, relative to its folder, unless they are to be made of several."""
+def weights_file(experiment: Experiment, key: str, choice: WeightsChoice) -> str:
+    """Return the file with a unit's usual average for a choice, relative to the unit's folder."""
     return weights_name(snapshot_number(experiment, key, choice))
 
 
-def is_made_of_powers(experiment: Experiment, key: str, choice: Choice) -> bool:
-    """Tell if a unit's weights are made of its power-function averages; of a router without any the usual ones are."""
+def uses_power_averages(experiment: Experiment, key: str, choice: WeightsChoice) -> bool:
+    """Return True if a unit's weights are computed from its power-function averages.
+
+    A router without power-function averages uses its usual average instead.
+    """
     training = experiment.router.training if key == ROUTER else experiment.experts.training
     return choice.sigma_rel is not None and training is not None and bool(training.power_ema)
 
 
-def snapshot_number(experiment: Experiment, key: str, choice: Choice) -> int | None:
-    """Return the number of a unit's own snapshot; None where its final weights stand for it.
+def snapshot_number(experiment: Experiment, key: str, choice: WeightsChoice) -> int | None:
+    """Return the number of the snapshot that a choice means for a unit; None for the unit's final weights.
 
-    That is so for a router without snapshots, and for an expert that joined and ended before.
+    A router without snapshots uses its final weights, and so does an extra expert whose training ended earlier.
     """
-    number = _own_of(experiment, key, choice.snapshot)
-    # The images of the monolith depend on FLOPs, but it has all snapshots.
-    has_it = number is None or key in (MONOLITH, STUDENT, ROUTER) or number in own_images(experiment, key)
-    return number if has_it else None
+    number = _unit_snapshot(experiment, key, choice.snapshot)
+    return number if number is not None and number in unit_training(experiment, key).by_experiment_number else None
 
 
-def _own_of(experiment: Experiment, key: str, number: int | None) -> int | None:
-    """Return the router's snapshot that goes with one of the experts, and for other units that one itself."""
+def _unit_snapshot(experiment: Experiment, key: str, number: int | None) -> int | None:
+    """Return the router's snapshot that corresponds to one of the experts; other units use that number itself."""
     if number is None or key != ROUTER:
         return number
     place = experiment.experts.training.snapshots.index(number)
@@ -118,42 +101,37 @@ def _own_of(experiment: Experiment, key: str, number: int | None) -> int | None:
     return own[place] if own else None
 
 
-def own_images(experiment: Experiment, key: str) -> dict[int, int]:
-    """Return the snapshots of a unit's training by their number, in its own images; not those of the monolith."""
-    if key == ROUTER:
-        total, own = experiment.router.training, router_training(experiment)
-        return {} if total is None or own is None else numbered(total, own)
-    total = experiment.experts.training
-    if key == STUDENT:
-        return numbered(total, student_training(experiment))
-    expert = expert_of(key)
-    if expert is None:
-        raise ValueError("the monolith's snapshots lie where its FLOPs are those of the experts")
-    return numbered(total, expert_training(experiment, expert))
+def training_costs(training: UnitTraining, flops_per_image: int, flops_before: int = 0) -> dict[str, Any]:
+    """Return the results about images and training FLOPs for a unit's manifest, at the end and at every snapshot.
 
-
-def results(images: Mapping[int, int], flops_per_image: int, flops_before: int = 0) -> dict[str, Any]:
-    """Return what a unit's manifest says of its snapshots: images and training FLOPs, by number; {} without any.
-
-    flops_before: those that were spent before the training, which count for every snapshot.
+    Args:
+        training: Training of the unit.
+        flops_per_image: Training FLOPs per image.
+        flops_before: FLOPs spent before the training, which count for every snapshot.
     """
-    of_each = {
-        str(number): {"images": own, "train_flops": own * flops_per_image + flops_before}
-        for number, own in images.items()
-    }
-    return {SNAPSHOTS: of_each} if of_each else {}
+
+    def at(images: int) -> dict[str, int]:
+        return {"images": images, "train_flops": images * flops_per_image + flops_before}
+
+    of_each = {str(number): at(images) for number, images in training.by_experiment_number.items()}
+    return at(training.images) | ({SNAPSHOTS: of_each} if of_each else {})
 
 
-def trained_to(experiment: Experiment, key: str, unit: Manifest) -> dict[str, Any]:
-    """Return `images` and `train_flops` of the weights of a unit that the experiment evaluates."""
-    number = snapshot_number(experiment, key, chosen(experiment))
+def selected_training_costs(experiment: Experiment, key: str, unit: Manifest) -> dict[str, Any]:
+    """Return `images` and `train_flops` of the unit's weights that the experiment evaluates."""
+    number = snapshot_number(experiment, key, selected_weights(experiment))
     return unit.results if number is None else unit.results[SNAPSHOTS][str(number)]
 
 
-def missing(taken: Mapping[str, Mapping[str, Any]], images: int, wanted: Mapping[int, int]) -> int | None:
-    """Return the first snapshot that a training at so many images has passed and not taken where it is wanted.
+def first_missing_snapshot(
+    taken: Mapping[str, Mapping[str, Any]], images: int, wanted: Mapping[int, int]
+) -> int | None:
+    """Return the number of the first snapshot that a training has missed; None if it has missed none.
 
-    The one at just so many images can still be taken. taken: what is known of the snapshots in a state, by number.
+    Args:
+        taken: Snapshots that the training state lists, by number.
+        images: Number of images at the training state; a snapshot at this number can still be taken.
+        wanted: Images of this unit at each requested snapshot, by number.
     """
     return next(
         (number for number, own in wanted.items() if own < images and taken.get(str(number), {}).get("images") != own),
@@ -161,11 +139,19 @@ def missing(taken: Mapping[str, Mapping[str, Any]], images: int, wanted: Mapping
     )
 
 
-def impossible(key: str, number: int, own: int, taken: Mapping[str, Mapping[str, Any]], state: str) -> str:
-    """Say that no state can give a snapshot, and the ways out; taken: as in `missing`; state: where the newest lies."""
+def missing_snapshot_error(key: str, number: int, own: int, taken: Mapping[str, Mapping[str, Any]], state: str) -> str:
+    """Return the error message about a snapshot that no training state can provide.
+
+    Args:
+        key: The unit.
+        number: Number of the snapshot.
+        own: Images of this unit at the snapshot.
+        taken: Snapshots that the training state lists, by number.
+        state: Path of the newest training state.
+    """
     before = taken.get(str(number), {}).get("images", own)
     moved = "" if before == own else f" (it was taken at {before}, from other images of router or experts)"
     return (
-        f"{key}: snapshot {number}, at {own} images of this unit, is missing{moved}, and {state} lies beyond it;"
+        f"{key}: snapshot {number}, at {own} images of this unit, is missing{moved}, and {state} is beyond it;"
         f" take {number} out of `snapshots`, or delete the states beyond it to train that part again"
     )

@@ -1,4 +1,4 @@
-"""Alignment of experts with what they are asked about: distances and errors (arXiv 2602.02685)."""
+"""Alignment of experts with the images that they denoise: distances and errors (arXiv 2602.02685)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,23 +8,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.diffusion.objectives.conversions import Images
-from hpcddm.sampling.denoiser import Condition, Denoiser
+from hpcddm.sampling.denoiser_velocity import Condition, DenoiserVelocity
 from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Weights
 from hpcddm.sampling.velocity import EnsembleVelocity
 
 
 @dataclass
-class Recorded:
-    """Velocity field that records, once per step, its estimate of x0 and the weights of the experts."""
+class RecordingVelocity:
+    """Velocity field that records its estimate of x0 and the experts' weights once per step."""
 
     inner: EnsembleVelocity
     estimates: list[Images] = field(default_factory=list)
-    """x0 = x - t v on the linear path, (N, C, H, W)."""
+    """Estimates x0 = x - t v on the linear path, (N, C, H, W)."""
     weights: list[Weights] = field(default_factory=list)
 
     def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
-        """Return the field's velocity at (x, t)."""
+        """Return the velocity of the inner field at (x, t)."""
         velocity = self.inner(x, t, condition, context)
         if context.step == len(self.estimates):
             self.estimates.append(x - t.view(-1, 1, 1, 1) * velocity)
@@ -34,9 +34,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class LevelErrors:
-    """Errors of the experts at one noise level, for N images.
+    """Errors of the experts at one noise level, for N images and K experts.
 
-    experts: mean squared error of every expert's velocity per value; posterior: of the router.
+    Args:
+        experts: (N, K) mean squared errors of the experts' velocities, per value.
+        posterior: (N, K) posterior of the router.
     """
 
     experts: Float[Tensor, "n k"]
@@ -45,14 +47,23 @@ class LevelErrors:
 
 @torch.no_grad()
 def level_errors(
-    experts: Sequence[Denoiser],
+    experts: Sequence[DenoiserVelocity],
     field: EnsembleVelocity,
     x0: Images,
     noise: Images,
     condition: Condition,
     time: float,
 ) -> LevelErrors:
-    """Ask every expert for the velocity eps - x0 of noisy images, at one time of the linear path."""
+    """Measure the error of every expert's velocity on noisy images, at one time of the linear path.
+
+    Args:
+        experts: Velocities of the K experts.
+        field: Velocity field of the ensemble, which supplies the posterior.
+        x0: (N, C, H, W) clean images.
+        noise: (N, C, H, W) standard normal noise.
+        condition: (N, ...) conditions of the images.
+        time: Time of the linear path in [0, 1].
+    """
     t = torch.full((len(x0),), time, dtype=x0.dtype, device=x0.device)
     x, velocity = (1 - time) * x0 + time * noise, noise - x0
     estimates = torch.stack([expert(x, t, condition).to(x) for expert in experts], dim=1)
@@ -60,24 +71,34 @@ def level_errors(
     return LevelErrors(errors, field.posterior(x, t, condition))
 
 
-def of_selected(errors: LevelErrors) -> dict[str, float]:
-    """Return mean errors: of the likeliest expert, of all others, of the best one; and how often the first is that."""
-    chosen, best = errors.posterior.argmax(1, keepdim=True), errors.experts.argmin(1, keepdim=True)
-    own = errors.experts.gather(1, chosen).squeeze(1)
-    others = (errors.experts.sum(1) - own) / max(errors.experts.shape[1] - 1, 1)
+def summarise_errors(errors: LevelErrors) -> dict[str, float]:
+    """Average errors over the images.
+
+    Returns:
+        Mean error of the most likely expert ('selected'), of the other experts ('others') and of the best expert
+        ('best'), and how often the most likely expert is the best one ('selected_is_best').
+    """
+    selected, best = errors.posterior.argmax(1, keepdim=True), errors.experts.argmin(1, keepdim=True)
+    selected_errors = errors.experts.gather(1, selected).squeeze(1)
+    others = (errors.experts.sum(1) - selected_errors) / max(errors.experts.shape[1] - 1, 1)
     return {
-        "selected": own.mean().item(),
+        "selected": selected_errors.mean().item(),
         "others": others.mean().item(),
         "best": errors.experts.gather(1, best).mean().item(),
-        "selected_is_best": (chosen == best).double().mean().item(),
+        "selected_is_best": (selected == best).double().mean().item(),
     }
 
 
-def asked_distance(weights: Weights, distances: Float[Tensor, "n k"]) -> dict[str, float]:
-    """Return how far estimates are from the clusters of the experts that are asked, and from those of all.
+def used_cluster_distance(weights: Weights, distances: Float[Tensor, "n k"]) -> dict[str, float]:
+    """Compare the distance to the clusters of the experts in use with the distance to all clusters.
 
-    asked: distance weighted by the experts' weights; every: mean over all clusters; nearest_asked: weight of the expert
-    whose cluster is the nearest.
+    Args:
+        weights: (N, K) weights of the experts.
+        distances: (N, K) distances of the estimates from the clusters.
+
+    Returns:
+        Mean distance weighted by the experts' weights ('asked'), mean distance over all clusters ('every'), and mean
+        weight of the expert with the nearest cluster ('nearest_asked').
     """
     shares = weights.to(distances) / weights.to(distances).sum(1, keepdim=True)
     nearest = distances.argmin(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Samples of a run: those that a unit of a stage draws, and those of a finished run, for Python and the verb sample."""
+"""Images of a run, drawn in a unit of a stage or from a finished run, for Python and the verb sample."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,57 +9,80 @@ from jaxtyping import Float64, Int, Integer, UInt8
 from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import samples as sample_lists
-from hpcddm.data.catalog import Catalog, open_catalog
+from hpcddm.data import run_samples as sample_lists
+from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import TarReader
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import UserError
-from hpcddm.jobs.devices import current_device, own_device
+from hpcddm.jobs.devices import choose_device, current_device
 from hpcddm.jobs.unit import Unit
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import stored_class_names
-from hpcddm.runs.weights_files import chosen as chosen_weights
+from hpcddm.runs.weights_files import selected_weights as chosen_weights
 from hpcddm.sampling import load_ensemble
-from hpcddm.sampling.denoiser import Condition
+from hpcddm.sampling.denoiser_velocity import Condition
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
 
 
-class UnitDrawing:
-    """Draws samples in a unit of a stage, by the networks that the unit reads, with conditions of held-out images."""
+class UnitSampler:
+    """Draws images in a unit of a stage, with the networks that the unit reads and conditions of held-out images.
 
-    def __init__(self, settings: Experiment, unit: Unit) -> None:
-        self._settings = settings
-        self.device = own_device(unit, uses_all=settings.evaluate.placement.uses_all_gpus)
-        weights = chosen_weights(settings)
-        self.ensemble = load_ensemble.load_ensemble(settings, unit.run.unit, unit.inputs, self.device, weights)
-        self.space, self.condition = space_of(settings.data, unit.input), conditions.build(settings.data, unit.input)
-        self.reader = sample_lists.reader(unit, HELDOUT)
+    Args:
+        experiment: Settings of the experiment.
+        unit: Unit in which the images are drawn.
+    """
 
-    def conditions_and_clusters(self, shown: Numbers) -> tuple[Condition, Int[Tensor, " n"]]:
-        """Read conditions and clusters of held-out images, onto the device of the networks."""
-        return self.condition.of(self.reader, shown).to(self.device), self.reader.clusters(shown).to(self.device)
+    def __init__(self, experiment: Experiment, unit: Unit) -> None:
+        self._experiment = experiment
+        self.device = choose_device(unit, uses_all=experiment.evaluate.placement.uses_all_gpus)
+        weights = chosen_weights(experiment)
+        self.ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, unit.inputs, self.device, weights)
+        self.space, self.condition = (
+            create_space(experiment.data, unit.input),
+            conditions.create_condition(experiment.data, unit.input),
+        )
+        self.reader = sample_lists.open_reader(unit, HELDOUT)
+
+    def conditions_and_clusters(self, heldout_numbers: Numbers) -> tuple[Condition, Int[Tensor, " n"]]:
+        """Read the conditions and clusters of held-out images, on the device of the networks.
+
+        Args:
+            heldout_numbers: (N,) numbers of held-out images.
+
+        Returns:
+            (N, ...) conditions and (N,) clusters.
+        """
+        condition = self.condition.of_samples(self.reader, heldout_numbers).to(self.device)
+        return condition, self.reader.clusters(heldout_numbers).to(self.device)
 
     def draw(
-        self, arm: str, rows: range, shown: Numbers
+        self, arm: str, sample_numbers: range, condition_numbers: Numbers
     ) -> tuple[UInt8[np.ndarray, "n h w c"], Float64[Tensor, "steps k"]]:
-        """Draw images, and return the usage of the experts in every step: their weights, summed over the images.
+        """Draw images of one arm.
 
-        rows: numbers of the samples, which with the experiment's seed determine their noise, the same in every arm.
-        shown: held-out images that have the conditions and, for the oracle, the clusters.
+        Args:
+            arm: Name of the arm, as in `Ensemble.field`.
+            sample_numbers: Numbers of the images. With the experiment's seed they determine the noise, the same in
+                every arm.
+            condition_numbers: (N,) held-out images that supply the conditions and, for the oracle, the clusters.
+
+        Returns:
+            (N, H, W, C) uint8 images, and the usage of the experts (steps, K): their weights, summed over the images.
         """
-        settings, (asked, clusters) = self._settings, self.conditions_and_clusters(shown)
+        settings, (condition, clusters) = self._experiment, self.conditions_and_clusters(condition_numbers)
         field = self.ensemble.field(arm, settings.evaluate, clusters)
-        x = sample(field, settings.seed, rows, asked, self.space, settings.evaluate)
+        x = sample(field, settings.seed, sample_numbers, condition, self.space, settings.evaluate)
         return self.space.to_images(x), torch.stack(field.usage).double()
 
 
 @dataclass(frozen=True)
 class ImageRequest:
-    """Images to draw: of some classes in turn, of some sentences in turn, or like those of the evaluation set."""
+    """Images to draw: of the classes in turn, of the sentences in turn, or with the evaluation set's conditions."""
 
     count: int
     classes: Sequence[int] = ()
@@ -67,7 +90,7 @@ class ImageRequest:
 
 
 def draw(
-    settings: Experiment,
+    experiment: Experiment,
     run: RunDir,
     ensemble: Ensemble,
     arm: str,
@@ -78,12 +101,26 @@ def draw(
 ) -> UInt8[np.ndarray, "n h w c"]:
     """Draw images in the batches of the evaluation.
 
-    is_oracle: True for the arm that reads the clusters. It takes for image i the cluster of the i-th held-out image of
-    its class, or of the i-th of the evaluation set, and the router's probabilities where that cluster's expert is
-    missing. advance: called with the number of images of every batch.
+    Args:
+        experiment: Settings of the experiment.
+        run: Folder of the run.
+        ensemble: Loaded networks of the run.
+        arm: Name of the arm, as in `Ensemble.field`.
+        is_oracle: True if the arm reads clusters. Image i then takes the cluster of the i-th held-out image of its
+            class,
+            or of the i-th image of the evaluation set. If the expert of that cluster is missing, the router decides.
+        request: Number of images and their conditions.
+        seed: Seed of the noise.
+        advance: Function that receives the number of images of each finished batch.
+
+    Returns:
+        (N, H, W, C) uint8 images.
+
+    Raises:
+        UserError: The oracle needs a held-out image of a class that has none.
     """
-    evaluate, space, device = settings.evaluate, space_of(settings.data, run.output), current_device()
-    condition_of_each, clusters = _conditions_and_clusters(settings, run, request, is_oracle)
+    evaluate, space, device = experiment.evaluate, create_space(experiment.data, run.output), current_device()
+    condition_of_each, clusters = _conditions_and_clusters(experiment, run, request, is_oracle)
     blocks = []
     for start in range(0, request.count, evaluate.batch):
         rows = range(start, min(start + evaluate.batch, request.count))
@@ -96,20 +133,20 @@ def draw(
 
 
 def _conditions_and_clusters(
-    settings: Experiment, run: RunDir, request: ImageRequest, is_oracle: bool
+    experiment: Experiment, run: RunDir, request: ImageRequest, is_oracle: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Make the conditions of the images and, for the oracle, their clusters (N,), which a sentence does not have."""
-    condition, numbers = conditions.build(settings.data, run.output), range(request.count)
+    """Compute the images' conditions and, for the oracle, their clusters (N,); sentences have no clusters."""
+    condition, numbers = conditions.create_condition(experiment.data, run.output), range(request.count)
     if request.prompts:
         return condition.of_prompts([request.prompts[number % len(request.prompts)] for number in numbers]), None
-    names, catalog = stored_class_names(settings, run), open_catalog(run, HELDOUT)
+    names, catalog = stored_class_names(experiment, run), open_catalog(run, HELDOUT)
     if request.classes:
         classes = [request.classes[number % len(request.classes)] for number in numbers]
         return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
-    chosen, reader = sample_lists.evaluation_numbers(catalog, settings, names), TarReader(catalog)
+    chosen, reader = sample_lists.choose_evaluation_samples(catalog, experiment, names), TarReader(catalog)
     shown = np.resize(chosen, request.count)
     clusters = sample_lists.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
-    return condition.of(reader, shown), None if clusters is None else torch.from_numpy(clusters)
+    return condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)
 
 
 def _oracle_clusters(catalog: Catalog, classes: Sequence[int], names: Sequence[str]) -> torch.Tensor:
@@ -121,14 +158,23 @@ def _oracle_clusters(catalog: Catalog, classes: Sequence[int], names: Sequence[s
 def oracle_clusters(
     labels: Int[np.ndarray, " n"], clusters: Integer[np.ndarray, " n"], classes: Sequence[int], names: Sequence[str]
 ) -> np.ndarray:
-    """Take for each class the cluster of the next held-out image of that class, cyclically: int64 (N,).
+    """Choose for each requested class the cluster of the next held-out image of that class, cyclically.
 
-    labels, clusters: of all held-out images; names: of all classes. Raises `UserError` naming a class that has no
-    held-out image.
+    Args:
+        labels: (M,) classes of all held-out images.
+        clusters: (M,) clusters of all held-out images.
+        classes: N requested class ids.
+        names: Names of all classes.
+
+    Returns:
+        (N,) int64 clusters.
+
+    Raises:
+        UserError: A class has no held-out image.
     """
     of_class = {label: clusters[labels == label] for label in set(classes)}
-    for label, own in sorted(of_class.items()):
-        if not len(own):
+    for label, class_clusters in sorted(of_class.items()):
+        if not len(class_clusters):
             raise UserError(
                 f"the oracle needs a held-out image of class {names[label]}, there is none;"
                 " take another --class or --strategy"

@@ -1,4 +1,4 @@
-"""The trained networks of a run, and the velocity field of each arm made from them."""
+"""The trained networks of a run, and the velocity field of each arm."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -9,7 +9,7 @@ from torch import Tensor
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.strategies import StrategySettings, parse
 from hpcddm.runs.unit_keys import MONOLITH_ARM, STUDENT_ARM
-from hpcddm.sampling.denoiser import Denoiser, Network
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity, NetworkFunction
 from hpcddm.sampling.velocity import (
     EnsembleVelocity,
     Posterior,
@@ -26,26 +26,41 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Trained networks of a run; `null` is the null condition of guidance: a class id, or one row of states.
+    """Trained networks of a run.
 
-    None stands for an expert that is missing: the posterior is restricted to those that are there, whatever the
-    strategy, so that every strategy makes of them what it would make of an ensemble of them alone.
+    A missing expert is None. Every strategy then restricts the posterior to the experts that are present, as if the
+    ensemble had no other experts.
+
+    Args:
+        experts: Velocities of the experts, in the order of the clusters.
+        router: Function (x, t, condition) -> logits (N, K).
+        monolith: Velocity of the single model.
+        student: Velocity of the distilled model.
+        null: Null condition of guidance: a class id, or one row of states.
+        extra: Extra experts by name.
     """
 
-    experts: list[Denoiser | None]
-    router: Network | None
-    monolith: Denoiser | None
-    student: Denoiser | None
+    experts: list[DenoiserVelocity | None]
+    router: NetworkFunction | None
+    monolith: DenoiserVelocity | None
+    student: DenoiserVelocity | None
     null: int | Tensor
-    joined: dict[str, Denoiser] = field(default_factory=dict)
-    """Experts that joined, by name: no posterior knows them, each is an arm alone."""
+    extra: dict[str, DenoiserVelocity] = field(default_factory=dict)
+    """Extra experts by name; each is an arm of its own and has no part in any posterior."""
 
     def field(self, arm: str, sampler: SamplerSettings, clusters: Int[Tensor, " n"] | None = None) -> EnsembleVelocity:
-        """Build the velocity field of an arm: 'monolith', 'student', 'expert-2', an expert that joined, or a strategy.
+        """Build the velocity field of an arm.
 
-        clusters: the samples' known clusters, which only the oracle uses; a sample whose own expert is
-        missing takes the router's posterior, as in 'full'.
-        Raises `ConfigError` for an unknown name.
+        Args:
+            arm: 'monolith', 'student', 'expert-2', the name of an extra expert, or the label of a strategy such as
+                'top-2'.
+            sampler: Settings of the sampler.
+            clusters: (N,) known clusters of the samples, which only the oracle uses. If the expert of a cluster is
+                missing,
+                these samples take the router's posterior, as in the strategy 'full'.
+
+        Raises:
+            ConfigError: No arm has this name.
         """
         single = self._single(arm)
         if single is not None:
@@ -56,18 +71,22 @@ class Ensemble:
         return EnsembleVelocity(self.experts, self._posterior(strategy, clusters), strategy, sampler, self.null, shared)
 
     def _posterior(self, strategy: StrategySettings, clusters: Tensor | None) -> Posterior:
-        """Return the posterior that the strategy asks for; raises `ValueError` without what it is made from."""
-        if strategy.per_trajectory:
-            # A draw that is kept must know nothing of how far an expert is trusted at its first time.
-            return routed_posterior(_needed(self.router), available_experts(self.experts))
-        if strategy.needs_router:
-            return routed_posterior(_needed(self.router), active_experts(self.experts))
-        if None not in self.experts:
-            return oracle_posterior(_needed(clusters), len(self.experts))
-        return oracle_or_routed_posterior(_needed(clusters), self.experts, _needed(self.router))
+        """Return the posterior that the strategy needs.
 
-    def _single(self, arm: str) -> Denoiser | None:
-        alone = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student, **self.joined}
+        Raises:
+            ValueError: The strategy needs a router or clusters that are missing.
+        """
+        if strategy.per_trajectory:
+            # A draw for the whole trajectory must not depend on which experts are active at its first time.
+            return routed_posterior(_require_loaded(self.router), available_experts(self.experts))
+        if strategy.needs_router:
+            return routed_posterior(_require_loaded(self.router), active_experts(self.experts))
+        if None not in self.experts:
+            return oracle_posterior(_require_loaded(clusters), len(self.experts))
+        return oracle_or_routed_posterior(_require_loaded(clusters), self.experts, _require_loaded(self.router))
+
+    def _single(self, arm: str) -> DenoiserVelocity | None:
+        alone = {MONOLITH_ARM: self.monolith, STUDENT_ARM: self.student, **self.extra}
         if arm in alone:
             return alone[arm]
         if arm.startswith("expert-") and arm.removeprefix("expert-").isdecimal():
@@ -75,7 +94,7 @@ class Ensemble:
         return None
 
 
-def _needed(item: T | None) -> T:
+def _require_loaded(item: T | None) -> T:
     if item is None:
         raise ValueError("this strategy needs a router, or the samples' clusters, and none is given")
     return item

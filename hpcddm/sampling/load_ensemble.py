@@ -1,25 +1,41 @@
-"""The finished networks of a run, ready for inference in the precision that they were trained in."""
+"""Load the finished networks of a run for inference, in the precision of their training."""
 
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field, FiniteFloat
 from torch import nn
 
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import ClassifierModelSettings
+from hpcddm.config.schema import StrictModel, validate
 from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.errors import require
 from hpcddm.files import tensors
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.models import build_classifier, build_denoiser, build_router
 from hpcddm.models.base import Classifier
-from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, experts_of, joined_keys, name_of
-from hpcddm.runs.weights_files import FINAL, Choice, is_made_of_powers, weights_file
+from hpcddm.models.calibrated_router import CalibratedRouter
+from hpcddm.runs import manifest
+from hpcddm.runs.files import CALIBRATION
+from hpcddm.runs.unit_keys import (
+    MONOLITH,
+    ROUTER,
+    STUDENT,
+    all_experts,
+    expert_key,
+    expert_keys,
+    extra_expert_keys,
+    unit_name,
+)
+from hpcddm.runs.weights_files import FINAL, WeightsChoice, uses_power_averages, weights_file
 from hpcddm.sampling import posthoc_ema
 from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.training.loop import load_weights
@@ -27,66 +43,106 @@ from hpcddm.training.loop import load_weights
 DENSE = (MONOLITH, STUDENT)
 
 
+class Calibration(StrictModel):
+    """Content of the file with a router's calibration."""
+
+    log_prior: list[FiniteFloat]
+    levels: list[FiniteFloat]
+    temperatures: list[Annotated[FiniteFloat, Field(gt=0)]]
+
+
 def load_ensemble(
-    settings: Experiment,
+    experiment: Experiment,
     folder_of: Callable[[str], Path],
     needed: Collection[str],
     device: torch.device,
-    choice: Choice = FINAL,
+    choice: WeightsChoice = FINAL,
 ) -> Ensemble:
-    """Load experts of both kinds, router, monolith and student; `folder_of` maps a unit's key to its folder.
+    """Load experts, extra experts, router, monolith and student.
 
-    needed: the keys of the units to load; None stands for the others, which may be missing. The denoisers' weights lie
-    where `evaluate.placement` wants them. choice: which of their weights.
+    The setting `evaluate.placement` decides where the denoisers' weights are stored.
+
+    Args:
+        experiment: Settings of the experiment.
+        folder_of: Function from the key of a unit to its folder.
+        needed: Keys of the units to load; the other networks become None, and their units may be missing.
+        device: Device of the samples.
+        choice: Weights to load, such as a snapshot; the final weights by default.
+
+    Raises:
+        UserError: A file is damaged or does not match the manifest of its unit.
     """
-    fill = partial(_filled, settings, choice)
-    evaluate = settings.evaluate
-    configs = {expert_key(expert): settings.expert_config(expert) for expert in experts_of(settings)}
+    fill = partial(_load_weights, experiment, choice)
+    evaluate = experiment.evaluate
+    configs = {expert_key(expert): experiment.expert_config(expert) for expert in all_experts(experiment)}
     configs = {
         key: config
-        for key, config in (configs | dict.fromkeys(DENSE, settings.expert_config())).items()
+        for key, config in (configs | dict.fromkeys(DENSE, experiment.expert_config())).items()
         if key in needed
     }
     on_host = {
-        key: fill(build_denoiser.build(settings, config), key, folder_of(key)).to(DTYPES[config.precision])
+        key: fill(build_denoiser.build(experiment, config), key, folder_of(key)).to(DTYPES[config.precision])
         for key, config in configs.items()
     }
     placed = variants.create(Placement, evaluate.placement).place(on_host, device)
-    loaded = {key: _denoiser(settings, configs[key], network) for key, network in placed.items()}
-    experts = [loaded.get(key) for key in expert_keys(settings)]
-    joined = {name_of(key): loaded[key] for key in joined_keys(settings) if key in loaded}
-    loaded_router = None
+    loaded = {key: _denoiser(experiment, configs[key], network) for key, network in placed.items()}
+    experts = [loaded.get(key) for key in expert_keys(experiment)]
+    extra = {unit_name(key): loaded[key] for key in extra_expert_keys(experiment) if key in loaded}
+    router = None
     if ROUTER in needed:
-        loaded_router = build_router.load(
-            settings, folder_of(ROUTER), partial(_ready, device, partial(fill, key=ROUTER))
+        filled = fill(build_router.build(experiment), ROUTER, folder_of(ROUTER))
+        router = _with_calibration(
+            experiment, folder_of(ROUTER), filled.to(device, DTYPES[build_router.precision(experiment)])
         )
-    (null,) = conditions.build(settings.data).null(1)
-    return Ensemble(experts, loaded_router, loaded.get(MONOLITH), loaded.get(STUDENT), null, joined)
+    (null,) = conditions.create_condition(experiment.data).null(1)
+    return Ensemble(experts, router, loaded.get(MONOLITH), loaded.get(STUDENT), null, extra)
 
 
-def _denoiser(settings: Experiment, config: ExpertConfig, network: Callable) -> Denoiser:
-    conversion = variants.create(Conversion, settings.evaluate.conversion, config.precision)
-    return Denoiser(network, build_denoiser.objective_of(config), conversion)
+def _denoiser(experiment: Experiment, config: ExpertConfig, network: Callable) -> DenoiserVelocity:
+    conversion = variants.create(Conversion, experiment.evaluate.conversion, config.precision)
+    return DenoiserVelocity(network, build_denoiser.objective_of(config), conversion)
 
 
-def load_measuring_network(
-    settings: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
+def load_evaluator(
+    experiment: Experiment, key: str, folder_of: Callable[[str], Path], device: torch.device
 ) -> Classifier[ClassifierModelSettings]:
-    """Load the extractor or the classifier, in fp32: distances must not depend on the precision of a sampler."""
-    network = build_classifier.build(settings, key)
+    """Load the feature extractor or the classifier.
+
+    The weights stay in fp32, because distances must not depend on the precision of a sampler.
+
+    Args:
+        experiment: Settings of the experiment.
+        key: Key of the evaluator's unit.
+        folder_of: Function from the key of a unit to its folder.
+        device: Device of the network.
+    """
+    network = build_classifier.build(experiment, key)
     load_weights(network, folder_of(key))
     return network.to(device)
 
 
-def _ready(
-    device: torch.device, fill: Callable[..., nn.Module], network: nn.Module, folder: Path, precision: str
+def _with_calibration(experiment: Experiment, folder: Path, router: nn.Module) -> nn.Module:
+    """Wrap a finished router in its calibration, if its unit's folder has one.
+
+    Raises:
+        UserError: The file of the calibration does not match the manifest.
+    """
+    if CALIBRATION not in manifest.output_names(folder):
+        return router
+    place, experts = str(folder / CALIBRATION), experiment.cluster.experts
+    calibration = validate(Calibration, manifest.read_verified_json(folder, CALIBRATION), place)
+    is_whole = len(calibration.log_prior) == experts and len(calibration.levels) == len(calibration.temperatures) > 1
+    require(is_whole, f"{place}: is not of {experts} experts; fetch it again, or remove {folder}")
+    return CalibratedRouter(router, calibration.log_prior, calibration.levels, calibration.temperatures).eval()
+
+
+def _load_weights(
+    experiment: Experiment, choice: WeightsChoice, network: nn.Module, key: str, folder: Path
 ) -> nn.Module:
-    return fill(network, folder=folder).to(device, DTYPES[precision])
-
-
-def _filled(settings: Experiment, choice: Choice, network: nn.Module, key: str, folder: Path) -> nn.Module:
-    """Fill a network with the chosen weights of a unit; the bytes of their files must be those of the manifest."""
-    if not is_made_of_powers(settings, key, choice):
-        return load_weights(network, folder, weights_file(settings, key, choice))
-    network.load_state_dict(posthoc_ema.average(settings, key, folder, choice, tensors.forms(network.state_dict())))
+    """Fill a network with the chosen weights of a unit, whose files must match the manifest."""
+    if not uses_power_averages(experiment, key, choice):
+        return load_weights(network, folder, weights_file(experiment, key, choice))
+    network.load_state_dict(
+        posthoc_ema.average(experiment, key, folder, choice, tensors.tensor_specs(network.state_dict()))
+    )
     return network.eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Network evaluations (NFE) of an arm for one image, counted by drawing with networks that only count."""
+"""Network evaluations (NFE) of an arm per image, counted by drawing with networks that only count."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.diffusion.spaces.base import Space
 from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
@@ -26,7 +26,7 @@ ONE_PIXEL = variants.create(
 
 @dataclass(frozen=True)
 class NetworkEvaluations:
-    """Numbers of images that all experts together, and the router, see."""
+    """Numbers of images that the experts together, and the router, evaluate."""
 
     experts: float = 0.0
     router: float = 0.0
@@ -38,23 +38,32 @@ class NetworkEvaluations:
 ArmCount = Callable[[str, SamplerSettings, int], NetworkEvaluations]
 
 
-def _counted_once(count: ArmCount) -> ArmCount:
-    """Remember the counts: the ranges of an evaluation, dozens of units, have the same ones."""
-    known: dict[tuple[str, str, int], NetworkEvaluations] = {}
+def _memoised(count: ArmCount) -> ArmCount:
+    """Cache the counts, because dozens of units of an evaluation need the same ones."""
+    counts: dict[tuple[str, str, int], NetworkEvaluations] = {}
 
     @wraps(count)
     def remembered(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
         key = arm, sampler.model_dump_json(), num_experts
-        if key not in known:
-            known[key] = count(arm, sampler, num_experts)
-        return known[key]
+        if key not in counts:
+            counts[key] = count(arm, sampler, num_experts)
+        return counts[key]
 
     return remembered
 
 
-@_counted_once
+@_memoised
 def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
-    """Count the evaluations for drawing one image, the most that any router causes."""
+    """Count the evaluations for one image of an arm.
+
+    Args:
+        arm: Name of the arm, as in `Ensemble.field`.
+        sampler: Settings of the sampler.
+        num_experts: Number of experts K.
+
+    Returns:
+        The maximum over all routers.
+    """
     nothing = torch.zeros(1, dtype=torch.long)
 
     def draw(ensemble: Ensemble) -> None:
@@ -63,9 +72,18 @@ def of_arm(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvalu
     return _most(draw, sampler, num_experts)
 
 
-@_counted_once
+@_memoised
 def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
-    """Count the evaluations for diagnosing one image at most: `diagnose` evaluates every expert, and draws twice."""
+    """Count the evaluations for the diagnostics of one image; `diagnose` evaluates every expert and draws twice.
+
+    Args:
+        arm: Name of the arm, as in `Ensemble.field`.
+        sampler: Settings of the sampler.
+        num_experts: Number of experts K.
+
+    Returns:
+        The maximum over all routers.
+    """
     nothing = torch.zeros(1, dtype=torch.long)
 
     def inspect(ensemble: Ensemble) -> None:
@@ -75,13 +93,13 @@ def of_diagnostics(arm: str, sampler: SamplerSettings, num_experts: int) -> Netw
 
 
 def _most(act: Callable[[Ensemble], None], sampler: SamplerSettings, num_experts: int) -> NetworkEvaluations:
-    """Return the maximum over routers that find 1, 2, ... K experts equally likely; K itself may give less."""
+    """Return the maximum over routers for which 1, 2, ... K experts are equally likely; K itself may give less."""
     counts = [_count(act, sampler, num_experts, likely) for likely in range(1, num_experts + 1)]
     return max(counts, key=lambda counted: (counted.experts, counted.router))
 
 
 class _Counter:
-    """A network that returns `output`, or zeros like its images, and counts the images that it sees."""
+    """A network that returns `output`, or zeros like its images, and counts its images."""
 
     def __init__(self, output: torch.Tensor | None = None) -> None:
         self.output, self.images = output, 0
@@ -99,6 +117,6 @@ def _count(
     # Not -inf: a probability of exactly nothing is none that a network gives.
     logits = torch.zeros(num_experts).masked_fill(torch.arange(num_experts) >= likely, -50.0)
     router, model = _Counter(logits), _Counter()
-    expert = Denoiser(model, objective, conversion)
+    expert = DenoiserVelocity(model, objective, conversion)
     act(Ensemble([expert] * num_experts, router, expert, expert, 0))
     return NetworkEvaluations(model.images, router.images)

@@ -1,4 +1,4 @@
-"""Averages of weights made after a training, of the power-function averages that it kept (arXiv 2312.02696)."""
+"""Averages of weights, computed after training from stored power-function averages (arXiv 2312.02696)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,71 +8,84 @@ import torch
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import require
 from hpcddm.files import tensors
-from hpcddm.files.tensor_file import Form
+from hpcddm.files.tensor_file import TensorSpec
 from hpcddm.runs import manifest
 from hpcddm.runs.manifest import SNAPSHOTS
 from hpcddm.runs.unit_keys import ROUTER
-from hpcddm.runs.weights_files import Choice, power_average, snapshot_number, weights_name
+from hpcddm.runs.weights_files import WeightsChoice, power_average_name, snapshot_number, weights_name
 from hpcddm.training.power_ema import Profile, coefficients, distance, exponent
 
-FARTHEST = 0.3
-"""Largest distance of the profile of an average that is made afterwards, as a share of the norm of the wanted one."""
+MAX_DISTANCE = 0.3
+"""Largest distance between the profile of a computed average and its target, as a share of the target's norm."""
 
 
 def average(
-    settings: Experiment, key: str, folder: Path, choice: Choice, forms: Mapping[str, Form]
+    experiment: Experiment, key: str, folder: Path, choice: WeightsChoice, specs: Mapping[str, TensorSpec]
 ) -> dict[str, torch.Tensor]:
-    """Make the average of `choice.sigma_rel` at the snapshot of `choice`, or at the end: fp32 tensors by name.
+    """Compute the average of relative length `choice.sigma_rel` at a snapshot, or at the end of the training.
 
-    folder: the unit's; forms: those of the network's tensors. It is the sum of the averages that were kept up to then
-    whose profile over time is nearest.
-    Raises `UserError` where a file is not what the manifest names. Each is read once, hashed as it is read: costs one
-    model of memory, and one in float64.
+    The result is the linear combination of the stored averages up to that point with the nearest profile over time.
+    Each file is read once and hashed while it is read. Memory: one model in its own dtype and one in float64.
+
+    Args:
+        experiment: Settings of the experiment.
+        key: Key of the trained unit.
+        folder: Folder of the unit.
+        choice: Snapshot and relative length `sigma_rel`.
+        specs: Dtypes and shapes of the network's tensors by name.
+
+    Returns:
+        Averaged tensors by name, in the dtypes of `specs`.
+
+    Raises:
+        UserError: A file does not match the manifest, or the stored averages cannot approximate this length.
     """
     if choice.sigma_rel is None:
         raise ValueError("an average that is made afterwards needs a relative length")
-    files, end = _kept(settings, key, folder, choice)
-    profiles, wanted = list(files.values()), Profile(exponent(choice.sigma_rel), end)
-    factors = coefficients(profiles, wanted)
-    off, points = distance(profiles, factors, wanted), len({profile.images for profile in profiles})
+    files, end = _available_profiles(experiment, key, folder, choice)
+    profiles, target = list(files.values()), Profile(exponent(choice.sigma_rel), end)
+    factors = coefficients(profiles, target)
+    error, points = distance(profiles, factors, target), len({profile.images for profile in profiles})
     require(
-        off <= FARTHEST,
-        f"{key}: an average of relative length {choice.sigma_rel:g} would be {off:.0%} off; name one nearer to"
+        error <= MAX_DISTANCE,
+        f"{key}: an average of relative length {choice.sigma_rel:g} would be {error:.0%} off; name one nearer to"
         f" power_ema, or train with more `snapshots`: averages were kept at {points} points",
     )
     totals: dict[str, torch.Tensor] = {}
     for name, factor in zip(files, factors, strict=True):
-        with tensors.opened(folder / name) as file:
-            file.require(forms)
-            _add(totals, tensors.read(file, forms, manifest.stated_digest(folder, name)), factor)
-    return {name: values.to(tensors.DTYPES[forms[name].dtype]) for name, values in totals.items()}
+        with tensors.open_weights(folder / name) as file:
+            file.require(specs)
+            _add(totals, tensors.read(file, specs, manifest.recorded_digest(folder, name)), factor)
+    return {name: values.to(tensors.DTYPES[specs[name].dtype]) for name, values in totals.items()}
 
 
-def _kept(settings: Experiment, key: str, folder: Path, choice: Choice) -> tuple[dict[str, Profile], int]:
-    """List the files of power-function averages up to the chosen snapshot, and the images of the unit at it."""
-    training = settings.router.training if key == ROUTER else settings.experts.training
-    listed = manifest.read(folder)
-    if training is None or listed is None:
+def _available_profiles(
+    experiment: Experiment, key: str, folder: Path, choice: WeightsChoice
+) -> tuple[dict[str, Profile], int]:
+    """Return the files of power-function averages up to the chosen snapshot, and the images seen at this snapshot."""
+    training = experiment.router.training if key == ROUTER else experiment.experts.training
+    stored = manifest.read(folder)
+    if training is None or stored is None:
         raise ValueError(f"{key} has kept no averages")
-    number = snapshot_number(settings, key, choice)
-    images = {int(name): kept["images"] for name, kept in listed.results.get(SNAPSHOTS, {}).items()}
+    number = snapshot_number(experiment, key, choice)
+    images = {int(name): snapshot["images"] for name, snapshot in stored.results.get(SNAPSHOTS, {}).items()}
     require(number is None or number in images, f"{folder / manifest.FILE_NAME}: lacks the snapshot {number}")
-    end = listed.results["images"] if number is None else images[number]
+    end = stored.results["images"] if number is None else images[number]
     require(end > 0, f"{folder / manifest.FILE_NAME}: says that no image was seen")
     # The last snapshot may be the end.
-    points: dict[int, int | None] = {own: name for name, own in images.items() if own <= end}
+    points: dict[int, int | None] = {count: name for name, count in images.items() if count <= end}
     if number is None:
         points[end] = None
     files = {
-        weights_name(name, power_average(sigma_rel)): Profile(exponent(sigma_rel), own)
-        for own, name in points.items()
+        weights_name(name, power_average_name(sigma_rel)): Profile(exponent(sigma_rel), count)
+        for count, name in points.items()
         for sigma_rel in training.power_ema
     }
     return files, end
 
 
 def _add(totals: dict[str, torch.Tensor], average: dict[str, torch.Tensor], factor: float) -> None:
-    """Add the tensors of an average in float64; of those that are no averages, as integers, the first stay."""
+    """Add the tensors of an average in float64; keep the first value of tensors that are not averaged (integers)."""
     for name, values in average.items():
         if not values.is_floating_point():
             totals.setdefault(name, values)

@@ -1,4 +1,4 @@
-"""Images drawn from the experts, on which a router is trained where the sites keep their data to themselves."""
+"""Images drawn from the experts, on which a router is trained if the sites do not share their data."""
 
 import math
 import os
@@ -17,20 +17,20 @@ from jaxtyping import UInt8
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment, ExpertSamples
 from hpcddm.config.sampling import SamplerSettings
-from hpcddm.config.schema import hashed
+from hpcddm.config.schema import settings_to_hash
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.conditions.base import Condition
-from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, fresh, inside, reading
+from hpcddm.files import atomic, checked_reads, guarded_writes, nfs_reads
 from hpcddm.files.atomic import digest
-from hpcddm.files.reading import Unreadable
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.attempt import ENDED
-from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.stopping import Stopped
 from hpcddm.jobs.unit import Unit
-from hpcddm.runs.files import DRAWN, ROUTER_SAMPLES
+from hpcddm.runs.files import ROUTER_SAMPLES, ROUTER_SAMPLES_INFO
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import expert_keys
 from hpcddm.sampling import load_ensemble
@@ -38,36 +38,49 @@ from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
 
 FIRST_NUMBER = 1 << 40
-"""Number of the first image, from which its noise comes; larger than that of any evaluation's image."""
+"""Number of the first image, which determines its noise; larger than the numbers of evaluation images."""
 POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Plan of the images to draw: `counts` of each class from each expert, int64 (K, classes), and the batch."""
+class SamplePlan:
+    """Plan of the images to draw.
+
+    Args:
+        counts: (K, classes) int64 numbers of images per expert and class.
+        batch: Number of images drawn together.
+        samples: Settings of the router's samples.
+        key: Hash of everything that determines the images.
+    """
 
     counts: np.ndarray
     batch: int
     samples: ExpertSamples
     key: str
-    """Hash over everything that the images depend on."""
+    """Hash of everything that the images depend on."""
 
     @classmethod
-    def of(cls, settings: Experiment, inputs: dict[str, Manifest]) -> "Plan":
-        """Share the images among experts in proportion to their clusters, and among classes as in each cluster.
+    def of(cls, experiment: Experiment, inputs: dict[str, Manifest]) -> "SamplePlan":
+        """Distribute images over experts in proportion to their clusters, and over classes as in each cluster.
 
-        Classes are equally frequent for an expert whose class counts are not published.
-        Raises `UserError` when the images are too few for an expert to draw a single one, and `ValueError` for an
-        experiment whose router is not trained on samples.
+        If an expert does not publish its class counts, its classes are equally frequent.
+
+        Args:
+            experiment: Settings of the experiment.
+            inputs: Manifests of the experts by unit key.
+
+        Raises:
+            UserError: There are too few images for an expert to draw even one, or a manifest lacks counts.
+            ValueError: The router of the experiment is not trained on samples.
         """
-        samples, experts = settings.router.samples, [inputs[key] for key in expert_keys(settings)]
+        samples, experts = experiment.router.samples, [inputs[key] for key in expert_keys(experiment)]
         if samples is None:
             raise ValueError("router.samples: this experiment has none")
         sizes = [expert.results["samples"] for expert in experts]
         is_counted = all(isinstance(size, int) and size > 0 for size in sizes)
         require(is_counted, "a manifest of the experts does not count its samples; fetch these units again")
         images = shares(sizes, samples.images * len(experts))
-        even = [1] * (settings.data.num_classes or 1)
+        even = [1] * (experiment.data.num_classes or 1)
         by_class = [expert.results.get("class_counts", even) for expert in experts]
         for number, counts in enumerate(by_class):
             is_usable = len(counts) == len(even) and sum(counts) > 0
@@ -75,19 +88,19 @@ class Plan:
         rows = [shares(counts, n) for counts, n in zip(by_class, images, strict=True)]
         for number, count in enumerate(images):
             require(count > 0, f"router.samples.images: {samples.images} leave none for expert {number}; draw more")
-        batch, conversion = settings.evaluate.batch, hashed(settings.evaluate.conversion)
+        batch, conversion = experiment.evaluate.batch, settings_to_hash(experiment.evaluate.conversion)
         origin = {"experts": [(expert.fingerprint, expert.digest) for expert in experts], "conversion": conversion}
-        drawn = {"samples": hashed(samples), "batch": batch, "seed": settings.seed}
+        drawn = {"samples": settings_to_hash(samples), "batch": batch, "seed": experiment.seed}
         return cls(np.stack(rows), batch, samples, digest(origin | drawn | {"counts": np.stack(rows).tolist()}))
 
     @property
     def images(self) -> list[int]:
-        """Number of images that each expert draws."""
+        """Number of images per expert."""
         return self.counts.sum(1).tolist()
 
     @property
     def labels(self) -> np.ndarray:
-        """Classes of all images, expert after expert, (N,)."""
+        """Classes of all images, ordered by expert, (N,)."""
         classes = np.tile(np.arange(self.counts.shape[1]), len(self.counts))
         return np.repeat(classes, self.counts.reshape(-1))
 
@@ -97,7 +110,7 @@ class Plan:
         return np.repeat(np.arange(len(self.counts)), self.images)
 
     def batches(self) -> list[tuple[int, range]]:
-        """List the batches that are drawn together, as (expert, rows)."""
+        """List the batches, each as (expert, image numbers)."""
         batches, start = [], 0
         for expert, count in enumerate(self.images):
             stop = start + count
@@ -109,7 +122,19 @@ class Plan:
 
 
 def shares(proportions: Sequence[int], total: int) -> np.ndarray:
-    """Split `total` by `proportions`, by largest remainders: int64, summing to `total`."""
+    """Split `total` in proportion to `proportions` by the largest-remainder method.
+
+    Args:
+        proportions: Nonnegative numbers with a positive sum.
+        total: Sum of the shares.
+
+    Returns:
+        int64 shares, one per proportion, that sum to `total`.
+
+    Examples:
+        >>> shares([3, 2, 2], 10).tolist()
+        [4, 3, 3]
+    """
     exact = total * np.asarray(proportions, dtype=np.float64) / np.sum(proportions)
     whole = np.floor(exact).astype(np.int64)
     largest = np.argsort(whole - exact, kind="stable")[: total - whole.sum()]
@@ -117,28 +142,45 @@ def shares(proportions: Sequence[int], total: int) -> np.ndarray:
     return whole
 
 
-def draw(settings: Experiment, unit: Unit) -> tuple[ArrayReader, Plan]:
-    """Draw the missing images, all ranks together, and open them all: they lie in the unit's folder.
+def draw_missing(experiment: Experiment, unit: Unit) -> tuple[ArrayReader, SamplePlan]:
+    """Draw the missing images into the unit's folder, on all ranks together, and open all images.
 
-    Every batch that is drawn is stored at once, so that an attempt draws none that an earlier one has stored.
-    Raises `Stopped` between two batches when a stop was requested.
+    Every batch is stored as soon as it is drawn, so that a later attempt does not draw it again.
+
+    Args:
+        experiment: Settings of the experiment.
+        unit: Unit of the router.
+
+    Returns:
+        Reader of all images, and their plan.
+
+    Raises:
+        Stopped: A stop was requested between two batches.
     """
-    plan = Plan.of(settings, unit.inputs)
-    if not _is_there(unit, plan):
+    plan = SamplePlan.of(experiment, unit.inputs)
+    if not _is_complete(unit, plan):
         folder = unit.state / f"drawn-{plan.key[:16]}"
-        inside.make(folder)
-        _draw_own(settings, unit, plan, folder)
+        guarded_writes.make_folder(folder)
+        _draw_batches_of_rank(experiment, unit, plan, folder)
         if unit.ranks.rank == 0:
-            _pack(settings, unit, plan, folder)
-        while not _is_there(unit, plan):
+            _pack(experiment, unit, plan, folder)
+        while not _is_complete(unit, plan):
             _wait(unit)
-    images = opened(unit.folder / ROUTER_SAMPLES, _shape(settings, sum(plan.images)))
+    images = open_images(unit.folder / ROUTER_SAMPLES, _shape(experiment, sum(plan.images)))
     return ArrayReader(images, plan.labels, plan.clusters), plan
 
 
-def opened(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "n h w c"]:
-    """Map a file of images (npy) of just this shape; raises `Unreadable` for anything else."""
-    with open(reading.open_regular(path), "rb") as file:
+def open_images(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "n h w c"]:
+    """Map a file of images (npy) into memory.
+
+    Args:
+        path: File of the images.
+        shape: Expected shape (N, H, W, C).
+
+    Raises:
+        Unreadable: The file does not hold uint8 images of this shape.
+    """
+    with open(checked_reads.open_regular(path), "rb") as file:
         try:
             # It reads 10,000 bytes at most.
             np.lib.format.read_magic(file)
@@ -151,41 +193,41 @@ def opened(path: Path, shape: tuple[int, ...]) -> UInt8[np.ndarray, "n h w c"]:
         return np.memmap(file, np.uint8, "r", file.tell(), shape)
 
 
-def _shape(settings: Experiment, images: int) -> tuple[int, int, int, int]:
-    data = settings.data
+def _shape(experiment: Experiment, images: int) -> tuple[int, int, int, int]:
+    data = experiment.data
     return images, data.image_size, data.image_size, data.channels
 
 
-def _is_there(unit: Unit, plan: Plan) -> bool:
-    record = fresh.read_mapping(unit.folder / DRAWN, dict[str, Any]) or {}
+def _is_complete(unit: Unit, plan: SamplePlan) -> bool:
+    record = nfs_reads.read_mapping(unit.folder / ROUTER_SAMPLES_INFO, dict[str, Any]) or {}
     return record.get("key") == plan.key and (unit.folder / ROUTER_SAMPLES).is_file()
 
 
-def _draw_own(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
+def _draw_batches_of_rank(experiment: Experiment, unit: Unit, plan: SamplePlan, folder: Path) -> None:
     """Draw this rank's batches, one expert after the other, so that only one is in memory."""
     mine = plan.batches()[unit.ranks.rank :: unit.ranks.world_size]
-    drawn = set(fresh.names(folder))
+    drawn = set(nfs_reads.list_names(folder))
     missing = [(expert, rows) for expert, rows in mine if _file(folder, rows).name not in drawn]
-    if _is_there(unit, plan):
+    if _is_complete(unit, plan):
         # Rank 0 found all batches of an earlier attempt, packed them and cleared the folder before this look into it.
         return
-    total, device, condition = sum(plan.images), own_device(unit), conditions.build(settings.data)
+    total, device, condition = sum(plan.images), choose_device(unit), conditions.create_condition(experiment.data)
     for expert, batches in groupby(missing, key=lambda batch: batch[0]):
-        ensemble = load_ensemble.load_ensemble(settings, unit.run.unit, [expert_keys(settings)[expert]], device)
+        ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, [expert_keys(experiment)[expert]], device)
         for _, rows in batches:
             unit.stop_if_requested()
-            images = _draw_batch(settings, unit, plan, ensemble, condition, expert, rows, device)
+            images = _draw_batch(experiment, unit, plan, ensemble, condition, expert, rows, device)
             unit.attempt.require_ownership()
-            with _whole(_file(folder, rows)) as file:
+            with _atomic_file(_file(folder, rows)) as file:
                 np.save(file, images)
             if unit.ranks.rank == 0:
                 unit.heartbeat.beat(rows.stop, total)
 
 
 def _draw_batch(
-    settings: Experiment,
+    experiment: Experiment,
     unit: Unit,
-    plan: Plan,
+    plan: SamplePlan,
     ensemble: Ensemble,
     condition: Condition[ConditionSettings],
     expert: int,
@@ -193,37 +235,41 @@ def _draw_batch(
     device: torch.device,
 ) -> np.ndarray:
     """Draw images of one expert, uint8 (N, H, W, C), by Euler's method, with the conversion of the evaluation."""
-    space, samples = space_of(settings.data, unit.input), plan.samples
-    sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=settings.evaluate.conversion)
+    space, samples = create_space(experiment.data, unit.input), plan.samples
+    sampler = SamplerSettings(steps=samples.steps, guidance=samples.guidance, conversion=experiment.evaluate.conversion)
     numbers = range(FIRST_NUMBER + rows.start, FIRST_NUMBER + rows.stop)
-    asked = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
+    batch_condition = condition.of_classes(plan.labels[rows.start : rows.stop].tolist()).to(device)
     return space.to_images(
-        sample(ensemble.field(f"expert-{expert}", sampler), settings.seed, numbers, asked, space, sampler)
+        sample(ensemble.field(f"expert-{expert}", sampler), experiment.seed, numbers, batch_condition, space, sampler)
     )
 
 
-def _pack(settings: Experiment, unit: Unit, plan: Plan, folder: Path) -> None:
-    """Pack all batches into one file, once the other ranks have drawn theirs."""
+def _pack(experiment: Experiment, unit: Unit, plan: SamplePlan, folder: Path) -> None:
+    """Pack all batches into one file, after the other ranks have drawn theirs."""
     batches = plan.batches()
     files = [_file(folder, rows) for _, rows in batches]
-    while not {file.name for file in files} <= set(fresh.names(folder)):
+    while not {file.name for file in files} <= set(nfs_reads.list_names(folder)):
         _wait(unit)
     unit.attempt.require_ownership()
-    header = {"descr": "|u1", "fortran_order": False, "shape": _shape(settings, sum(plan.images))}
-    with _whole(unit.folder / ROUTER_SAMPLES) as target:
+    header = {"descr": "|u1", "fortran_order": False, "shape": _shape(experiment, sum(plan.images))}
+    with _atomic_file(unit.folder / ROUTER_SAMPLES) as target:
         np.lib.format.write_array_header_1_0(target, header)
         for file, (_, rows) in zip(files, batches, strict=True):
-            target.write(opened(file, _shape(settings, len(rows))).tobytes())
-    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **hashed(plan.samples)}
-    atomic.write_json(unit.folder / DRAWN, drawn)
+            target.write(open_images(file, _shape(experiment, len(rows))).tobytes())
+    drawn = {"key": plan.key, "counts": plan.counts.tolist(), **settings_to_hash(plan.samples)}
+    atomic.write_json(unit.folder / ROUTER_SAMPLES_INFO, drawn)
     with suppress(OSError):
-        inside.remove(folder, unit.folder)
+        guarded_writes.remove(folder, unit.folder)
 
 
 def _wait(unit: Unit) -> None:
-    """Wait a moment for the other ranks; raises `Stopped` on request, or when rank 0 has left."""
+    """Wait a moment for the other ranks.
+
+    Raises:
+        Stopped: A stop was requested, or rank 0 has ended.
+    """
     unit.stop_if_requested()
-    if unit.ranks.rank > 0 and fresh.exists(unit.attempt.folder / ENDED):
+    if unit.ranks.rank > 0 and nfs_reads.exists(unit.attempt.folder / ENDED):
         raise Stopped("rank 0 has left, or failed")
     time.sleep(POLL_SECONDS)
 
@@ -233,8 +279,12 @@ def _file(folder: Path, rows: range) -> Path:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name once it is complete; raises `UserError` when the disk takes no more."""
+def _atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears under its name only when it is complete.
+
+    Raises:
+        UserError: The file cannot be written, for example because the disk is full.
+    """
     try:
         with atomic.replacing(path) as staged, open(staged, "wb") as file:
             yield file

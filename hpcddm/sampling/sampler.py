@@ -1,4 +1,4 @@
-"""Samples from a velocity field."""
+"""Draw samples from a velocity field."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,11 +9,12 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.spaces import SpaceSettings
-from hpcddm.data import draws
+from hpcddm.data import randomness
+from hpcddm.data.random_streams import INITIAL_NOISE
 from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.diffusion.spaces.base import Space
-from hpcddm.sampling import native
-from hpcddm.sampling.denoiser import Condition
+from hpcddm.sampling import native_sampler
+from hpcddm.sampling.denoiser_velocity import Condition
 from hpcddm.sampling.solvers.base import Solver
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from hpcddm.sampling.velocity import VelocityField
@@ -28,12 +29,23 @@ def sample(
     space: Space[SpaceSettings],
     sampler: SamplerSettings,
 ) -> Images:
-    """Draw x of images, finished as their space says, on the device of `condition`.
+    """Draw x of images on the device of `condition`, restricted by `Space.finish` to the values that images can have.
 
-    indices: the images' numbers, which with the seed alone determine their initial noise and all other draws.
-    Raises `ConfigError` when a native solver is given several models.
+    Args:
+        field: Velocity field of an ensemble or of one model.
+        seed: Seed of the random numbers.
+        indices: Numbers of the N images; with the seed they determine the initial noise and all other random numbers.
+        condition: (N, ...) conditions.
+        space: Space of x.
+        sampler: Settings of the sampler.
+
+    Returns:
+        (N, C, H, W) x.
+
+    Raises:
+        ConfigError: A native solver is combined with several models.
     """
-    start = draws.gaussian(seed, "initial", indices, space.shape).to(condition.device)
+    start = randomness.gaussian(seed, INITIAL_NOISE, indices, space.shape).to(condition.device)
     return space.finish(integrate(field, start, SampleStream(seed, indices), condition, sampler))
 
 
@@ -44,10 +56,30 @@ def integrate(
     condition: Condition,
     sampler: SamplerSettings,
 ) -> Images:
-    """Integrate noise at t = 1 to data at t = 0, not finished, in the floating-point type of `start`."""
+    """Integrate noise at t = 1 to data at t = 0, in the floating-point type of `start`.
+
+    Args:
+        field: Function (x, t, condition, context) -> velocity of the linear path.
+        start: (N, C, H, W) noise.
+        stream: Seed and image numbers of the batch.
+        condition: (N, ...) conditions.
+        sampler: Settings of the sampler: steps, time shift, solver.
+
+    Returns:
+        (N, C, H, W) x at t = 0, before `Space.finish`.
+
+    Examples:
+        >>> data = torch.full((2, 1, 4, 4), 3.0)
+        >>> def field(x, t, condition, context):  # all paths end at `data`
+        ...     return (x - data) / t.view(-1, 1, 1, 1)
+        >>> settings, stream = SamplerSettings(steps=4), SampleStream(seed=0, indices=[0, 1])
+        >>> x = integrate(field, torch.zeros(2, 1, 4, 4), stream, torch.zeros(2), settings)
+        >>> torch.allclose(x, data)
+        True
+    """
     time_steps = time_grid(sampler.steps, sampler.shift)
     if sampler.solver.native:
-        return native.integrate(field, start, stream, condition, time_steps, sampler.solver)
+        return native_sampler.integrate(field, start, stream, condition, time_steps, sampler.solver)
     solver, x = variants.create(Solver, sampler.solver), start
     for step, (t, t_next) in enumerate(pairwise(time_steps)):
         x = solver.step(partial(_evaluate_velocity, field, stream, condition, step), x, t, t_next)
@@ -55,9 +87,17 @@ def integrate(
 
 
 def time_grid(steps: int, shift: float = 1.0) -> list[float]:
-    """Return `steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with u equally spaced.
+    """Return `steps` + 1 times from 1 to 0: t = s u / (1 + (s - 1) u) with equally spaced u.
 
     A shift s lowers every log-SNR, 2 log((1 - t) / t), by 2 log s (arXiv 2403.03206, eq. 23).
+
+    Args:
+        steps: Number of steps.
+        shift: Shift s > 0; the default 1 gives equally spaced times.
+
+    Examples:
+        >>> time_grid(4)
+        [1.0, 0.75, 0.5, 0.25, 0.0]
     """
     # Not 1 - step / steps, which makes 0.19999999999999996 of the 0.2 that a setting names.
     levels = [(steps - step) / steps for step in range(steps + 1)]

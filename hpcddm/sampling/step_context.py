@@ -1,4 +1,4 @@
-"""Position of a batch on its trajectory, and the random numbers that belong to it there."""
+"""Position of a batch on its trajectory, and the random numbers of this position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from jaxtyping import Float32
 from torch import Tensor
 
-from hpcddm.data import draws
+from hpcddm.data import randomness
+from hpcddm.data.random_streams import ANCESTRAL_NOISE, STRATEGY
 
 
 @dataclass(frozen=True, eq=False)
 class SampleStream:
-    """Seed and image numbers of one batch on its trajectory; row n is image `indices[n]`."""
+    """Seed and image numbers of a batch; row n of the batch is image `indices[n]`."""
 
     seed: int
     indices: Sequence[int]
@@ -19,19 +20,32 @@ class SampleStream:
 
 @dataclass(frozen=True)
 class StepContext:
-    """One velocity evaluation: in step number `step`, at time `time` in [0, 1]."""
+    """Context of one velocity evaluation: the batch, the number of the step, and the time in [0, 1]."""
 
     stream: SampleStream
     step: int
     time: float
 
     def uniform(self, draw: int) -> Float32[Tensor, " n"]:
-        """Draw uniform numbers in [0, 1), functions of seed, image, step and draw alone.
+        """Draw uniform numbers in [0, 1) that depend only on seed, image, step and draw.
 
-        All evaluations of one step share them, and so do both halves of guidance.
+        All evaluations in one step share these numbers, and so do both halves of guidance.
+
+        Args:
+            draw: Number of the draw within the step.
+
+        Returns:
+            (N,) float32.
         """
-        return draws.uniform(self.stream.seed, f"strategy/{self.step}/{draw}", self.stream.indices)
+        return randomness.uniform(self.stream.seed, STRATEGY.format(step=self.step, draw=draw), self.stream.indices)
 
     def gaussian(self, shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
-        """Draw standard normal numbers (n, *shape), functions of seed, image and step alone."""
-        return draws.gaussian(self.stream.seed, f"ancestral/{self.step}", self.stream.indices, shape)
+        """Draw standard normal numbers that depend only on seed, image and step.
+
+        Args:
+            shape: Shape of the numbers per image.
+
+        Returns:
+            (N, *shape) float32.
+        """
+        return randomness.gaussian(self.stream.seed, ANCESTRAL_NOISE.format(step=self.step), self.stream.indices, shape)

@@ -1,4 +1,4 @@
-"""One velocity field from several experts, a posterior over them, and classifier-free guidance."""
+"""Velocity field of several experts, weighted by a posterior, with classifier-free guidance."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from hpcddm.config import variants
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.strategies import StrategySettings
 from hpcddm.diffusion.objectives.conversions import Images
-from hpcddm.sampling.denoiser import Condition, Denoiser, Network
+from hpcddm.sampling.denoiser_velocity import Condition, DenoiserVelocity, NetworkFunction
 from hpcddm.sampling.dispatch import weighted_velocity
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
@@ -25,7 +25,7 @@ VelocityField = Callable[[Tensor, Tensor, Tensor, StepContext], Tensor]
 """Function (x, t, condition, context) -> velocity of the linear path, of the shape of x."""
 
 
-def available_experts(experts: Sequence[Denoiser | None]) -> Mask:
+def available_experts(experts: Sequence[DenoiserVelocity | None]) -> Mask:
     """Return the mask of the experts that are not missing."""
 
     def available(t: Tensor) -> Tensor:
@@ -34,8 +34,8 @@ def available_experts(experts: Sequence[Denoiser | None]) -> Mask:
     return available
 
 
-def active_experts(experts: Sequence[Denoiser | None]) -> Mask:
-    """Return the mask of the experts that are available and active, or available where none is active."""
+def active_experts(experts: Sequence[DenoiserVelocity | None]) -> Mask:
+    """Return the mask of the active experts; if none is active at a time, of all available experts."""
     available = available_experts(experts)
 
     def active(t: Tensor) -> Tensor:
@@ -46,8 +46,13 @@ def active_experts(experts: Sequence[Denoiser | None]) -> Mask:
     return active
 
 
-def routed_posterior(router: Network, allowed: Mask) -> Posterior:
-    """Return the posterior p(k | x, t, condition, k is allowed) of a router's logits."""
+def routed_posterior(router: NetworkFunction, allowed: Mask) -> Posterior:
+    """Return the posterior from a router's logits, restricted to the allowed experts.
+
+    Args:
+        router: Function (x, t, condition) -> logits (N, K).
+        allowed: Function from times (N,) to a mask (N, K).
+    """
 
     def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
         # Not p / p.sum() of the allowed ones: where another one has all the probability, that is 0 / 0.
@@ -57,7 +62,12 @@ def routed_posterior(router: Network, allowed: Mask) -> Posterior:
 
 
 def oracle_posterior(clusters: Int[Tensor, " n"], num_experts: int) -> Posterior:
-    """Return the one-hot posterior of samples whose clusters are known."""
+    """Return the one-hot posterior of samples with known clusters.
+
+    Args:
+        clusters: (N,) clusters of the samples.
+        num_experts: Number of experts K.
+    """
     one_hot = F.one_hot(clusters, num_experts).float()
 
     def posterior(x: Tensor, t: Tensor, condition: Tensor) -> Tensor:
@@ -68,9 +78,15 @@ def oracle_posterior(clusters: Int[Tensor, " n"], num_experts: int) -> Posterior
 
 
 def oracle_or_routed_posterior(
-    clusters: Int[Tensor, " n"], experts: Sequence[Denoiser | None], router: Network
+    clusters: Int[Tensor, " n"], experts: Sequence[DenoiserVelocity | None], router: NetworkFunction
 ) -> Posterior:
-    """Return the oracle posterior for samples whose cluster's expert is available, the router's for the others."""
+    """Return the one-hot posterior if the expert of the sample's cluster is available, else the router's posterior.
+
+    Args:
+        clusters: (N,) clusters of the samples.
+        experts: Experts; None for a missing one.
+        router: Function (x, t, condition) -> logits (N, K).
+    """
     one_hot, routed = oracle_posterior(clusters, len(experts)), routed_posterior(router, active_experts(experts))
     is_available = torch.tensor([expert is not None for expert in experts], device=clusters.device)[clusters, None]
 
@@ -82,25 +98,33 @@ def oracle_or_routed_posterior(
 
 
 def single_model_posterior(x: Images, t: Float[Tensor, " n"], condition: Condition) -> Float[Tensor, "n 1"]:
-    """Return the posterior of an ensemble of one model, ones."""
+    """Return ones: the posterior of an ensemble of one model."""
     return torch.ones(len(x), 1, device=x.device)
 
 
 class EnsembleVelocity:
-    """v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c), as a function of (x, t, c, context) (arXiv 2501.05450, eq. 4).
+    """Velocity v(x, t, c) = sum_k w_k(x, t, c) v_k(x, t, c) of an ensemble (arXiv 2501.05450, eq. 4).
 
-    null: the null condition, a class id or one row of states. With guidance g != 1, inside `guidance_interval`, the
-    velocity is v(null) + g (v(c) - v(null)) (arXiv 2207.12598, eq. 6). Unless the weights are `shared`, each half has
-    those of its own posterior; either way an expert's part of both halves is one batch. Weights, draws among them, are
-    kept for `route_every` steps, or for the whole trajectory if the strategy says so.
+    With guidance g != 1, inside `guidance_interval`, the velocity is v(null) + g (v(c) - v(null)) (arXiv 2207.12598,
+    eq. 6). An expert evaluates both halves of guidance in one batch. The two halves share the weights of the
+    conditional half, or each half has the weights of its own posterior. The weights, with their random draws, are
+    reused for `route_every_steps` steps, or for the whole trajectory if the strategy says so.
 
-    `usage` and `entropy` gain one entry per step: the sums over samples of the conditional half's weights, (K,), and
-    of its posterior's entropy in nats, ().
+    The attributes `usage` and `entropy` gain one entry per step: the weights (K,) of the conditional half and the
+    entropy () of its posterior in nats, both summed over the samples.
+
+    Args:
+        experts: Experts; None for a missing one.
+        posterior: Function (x, t, condition) -> probabilities (N, K).
+        strategy: Settings of the routing strategy.
+        sampler: Settings of the sampler.
+        null: Null condition: a class id, or one row of states.
+        shared: True if both halves of guidance share weights, whatever the settings of sampler and strategy.
     """
 
     def __init__(
         self,
-        experts: Sequence[Denoiser | None],
+        experts: Sequence[DenoiserVelocity | None],
         posterior: Posterior,
         strategy: StrategySettings,
         sampler: SamplerSettings,
@@ -118,7 +142,17 @@ class EnsembleVelocity:
         self._kept = (torch.empty(0), torch.empty(0))
 
     def __call__(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
-        """Compute the velocity at (x, t)."""
+        """Compute the velocity.
+
+        Args:
+            x: (N, C, H, W) states on the linear path.
+            t: (N,) times of the linear path.
+            condition: (N, ...) conditions.
+            context: Position on the trajectory.
+
+        Returns:
+            (N, C, H, W) velocities.
+        """
         scale = self.guidance_at(context.time)
         if scale == 1:
             return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
@@ -131,7 +165,7 @@ class EnsembleVelocity:
         return torch.lerp(unconditional, conditional, scale)
 
     def guidance_at(self, time: float) -> float:
-        """Return the guidance scale at `time`: 1 outside the interval, where the null half is not evaluated."""
+        """Return the guidance scale at a time: 1 outside the interval, where the null half is not evaluated."""
         low, high = self.sampler.guidance_interval
         return self.sampler.guidance if low <= time <= high else 1.0
 
@@ -140,12 +174,12 @@ class EnsembleVelocity:
         return torch.as_tensor(self.null).to(condition).expand_as(condition)
 
     def _weights(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Weights:
-        """Return the experts' weights, computed now or kept from an earlier step."""
-        every = self.sampler.route_every
+        """Return the experts' weights: computed now, or reused from an earlier step."""
+        every = self.sampler.route_every_steps
         number = 0 if self.strategy.per_trajectory else context.step // every
         reused_for = (context.stream, number, len(x))
-        anew = every == 1 and not self.strategy.per_trajectory
-        if anew or reused_for != self._kept_for:
+        at_each_call = every == 1 and not self.strategy.per_trajectory
+        if at_each_call or reused_for != self._kept_for:
             posterior = self.posterior(x, t, condition)
             self._kept_for, self._kept = reused_for, (posterior, self._weights_of(posterior, context))
         self._record(context, *self._kept)
@@ -153,7 +187,7 @@ class EnsembleVelocity:
 
     @property
     def last_weights(self) -> Weights:
-        """Weights of the experts in the last evaluation, with guidance those of its null half behind the others."""
+        """Weights (N, K) of the last evaluation; with separate guidance halves the null half's rows follow."""
         return self._kept[1]
 
     def _record(self, context: StepContext, posterior: Weights, routing_weights: Weights) -> None:

@@ -1,4 +1,4 @@
-"""Last job of a submission for which the queue had no room; it submits the rest and is no stage of the pipeline."""
+"""Last job of a submission that did not fit in the queue; it submits the rest and is not a stage of the pipeline."""
 
 import subprocess
 import sys
@@ -8,16 +8,20 @@ from hpcddm.errors import UserError, exit_codes
 from hpcddm.jobs.unit import Result, Unit
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
+def run(experiment: Experiment, unit: Unit) -> Result:
     """Continue the submission that was cut short.
 
     Raises `UserError` when that fails, with the cause in the log, and `RuntimeError` when it is worth another attempt.
     """
     command = [sys.executable, "-P", "-m", "hpcddm.cli", "continue-submission", str(unit.run.root)]
     code = subprocess.run(command, check=False).returncode
-    if code in (exit_codes.SILENT, exit_codes.LEAVES):
+    if code in (exit_codes.SCHEDULER_UNREACHABLE, exit_codes.HELD_OR_ABANDONED):
         # Not final: the next attempt may find a scheduler that answers, and the run free.
-        reason = "the scheduler does not answer" if code == exit_codes.SILENT else "another command is at work here"
+        reason = (
+            "the scheduler does not answer"
+            if code == exit_codes.SCHEDULER_UNREACHABLE
+            else "another command is at work here"
+        )
         raise RuntimeError(f"{reason}, so the rest could not be submitted yet")
     if code:
         raise UserError(f"the rest could not be submitted (exit code {code}); see the log, then submit again by hand")

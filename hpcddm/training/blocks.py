@@ -12,12 +12,12 @@ from hpcddm.errors import UserError
 from hpcddm.models.base import Network
 
 
-def prepare(model: nn.Module, every: int, compiled: bool) -> str:
+def prepare_blocks(model: nn.Module, every: int, compiled: bool) -> str:
     """Make every so many-th block recompute its activations in the backward pass, and compile all of them.
 
-    every: 0 for no block; of the blocks that recompute only the inputs are kept (arXiv 1604.06174). Returns what was
-    done, in words, '' for nothing. A network without blocks stays as it is: the keys stand for all trainings of a site.
-    Raises `UserError` where blocks are to be compiled on a machine without a compiler.
+    every: 0 for no block; a block that recomputes keeps only its inputs (arXiv 1604.06174). Returns a description of
+    the changes, '' for none. A network without blocks is not changed: the keys apply to all trainings of a site. Raises
+    `UserError` if blocks are to be compiled on a machine without a compiler.
     """
     blocks = list(model.stacked_blocks()) if isinstance(model, Network) else []
     if not blocks:
@@ -32,12 +32,12 @@ def prepare(model: nn.Module, every: int, compiled: bool) -> str:
     if every:
         recomputed = blocks[::every]
         for block in recomputed:
-            block.forward = partial(_recomputing, block.forward)
+            block.forward = partial(_checkpointed, block.forward)
         done.append(f"activations of {len(recomputed)} of {len(blocks)} blocks recomputed")
     return ", ".join(done)
 
 
-def _recomputing(forward: Callable[..., Any], *inputs: Any) -> Any:
+def _checkpointed(forward: Callable[..., Any], *inputs: Any) -> Any:
     """Run a block and keep its inputs alone for the backward pass; without gradients, just run it."""
     return checkpoint(forward, *inputs, use_reentrant=False) if torch.is_grad_enabled() else forward(*inputs)
 

@@ -1,4 +1,4 @@
-"""Wrapper of DeepSpeed with step, save and load, and with a sharded fp32 EMA of the fp32 master weights."""
+"""Wrapper of DeepSpeed: step, save and load, with a sharded fp32 EMA of the fp32 master weights."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,32 +12,38 @@ from torch import nn
 
 from hpcddm.config.training import Training
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.runs.weights_files import USUAL
-from hpcddm.training import corrections, masters, shards
+from hpcddm.training import deepspeed_patches, fp32_master_weights, state_slices
 from hpcddm.training.ema import Ema, update_weights
-from hpcddm.training.schedule import learning_rate
-from hpcddm.training.shards import Shards, Slice, Stored
+from hpcddm.training.learning_rate import learning_rate
+from hpcddm.training.state_slices import ShardsByKind, Slice, StateFiles
 
-PIECE = 4_000_000
-"""Number of values sent at once when the weights are gathered: 16 MB."""
+VALUES_PER_MESSAGE = 4_000_000
+"""Number of values per message when weights are gathered: 16 MB."""
 MASTER = "master"
-"""Kind of values in a training state beside those of the optimizer and of every average, which bear their names."""
+"""Kind of the master weights in a training state; optimizer values and averages have kinds named after them."""
 
 
 ParameterGroups = list[dict[str, Any]]
-OptimizerOf = Callable[[ParameterGroups, Training], torch.optim.Optimizer]
+OptimizerFactory = Callable[[ParameterGroups, Training], torch.optim.Optimizer]
 
 
 BUCKET = 50_000_000
-"""Largest number of values of a gradient that ranks reduce at once."""
+"""Largest number of gradient values that ranks reduce together."""
 
 
 class Engine:
     """One model under training on all ranks of a unit; all methods are collective.
 
-    micro_batches: number of equal parts in which a rank's images of a step go through the network;
-    optimizer_of: another optimizer than AdamW, for comparisons.
+    Args:
+        model: Network, with the same initial weights on all ranks.
+        training: Settings of the training.
+        ranks: Rank of this process and number of ranks.
+        device: Device of this rank.
+        zero_stage: Stage of ZeRO, 0 to 3.
+        micro_batches: Number of equal parts into which a rank's images of a step are split.
+        optimizer_of: Function that creates another optimizer than AdamW, for comparisons.
     """
 
     def __init__(
@@ -48,10 +54,10 @@ class Engine:
         device: torch.device,
         zero_stage: int = 1,
         micro_batches: int = 1,
-        optimizer_of: OptimizerOf | None = None,
+        optimizer_of: OptimizerFactory | None = None,
     ) -> None:
-        deepspeed = corrections.import_deepspeed(device)
-        corrections.require_precision(training.precision)
+        deepspeed = deepspeed_patches.import_deepspeed(device)
+        deepspeed_patches.require_precision(training.precision)
         self._training, self.micro_batches, self._is_sharded = training, micro_batches, zero_stage > 0
         # DeepSpeed casts the whole module: tensors that are not trained are kept here in their own dtype.
         trained = {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -66,7 +72,7 @@ class Engine:
             "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(BUCKET, count)},
             "zero_allow_untested_optimizer": True,
             "bf16": {"enabled": training.precision == "bf16"},
-            "fp16": {"enabled": training.precision == "fp16"} | corrections.LOSS_SCALING,
+            "fp16": {"enabled": training.precision == "fp16"} | deepspeed_patches.LOSS_SCALING,
             # In bf16 the small gradients of one micro batch, or rank, would be lost in the sum of all.
             "data_types": {"grad_accum_dtype": "fp32"} if zero_stage else {},
             "communication_data_type": "fp32",
@@ -77,78 +83,84 @@ class Engine:
         self._engine, *_ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings, dist_init_required=False
         )
-        corrections.adapt(self._engine, trained)
+        deepspeed_patches.patch_engine(self._engine, trained)
         self.model = self._engine
         self._update_weights = update_weights(training)
-        self._averages = {name: Ema(masters.master_weights(self._engine)) for name in self._update_weights}
+        self._averages = {name: Ema(fp32_master_weights.master_weights(self._engine)) for name in self._update_weights}
         self._device = device
-        self._host: Shards = {}
+        self._host: ShardsByKind = {}
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradient of the mean loss of one micro batch of this rank."""
+        """Add the gradient of the mean loss () of one micro batch of this rank."""
         self._engine.backward(loss)
         if not self._engine.is_gradient_accumulation_boundary():
             self._engine.step()
 
     def step(self, images_seen: int) -> bool | torch.Tensor:
-        """Make one optimizer step after the last micro batch; `images_seen` includes the images of all ranks.
+        """Apply one optimizer step after the last micro batch.
 
-        Returns whether the step was made, on a GPU as a tensor, (), that nobody has read yet: where the gradient of any
-        rank is not finite, no rank changes anything.
+        If the gradient of any rank is not finite, all ranks skip the step.
+
+        Args:
+            images_seen: Number of images seen by all ranks, including those of this step.
+
+        Returns:
+            True if the step was applied; on a GPU as a tensor (), so that the host does not wait for it.
         """
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate(images_seen, self._training)
         self._engine.step()
-        corrections.forget_gradients(self._engine)
-        made = corrections.was_made(self._engine)
-        if made is not False:
-            weights = masters.master_weights(self._engine)
+        deepspeed_patches.discard_gradients(self._engine)
+        applied = deepspeed_patches.step_was_applied(self._engine)
+        if applied is not False:
+            weights = fp32_master_weights.master_weights(self._engine)
             for name, weight in self._update_weights.items():
-                self._averages[name].update(weights, weight(images_seen), made)
-        return made
+                self._averages[name].update(weights, weight(images_seen), applied)
+        return applied
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Have the network compute with the usual average, as it does after the training; collective.
-
-        Afterwards it is as it was.
-        """
+    def averaged_network(self) -> Iterator[None]:
+        """Let the network compute with the usual average inside the context, and with its own weights afterwards."""
         self._engine.eval()
-        with masters.shown(self._engine, self._averages[USUAL].shards):
+        with fp32_master_weights.temporary_weights(self._engine, self._averages[USUAL].shards):
             yield
         self._engine.train()
 
     def gradient_norm(self) -> float | None:
-        """Return the L2 norm of the last step's gradient over all ranks, before clipping; waits for the device.
+        """Return the L2 norm of the last step's gradient over all ranks, before clipping.
 
-        None before the first step and after one that was not made.
+        The call waits for the device. The result is None before the first step and after a skipped step.
         """
-        return corrections.gradient_norm(self._engine)
+        return deepspeed_patches.gradient_norm(self._engine)
 
     def scaler_state(self) -> dict[str, float]:
-        """Return what the loss scale of fp16 depends on: small values that belong to a training state."""
-        return masters.scaler_state(self._engine)
+        """Return the state of the fp16 loss scaler, which is part of a training state."""
+        return fp32_master_weights.scaler_state(self._engine)
 
     def set_scaler_state(self, state: dict[str, float]) -> None:
-        """Continue from a `scaler_state`."""
-        masters.set_scaler_state(self._engine, state)
+        """Restore the result of `scaler_state`."""
+        fp32_master_weights.set_scaler_state(self._engine, state)
 
     def host_copy(self) -> "HostCopy":
-        """Copy this rank's part of the training state to its host; valid until the next call."""
+        """Copy this rank's part of the training state to the host; the copy is valid until the next call."""
         if not self._is_sharded and dist.get_rank() > 0:
             # Without ZeRO all ranks have the same.
             return HostCopy({}, [], [])
         averages = {name: average.shards for name, average in self._averages.items()}
-        kinds = {MASTER: masters.master_weights(self._engine)} | averages | masters.moments(self._engine)
-        self._host = {kind: _copied(own, self._host.get(kind)) for kind, own in kinds.items()}
+        kinds = (
+            {MASTER: fp32_master_weights.master_weights(self._engine)}
+            | averages
+            | fp32_master_weights.moments(self._engine)
+        )
+        self._host = {kind: _copied(values, self._host.get(kind)) for kind, values in kinds.items()}
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        return HostCopy(self._host, masters.steps(self._engine), masters.slices(self._engine))
+        return HostCopy(self._host, fp32_master_weights.steps(self._engine), fp32_master_weights.slices(self._engine))
 
     def load(self, files: list[TensorFile]) -> None:
-        """Continue from the files of a training state, which any number of ranks wrote in any stage of ZeRO."""
-        weights, slices = masters.master_weights(self._engine), masters.slices(self._engine)
-        with torch.no_grad(), Stored(files) as stored:
+        """Resume from the open files of a training state, written by any number of ranks in any stage of ZeRO."""
+        weights, slices = fp32_master_weights.master_weights(self._engine), fp32_master_weights.slices(self._engine)
+        with torch.no_grad(), StateFiles(files) as stored:
             for part in slices:
                 stored.fill(MASTER, part, part.within(weights[part.shard]))
                 for name, average in self._averages.items():
@@ -156,74 +168,89 @@ class Engine:
             for number, shard in enumerate(weights):
                 parts = [part for part in slices if part.shard == number]
                 self._load_moments(number, shard, parts, stored)
-        masters.set_network(self._engine, weights)
+        fp32_master_weights.set_network_weights(self._engine, weights)
 
-    def _load_moments(self, number: int, shard: torch.Tensor, parts: list[Slice], stored: Stored) -> None:
+    def _load_moments(self, number: int, shard: torch.Tensor, parts: list[Slice], stored: StateFiles) -> None:
         moments: dict[str, torch.Tensor] = {}
         for kind in stored.kinds - {MASTER, *self._averages}:
-            there = [part for part in parts if stored.has(kind, part)]
-            if there:
+            available = [part for part in parts if stored.has(kind, part)]
+            if available:
                 moments[kind] = torch.zeros_like(shard)
-            for part in there:
+            for part in available:
                 stored.fill(kind, part, part.within(moments[kind]))
         steps = [stored.steps(part) for part in parts]
         if moments:
-            masters.set_moments(self._engine, number, moments, max(filter(None, steps), default=None))
+            fp32_master_weights.set_moments(self._engine, number, moments, max(filter(None, steps), default=None))
+
+    @property
+    def average_names(self) -> list[str]:
+        """Names of the averages, the usual average first."""
+        return list(self._averages)
 
     def averaged_weights(self, average: str = USUAL) -> dict[str, torch.Tensor]:
-        """Gather an average of trained tensors, fp32, and the others, by name on the host of rank 0; elsewhere {}.
+        """Gather an average of the trained tensors, together with all other tensors.
 
-        Costs one model of host memory on rank 0, and a piece at a time everywhere else.
+        Rank 0 needs host memory for one model; the other ranks send a piece at a time.
+
+        Args:
+            average: Name of the average.
+
+        Returns:
+            On rank 0 fp32 averages and unchanged other tensors, by name, on the host; {} on the other ranks.
         """
         fixed = {name: value.cpu() for name, value in self._fixed.items()} if dist.get_rank() == 0 else {}
-        return fixed | self.gathered(self._averages[average].shards)
+        return fixed | self.gather_weights(self._averages[average].shards)
 
-    def gathered(self, shards_of_this_rank: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Gather trained tensors, or averages of them, by name on the host of rank 0; elsewhere {}.
+    def gather_weights(self, shards_of_this_rank: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Gather trained tensors, or averages of them.
 
-        shards_of_this_rank: in the order and the shapes of `masters.master_weights`.
+        Args:
+            shards_of_this_rank: Shards in the order and shapes of `fp32_master_weights.master_weights`.
+
+        Returns:
+            Tensors by name on the host of rank 0; {} on the other ranks.
         """
         names = {id(parameter): name for name, parameter in self._engine.module.named_parameters()}
         weights: dict[str, torch.Tensor] = {}
         for number, shard in enumerate(shards_of_this_rank):
-            for piece, parameters in masters.pieces(self._engine, number):
-                flat = _gather_to_first(shard[piece]) if self._is_sharded else _on_first(shard)
-                shaped = () if flat is None else masters.in_shapes(parameters, flat)
+            for piece, parameters in fp32_master_weights.contiguous_spans(self._engine, number):
+                flat = _gather_on_rank_0(shard[piece]) if self._is_sharded else _flat_on_rank_0(shard)
+                shaped = () if flat is None else fp32_master_weights.split_by_parameter(parameters, flat)
                 weights |= {names[id(parameter)]: values for parameter, values in shaped}
         return weights
 
 
 @dataclass(frozen=True)
 class HostCopy:
-    """A rank's part of a training state in its host's memory."""
+    """A rank's part of a training state in host memory."""
 
-    kinds: Shards
+    kinds: ShardsByKind
     steps: list[float | None]
     slices: list[Slice]
 
     def write(self, folder: Path) -> list[Path]:
-        """Write it and return the files, of which there are none where another rank writes the same."""
+        """Write this part into a folder and return the files; none if another rank writes the same values."""
         if not self.slices:
             return []
         file = folder / f"rank{dist.get_rank():05d}.safetensors"
-        shards.write(self.kinds, self.steps, self.slices, file)
+        state_slices.write(self.kinds, self.steps, self.slices, file)
         return [file]
 
 
 def _copied(
     values: Sequence[torch.Tensor | None], buffers: Sequence[torch.Tensor | None] | None
 ) -> list[torch.Tensor | None]:
-    """Copy tensors to the host, into buffers where there are some; waits for no GPU.
+    """Copy tensors to the host, into buffers if given, without waiting for the GPU.
 
-    New memory costs more than the copy, and memory that a GPU can write to much more.
+    Allocating memory takes longer than copying, and pinned memory takes much longer.
     """
     copies: list[torch.Tensor | None] = []
     for value, buffer in zip(values, buffers or [None] * len(values), strict=True):
         if value is None:
             copies.append(None)
             continue
-        own = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda) if buffer is None else buffer
-        copies.append(own.copy_(value.detach(), non_blocking=True))
+        copy = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda) if buffer is None else buffer
+        copies.append(copy.copy_(value.detach(), non_blocking=True))
     return copies
 
 
@@ -232,19 +259,19 @@ def _adamw(groups: ParameterGroups, training: Training) -> torch.optim.Optimizer
 
 
 def _parameter_groups(model: nn.Module, weight_decay: float) -> ParameterGroups:
-    """Return AdamW's groups of trained parameters: matrices and kernels, which decay, and norms and biases."""
+    """Return AdamW's parameter groups: matrices and kernels with weight decay, norms and biases without."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if weight_decay == 0:
         return [{"params": trained, "weight_decay": 0.0}]
     groups = {weight_decay: [weight for weight in trained if weight.ndim > 1]}
     groups[0.0] = [weight for weight in trained if weight.ndim <= 1]
-    return [{"params": own, "weight_decay": decay} for decay, own in groups.items() if own]
+    return [{"params": group, "weight_decay": decay} for decay, group in groups.items() if group]
 
 
-def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
-    """Concatenate the shards of all ranks, (ranks x length,), on the host of rank 0; return None on the others."""
+def _gather_on_rank_0(shard: torch.Tensor) -> torch.Tensor | None:
+    """Concatenate the shards of all ranks, (ranks x length,), on the host of rank 0; return None on the other ranks."""
     length, world_size = shard.numel(), dist.get_world_size()
-    pieces = [slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE)]
+    pieces = [slice(start, min(start + VALUES_PER_MESSAGE, length)) for start in range(0, length, VALUES_PER_MESSAGE)]
     if dist.get_rank() > 0:
         for piece in pieces:
             dist.send(shard[piece], 0)
@@ -259,6 +286,6 @@ def _gather_to_first(shard: torch.Tensor) -> torch.Tensor | None:
     return flat.view(-1)
 
 
-def _on_first(whole: torch.Tensor) -> torch.Tensor | None:
-    """Return the values of a tensor that every rank has, flat, on the host of rank 0; None on the others."""
+def _flat_on_rank_0(whole: torch.Tensor) -> torch.Tensor | None:
+    """Return a replicated tensor's values, flattened, on the host of rank 0; None on the other ranks."""
     return whole.detach().cpu().flatten() if dist.get_rank() == 0 else None

@@ -1,4 +1,4 @@
-"""Figures of a running training in rank 0's log, in TensorBoard and in the heartbeat."""
+"""Figures of a running training in the log of rank 0, in TensorBoard and in the heartbeat."""
 
 import os
 from types import SimpleNamespace
@@ -8,15 +8,15 @@ from tensorboard.summary.writer import event_file_writer  # type: ignore[import-
 from torch.utils.tensorboard import SummaryWriter
 
 from hpcddm.config.training import Training
-from hpcddm.files import atomic, inside
+from hpcddm.files import atomic, guarded_writes
 from hpcddm.jobs.unit import Unit
-from hpcddm.training.checkpoints import Saved
-from hpcddm.training.looks import Look
-from hpcddm.training.meters import Progress, Throughput, peak_memory_gib, teraflops
-from hpcddm.training.schedule import learning_rate
+from hpcddm.training.checkpoints import PublishedState
+from hpcddm.training.learning_rate import learning_rate
+from hpcddm.training.meters import Throughput, TrainingProgress, peak_memory_gib, teraflops
+from hpcddm.training.probe import ProbeResult
 
 event_file_writer.socket = SimpleNamespace(gethostname=lambda: "rank0")
-"""TensorBoard puts the host into the names of its files, which may travel with the unit to others."""
+"""Replaces the host in the names of TensorBoard's files, since a unit may be copied to other hosts."""
 
 FORMATS = {
     "loss": "loss {:.4f}",
@@ -28,25 +28,47 @@ FORMATS = {
     "memory_gib": "{:.2f} GiB",
     "skipped": "{:.0f} steps skipped",
 }
-"""Form of each figure in a line of the log; the names are those in the heartbeat and in TensorBoard."""
+"""Format of each figure in a line of the log; heartbeat and TensorBoard use the same names."""
 
 
 def line(images: int, total: int, figures: dict[str, float]) -> str:
-    """Format the figures at so many images as one line."""
-    parts = [form.format(figures[name]) for name, form in FORMATS.items() if name in figures]
+    """Format figures as one line of the log.
+
+    Args:
+        images: Number of images seen.
+        total: Length of the training in images.
+        figures: Values by their names in `FORMATS`.
+
+    Examples:
+        >>> line(64_000, 1_000_000, {"loss": 0.25, "images_per_second": 1200.0})
+        '64,000 of 1,000,000 images: loss 0.2500, 1,200.0 images/s'
+    """
+    parts = [template.format(figures[name]) for name, template in FORMATS.items() if name in figures]
     return f"{images:,} of {total:,} images: {', '.join(parts)}"
 
 
 class TrainingLog:
     """Log of one training on rank 0; on other ranks all methods do nothing.
 
-    The figures: mean loss since the last log; learning rate and gradient norm of the last step; images/s and TFLOP/s
-    of all ranks together since the last log; share of that time in which rank 0 waited for data; peak memory of
-    rank 0; skipped steps, if any.
+    Figures: mean loss since the last log; learning rate and gradient norm of the last step; images/s and TFLOP/s of all
+    ranks together since the last log; fraction of that time that rank 0 waited for data; peak memory of rank 0; number
+    of skipped steps, if any.
+
+    Args:
+        unit: Unit under training.
+        training: Settings of the training.
+        progress: Progress at the start of this attempt.
+        flops_per_image: FLOPs of one training image, forward and backward; None omits TFLOP/s.
+        device: Device of this rank.
     """
 
     def __init__(
-        self, unit: Unit, training: Training, progress: Progress, flops_per_image: int | None, device: torch.device
+        self,
+        unit: Unit,
+        training: Training,
+        progress: TrainingProgress,
+        flops_per_image: int | None,
+        device: torch.device,
     ) -> None:
         self._unit, self._training, self._device = unit, training, device
         self._flops_per_image = flops_per_image
@@ -55,17 +77,23 @@ class TrainingLog:
         self._figures: dict[str, float] = {"loss": progress.curve[-1][1]} if progress.curve else {}
         self._board = None
         if unit.ranks.rank == 0:
-            with inside.opened(unit.folder / "tensorboard", make=True) as folder:
-                # Open to the end of the process: TensorBoard opens its file anew for what it appends.
+            with guarded_writes.open_folder(unit.folder / "tensorboard", make=True) as folder:
+                # Open until the process ends: TensorBoard reopens its file whenever it appends.
                 place = f"/proc/self/fd/{os.dup(folder)}"
-            # It writes over what has the file's name, so nobody may know that before.
-            suffix = f".{atomic.unused()}"
+            # TensorBoard overwrites an existing file of this name, so nobody may be able to predict the name.
+            suffix = f".{atomic.unique_suffix()}"
             self._board = SummaryWriter(place, purge_step=progress.images + 1, filename_suffix=suffix)
             if progress.images:
                 unit.heartbeat.saved(progress.images)
 
-    def write(self, progress: Progress, gradient_norm: float | None, waited: float) -> None:
-        """Measure and log all figures at a new point of the loss curve; waited: seconds for data since the last one."""
+    def write(self, progress: TrainingProgress, gradient_norm: float | None, waited: float) -> None:
+        """Measure and log all figures at a new point of the loss curve.
+
+        Args:
+            progress: Current progress.
+            gradient_norm: Gradient norm of the last step, if known.
+            waited: Seconds of waiting for data since the last point.
+        """
         if self._board is None:
             return
         rate, seconds = self._throughput.take(progress.images)
@@ -83,34 +111,39 @@ class TrainingLog:
             self._board.add_scalar(name, value, progress.images)
         print(line(progress.images, self._training.images, self._with_skipped(progress)), flush=True)
 
-    def beat(self, progress: Progress) -> None:
-        """Report a step in the heartbeat, with the figures that were logged last; the first one begins the attempt."""
+    def beat(self, progress: TrainingProgress) -> None:
+        """Report a step in the heartbeat, with the figures of the last log; the first step begins the attempt."""
         if self._board is None:
             return
         if progress.images == self._first_images + self._training.batch:
             self._unit.attempt.begin(self._first_images, self._unit.trajectory)
         self._beat(progress)
 
-    def skipped(self, end: int, progress: Progress) -> None:
-        """Report a step that was skipped; end: images seen after it."""
+    def log_skipped(self, end: int, progress: TrainingProgress) -> None:
+        """Report a skipped step.
+
+        Args:
+            end: Number of images seen after the step.
+            progress: Current progress.
+        """
         if self._board is None:
             return
         images = f"images {end - self._training.batch} to {end - 1}"
         print(f"{images}: their gradient is not finite; step {progress.skipped} that is skipped", flush=True)
 
-    def look(self, look: Look, progress: Progress) -> None:
-        """Show what was seen of the network in TensorBoard, and its losses in the log."""
+    def log_probe(self, look: ProbeResult, progress: TrainingProgress) -> None:
+        """Write the losses and images of a probe to TensorBoard, and the losses to the log."""
         if self._board is None:
             return
         for name, loss in look.losses.items():
             self._board.add_scalar(name, loss, progress.images)
-        if look.pictures is not None:
-            self._board.add_images("samples", look.pictures, progress.images, dataformats="NHWC")
+        if look.images is not None:
+            self._board.add_images("samples", look.images, progress.images, dataformats="NHWC")
         losses = ", ".join(f"{name} {loss:.4f}" for name, loss in look.losses.items())
         print(f"looked at {progress.images} images{': ' if losses else ''}{losses}", flush=True)
 
-    def saved(self, progress: Progress, saved: Saved) -> None:
-        """Report a saved state; what TensorBoard holds is then as complete as the state."""
+    def log_saved(self, progress: TrainingProgress, saved: PublishedState) -> None:
+        """Report a saved state, after flushing TensorBoard so that its file covers the same steps."""
         if self._board is None:
             return
         self._board.flush()
@@ -120,12 +153,12 @@ class TrainingLog:
         print(f"saved at {saved.images} images in {saved.copy_seconds:.2f} + {beside:.2f} s beside", flush=True)
 
     def close(self) -> None:
-        """Close TensorBoard's file."""
+        """Close the file of TensorBoard."""
         if self._board is not None:
             self._board.close()
 
-    def _beat(self, progress: Progress) -> None:
+    def _beat(self, progress: TrainingProgress) -> None:
         self._unit.heartbeat.beat(progress.images, self._training.images, **self._with_skipped(progress))
 
-    def _with_skipped(self, progress: Progress) -> dict[str, float]:
+    def _with_skipped(self, progress: TrainingProgress) -> dict[str, float]:
         return self._figures | ({"skipped": progress.skipped} if progress.skipped else {})

@@ -13,47 +13,64 @@ PROCESS_STATUS = Path("/proc/self/status")
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """Progress of a training, stored with every state."""
 
     images: int = 0
     loss_sums: list[float] = field(default_factory=list)
-    """Sum of losses since the last log, for each rank: resumed, they add up as without an interruption."""
+    """Sum of losses since the last log per rank; a resumed training continues these sums."""
     loss_images: int = 0
     """Images of each rank since the last log."""
     skipped: int = 0
-    """Number of steps that were not made, because a gradient was not finite."""
+    """Number of steps skipped because a gradient was not finite."""
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
     scaler: dict[str, float] = field(default_factory=dict)
-    """What the loss scale of fp16 depends on; empty in other precisions."""
+    """State of the fp16 loss scaler; empty in other precisions."""
     curve: list[tuple[int, float]] = field(default_factory=list)
     """Mean losses as (images seen, loss), one for each log."""
     resources: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Resources as (images seen, ranks, stage of ZeRO, micro batches): at the start, and at each change."""
 
-    def note(self, world_size: int, zero_stage: int, micro_batches: int) -> None:
-        """Note the resources with which the training goes on, if they are others than before."""
+    def note_resources(self, world_size: int, zero_stage: int, micro_batches: int) -> None:
+        """Record the resources of this attempt if they differ from the previous ones.
+
+        Args:
+            world_size: Number of ranks.
+            zero_stage: Stage of ZeRO.
+            micro_batches: Number of micro batches per step and rank.
+        """
         now = (world_size, zero_stage, micro_batches)
         if not self.resources or tuple(self.resources[-1][1:]) != now:
             self.resources.append((self.images, *now))
 
-    def changes(self) -> dict[str, list[dict[str, int]]]:
-        """Return the resources by name, if they changed on the way; the weights are then exact to rounding alone."""
+    def resource_changes(self) -> dict[str, list[dict[str, int]]]:
+        """Return the recorded resources by name if they changed; the training is then exact only up to rounding."""
         names = ("images", "ranks", "zero_stage", "micro_batches")
         listed = [dict(zip(names, values, strict=True)) for values in self.resources]
         return {"resources": listed} if len(listed) > 1 else {}
 
 
-def passes(interval: int, images: int, batch: int) -> bool:
-    """Tell if the most recent batch brought the image count to or past a multiple of the interval."""
+def crosses_multiple(interval: int, images: int, batch: int) -> bool:
+    """Tell if the most recent batch brought the image count to or past a multiple of the interval.
+
+    Args:
+        interval: Interval in images.
+        images: Number of images seen, including the batch.
+        batch: Number of images in the batch.
+    """
     return images // interval > (images - batch) // interval
 
 
 class MeanLoss:
-    """Mean loss over all ranks since the last log; nothing is read from the device before it is asked for."""
+    """Mean loss over all ranks since the last log; reads nothing from the device until `take`.
 
-    def __init__(self, progress: Progress, device: torch.device) -> None:
+    Args:
+        progress: Progress at the start of this attempt.
+        device: Device of the losses.
+    """
+
+    def __init__(self, progress: TrainingProgress, device: torch.device) -> None:
         sums, ranks = progress.loss_sums, dist.get_world_size()
         # Where other ranks go on, each takes an equal part.
         before = sums[dist.get_rank()] if len(sums) == ranks else sum(sums) / ranks
@@ -61,16 +78,21 @@ class MeanLoss:
         self.images = progress.loss_images * len(sums) // ranks
         """Number of images of this rank since the last log."""
 
-    def add(self, losses: torch.Tensor, made: bool | torch.Tensor = True) -> None:
-        """Add the losses, (N,), of a step if it was made; its images are counted in `images` when that is known."""
+    def add(self, losses: torch.Tensor, applied: bool | torch.Tensor = True) -> None:
+        """Add the losses of a step; the caller counts their images in `images` once it knows that the step was applied.
+
+        Args:
+            losses: (N,) losses.
+            applied: False if the step was skipped; on a GPU a tensor (), so that the host does not wait for it.
+        """
         total = losses.detach().sum()
-        if isinstance(made, torch.Tensor):
-            self._sum += torch.where(made, total, 0.0)
-        elif made:
+        if isinstance(applied, torch.Tensor):
+            self._sum += torch.where(applied, total, 0.0)
+        elif applied:
             self._sum += total
 
     def take(self) -> float:
-        """Return the mean and start anew; collective."""
+        """Return the mean loss and reset the meter; collective."""
         mean = (self._sum / self.images).float()
         dist.all_reduce(mean)
         self._sum.zero_()
@@ -78,21 +100,30 @@ class MeanLoss:
         return mean.item() / dist.get_world_size()
 
     def sums(self) -> list[float]:
-        """Return the sum of losses since the last log on each rank; collective."""
+        """Return the sum of losses since the last log for each rank; collective."""
         gathered = [torch.empty_like(self._sum) for _ in range(dist.get_world_size())]
         dist.all_gather(gathered, self._sum)
         return [value.item() for value in gathered]
 
 
 class Throughput:
-    """Images per second by the clock on the wall, saving and logging included."""
+    """Images per second of wall-clock time, including saving and logging.
+
+    Args:
+        images: Number of images seen at the start.
+        clock: Function that returns the time in seconds.
+    """
 
     def __init__(self, images: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._images, self._time = images, clock()
 
     def take(self, images: int) -> tuple[float, float]:
-        """Return images per second and seconds since the last call, `images` being seen now, and start anew."""
+        """Return images per second and seconds since the last call, and restart the measurement.
+
+        Args:
+            images: Number of images seen so far.
+        """
         now = self._clock()
         seconds = max(now - self._time, 1e-9)
         rate = (images - self._images) / seconds
@@ -101,12 +132,12 @@ class Throughput:
 
 
 def teraflops(images_per_second: float, flops_per_image: int) -> float:
-    """Return 10^12 floating-point operations per second."""
+    """Convert images per second to TFLOP/s, given the FLOPs of one image."""
     return images_per_second * flops_per_image / 1e12
 
 
 def peak_memory_gib(device: torch.device) -> float:
-    """Return the most memory that this process has taken so far, in GiB: of its GPU, or resident where it has none."""
+    """Return this process's peak memory in GiB: GPU memory on a GPU, else resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / 2**30
     # Not getrusage, whose peak a process inherits from the one that started it.

@@ -1,7 +1,7 @@
-"""Power-function averages of weights, and others made of them afterwards (arXiv 2312.02696, sec. 3.1, 3.2, app. C).
+"""Power-function averages of weights, and combinations computed from them (arXiv 2312.02696, sec. 3.1, 3.2, app. C).
 
-An average at time T weighs the weights of time t by p(t) = (gamma + 1) t^gamma / T^(gamma + 1), t in [0, T]. Its
-length is said by sigma_rel, the standard deviation of p over T. Times are images seen.
+An average at time T weights the network's weights at time t by p(t) = (gamma + 1) t^gamma / T^(gamma + 1), for t in
+[0, T]. Its relative length sigma_rel is the standard deviation of p divided by T. Times are images seen.
 """
 
 import math
@@ -14,53 +14,76 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Profile:
-    """Weights over time of one average: its exponent gamma, and the images at which it was kept."""
+    """Profile over time of one average: its exponent gamma and the images seen when it was stored."""
 
     gamma: float
     images: int
 
 
 def exponent(sigma_rel: float) -> float:
-    """Return gamma of a relative length in (0, 0.288).
+    """Return the exponent gamma of a relative length.
 
-    sigma_rel^2 = (gamma + 1) / ((gamma + 2)^2 (gamma + 3)), a cubic equation in gamma; its largest root counts.
+    It is the largest root of the cubic equation sigma_rel^2 = (gamma + 1) / ((gamma + 2)^2 (gamma + 3)).
+
+    Args:
+        sigma_rel: Relative length in (0, 0.288).
+
+    Examples:
+        >>> round(exponent(0.05), 2), round(exponent(0.1), 2)
+        (16.97, 6.94)
     """
     inverse = sigma_rel**-2
     return float(np.roots([1, 7, 16 - inverse, 12 - inverse]).real.max())
 
 
 def update_weight(gamma: float, images_seen: int, batch: int) -> float:
-    """Return the weight of the newest values after a step: 1 - (1 - batch / images_seen)^(gamma + 1), eq. 2."""
+    """Return the weight of the newest values after a step: 1 - (1 - batch / images_seen)^(gamma + 1) (eq. 2).
+
+    Args:
+        gamma: Exponent of the average.
+        images_seen: Number of images seen, including those of the step.
+        batch: Number of images in the step.
+    """
     return 1 - (1 - batch / images_seen) ** (gamma + 1)
 
 
-def coefficients(kept: Sequence[Profile], wanted: Profile) -> list[float]:
-    """Return the factors, of sum 1, by which averages that were kept add up to the one that is nearest to `wanted`.
+def coefficients(profiles: Sequence[Profile], target: Profile) -> list[float]:
+    """Return the factors of the stored averages whose weighted sum approximates the target best.
 
-    They minimise the integral over time of the squared difference of the profiles (app. C). That their sum is 1, which
-    is nearly so for many averages, is asked for here: of a few, weights would else come out too large or too small.
+    The factors sum to 1 and minimise the integral over time of the squared difference of the profiles (app. C). The sum
+    is nearly 1 anyway with many averages; with few, the constraint prevents weights that are too large or too small.
+
+    Args:
+        profiles: Profiles of the stored averages.
+        target: Profile to approximate.
     """
-    count, scale = len(kept), wanted.images
+    count, scale = len(profiles), target.images
     system, aims = np.zeros((count + 1, count + 1)), np.ones(count + 1)
-    system[:count, :count] = [[scale * _product(first, second) for second in kept] for first in kept]
+    system[:count, :count] = [[scale * _product(first, second) for second in profiles] for first in profiles]
     system[count, :count] = system[:count, count] = 1
-    aims[:count] = [scale * _product(profile, wanted) for profile in kept]
+    aims[:count] = [scale * _product(profile, target) for profile in profiles]
     factors: list[float] = np.linalg.lstsq(system, aims, rcond=None)[0][:count].tolist()
     return factors
 
 
-def distance(kept: Sequence[Profile], factors: Sequence[float], wanted: Profile) -> float:
-    """Return how far a sum of profiles is from `wanted`, as a share of its norm (L2 over time)."""
-    pairs = product(zip(kept, factors, strict=True), repeat=2)
+def distance(profiles: Sequence[Profile], factors: Sequence[float], target: Profile) -> float:
+    """Return the distance between a weighted sum of profiles and the target, as a share of the target's L2 norm.
+
+    Args:
+        profiles: Profiles of the stored averages.
+        factors: One factor per profile.
+        target: Profile to approximate.
+    """
+    pairs = product(zip(profiles, factors, strict=True), repeat=2)
     square = sum(own * other * _product(first, second) for (first, own), (second, other) in pairs)
-    mixed = sum(factor * _product(profile, wanted) for profile, factor in zip(kept, factors, strict=True))
-    return math.sqrt(max(square - 2 * mixed + _product(wanted, wanted), 0.0) / _product(wanted, wanted))
+    mixed = sum(factor * _product(profile, target) for profile, factor in zip(profiles, factors, strict=True))
+    return math.sqrt(max(square - 2 * mixed + _product(target, target), 0.0) / _product(target, target))
 
 
 def _product(first: Profile, second: Profile) -> float:
     """Return the integral of the product of two profiles.
 
-    Of gammas a and b, at images A <= B: (a + 1) (b + 1) / (a + b + 1) (A / B)^b / B.
+    For exponents a and b at images A <= B it is (a + 1) (b + 1) / (a + b + 1) (A / B)^b / B.
     """
     early, late = sorted((first, second), key=lambda profile: profile.images)
     factor = (early.gamma + 1) * (late.gamma + 1) / (early.gamma + late.gamma + 1)

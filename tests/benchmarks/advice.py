@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from hpcddm.evaluation.concepts.answer import interval_text
-from hpcddm.evaluation.concepts.overlap import Overlap
+from hpcddm.evaluation.concepts.caption_overlap import CaptionOverlap
+from hpcddm.evaluation.concepts.summary_text import interval_text
 from hpcddm.evaluation.statistics import jackknife
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.runs.files import CONCEPTS_FILE
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import CONCEPTS, HOME_ARM
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CONCEPT_ANALYSIS, HOME_ARM
 
 Content = Mapping[str, Any]
 COLUMNS = ("concepts", "arm", "n", "proposed", "control", "difference", "by seed")
@@ -38,7 +38,7 @@ def compare(base: Content, proposed: Sequence[Content], control: Sequence[Conten
     gains, moved = sides[0] - sides[1], np.zeros(len(base["concepts"]), dtype=bool)
     moved[base["proposal"]["concepts"]] = True
     known = np.isfinite(gains).all(0)
-    overlap = Overlap.of(
+    overlap = CaptionOverlap.of(
         (row["concept"], row["captions"]) for content in (*proposed, *control) for row in content["concepts"]
     )
     rows = []
@@ -71,7 +71,7 @@ def check_alike(base: Content, runs: Sequence[Content]) -> str:
 
 def read(root: Path) -> Content:
     """Read what a run knows of its concepts."""
-    content: Content = reading.read_json(RunDir(root).unit(CONCEPTS) / CONCEPTS_FILE) or {}
+    content: Content = checked_reads.read_json(RunDir(root).unit(CONCEPT_ANALYSIS) / CONCEPTS_FILE) or {}
     return content
 
 

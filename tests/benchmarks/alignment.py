@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.runs.files import ALIGNMENT_FILE, METRICS
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, REPORT
 
 QUALITIES = {"fd": "FD", "kid": "KID"}
@@ -32,8 +32,8 @@ def main() -> None:
     said = []
     for root in parser.parse_args().runs:
         run = RunDir(root)
-        measured = (reading.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
-        distances = (reading.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {}).get("distances")
+        measured = (checked_reads.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
+        distances = (checked_reads.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {}).get("distances")
         if distances is None:
             said.append(f"{root.name}: its alignment was not measured, or has no distances")
             continue

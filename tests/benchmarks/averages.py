@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import train_keys
-from hpcddm.runs.weights_files import Choice, power_average, weights_name
+from hpcddm.runs.weights_files import WeightsChoice, power_average_name, weights_name
 from hpcddm.sampling import posthoc_ema
 
 MADE_OF = [0.05, 0.1]
@@ -35,11 +35,11 @@ def apart(experiment: Experiment, run: RunDir, key: str, number: int | None, sig
     """L2 norm of the difference, over that of the weights, and over what lies between the two that were kept."""
 
     def kept(length: float) -> torch.Tensor:
-        return flat(load_file(run.unit(key) / weights_name(number, power_average(length))))
+        return flat(load_file(run.unit(key) / weights_name(number, power_average_name(length))))
 
     with TensorFile(run.unit(key) / weights_name(None)) as file:
         forms = file.forms
-    made = flat(posthoc_ema.average(of_two(experiment), key, run.unit(key), Choice(number, sigma_rel), forms))
+    made = flat(posthoc_ema.average(of_two(experiment), key, run.unit(key), WeightsChoice(number, sigma_rel), forms))
     direct = kept(sigma_rel)
     between = kept(MADE_OF[0]) - kept(MADE_OF[1])
     return ((made - direct).norm() / direct.norm()).item(), ((made - direct).norm() / between.norm()).item()

@@ -19,13 +19,13 @@ from hpcddm.clustering.base import FeatureClustering
 from hpcddm.clustering.measures import effective_number
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
 from hpcddm.data.reader import ArrayReader
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.sources.base import Source
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.stages.data.cluster_job import fitted_numbers
 
@@ -59,7 +59,7 @@ def skewed(labels: np.ndarray) -> np.ndarray:
 def of_run(folder: Path) -> tuple[Experiment, np.ndarray]:
     """The experiment of a run, and the features to which its clusters are fitted."""
     run = RunDir(folder)
-    features, experiment = samples.features(open_catalog(run, "train")), stored_experiment(run)
+    features, experiment = run_samples.features(open_catalog(run, "train")), stored_experiment(run)
     return experiment, features.gather(fitted_numbers(len(features), experiment.seed))
 
 
@@ -79,7 +79,7 @@ def rows_of(name: str, experiment: Experiment, features: np.ndarray) -> Iterator
             seconds = time.perf_counter() - began
             sizes = np.bincount(partition.assign_features(features), minlength=experts)
             inertia = partition.figures["inertia"]
-            cost = inertia / partition.figures.get("inertia without max_share", inertia) - 1
+            cost = inertia / partition.figures.get("inertia_without_max_share", inertia) - 1
             yield [
                 *(name, assignment, f"{bound} / K" if bound else "none", f"{sizes.max() / sizes.mean():.2f}"),
                 *(f"{sizes.min() / sizes.mean():.2f}", f"{effective_number(sizes):.2f} of {experts}"),

@@ -1,7 +1,7 @@
 """Atoms and analysis of the budget curve: python -m tests.benchmarks.budget next | rows | choose | table | fit | ...
 
-The protocol is in docs/results/budget.md. An atom is a part of a sweep that one command runs, on any machine; `next
---run` runs the first whose rows docs/results/budget.csv lacks, and adds them.
+The protocol is in docs/results/budget-protocol.md. An atom is a part of a sweep that one command runs, on any machine;
+`next --run` runs the first whose rows docs/results/budget.csv lacks, and adds them.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
-from hpcddm.launch.load_sweep import matching, read_sweep
+from hpcddm.launch.load_sweep import matching_labels, read_sweep
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import REPORT
@@ -63,13 +63,13 @@ class Atom:
     def experiments(self) -> list[Experiment]:
         """Read its settings; needs no images."""
         definition = read_sweep(self.sweep)
-        labels = matching(definition, self.only)
+        labels = matching_labels(definition, self.only)
         return [experiment for label, experiment in definition.experiments.items() if label in labels]
 
     def runs(self) -> list[SweepRun]:
         """Plan the runs of its settings, in sweeps/ of the current folder; hashes the images."""
         definition = read_sweep(self.sweep)
-        labels = matching(definition, self.only)
+        labels = matching_labels(definition, self.only)
         everything = sweep_runs_of(definition, RunDir(Path("sweeps") / definition.name))
         return [one for one in everything if one.label in labels]
 
@@ -95,17 +95,17 @@ def lacking(atom: Atom, known: Mapping[tuple[str, str], Row]) -> list[SweepRun]:
     ]
 
 
-def check_recipe(settings: Experiment, known: Iterable[Row]) -> None:
+def check_recipe(experiment: Experiment, known: Iterable[Row]) -> None:
     """Raise `UserError` where an arm of the curve is not trained, or not guided, as the tuning chose.
 
     An arm is drawn at the scale that was best where trainings were chosen, and at the best one of its budget.
     """
     choices = budget_tuning.chosen(known)
-    for arm in arm_names(settings):
-        experts, *recipe = recipe_of(settings, arm)
-        planned, choice = (*recipe, settings.evaluate.guidance), budget_tuning.choice_for(choices, experts)
-        budgets = TUNED_BUDGET, budget_of(settings)
-        wanted = [choice.planned(shown_arm(settings, arm), budget) for budget in budgets]
+    for arm in arm_names(experiment):
+        experts, *recipe = recipe_of(experiment, arm)
+        planned, choice = (*recipe, experiment.evaluate.guidance), budget_tuning.choice_for(choices, experts)
+        budgets = TUNED_BUDGET, budget_of(experiment)
+        wanted = [choice.planned(shown_arm(experiment, arm), budget) for budget in budgets]
         if planned not in wanted:
             raise UserError(
                 f"K={experts} {arm}: learning rate, batch, guidance are {planned}, and the tuning chose {wanted[0]} for"

@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 from hpcddm.errors import UserError
 from hpcddm.evaluation.statistics import jackknife
-from hpcddm.evaluation.statistics.jackknife import CONFIDENCE, Estimate
+from hpcddm.evaluation.statistics.jackknife import CONFIDENCE, IntervalEstimate
 from hpcddm.runs.unit_keys import MONOLITH_ARM
 
 Row = dict[str, str]
@@ -54,12 +54,12 @@ class Curve:
         """Return the values of the seeds that have a budget."""
         return self.log_ratio[self._has(index), index]
 
-    def by_samples(self, index: int) -> Estimate:
+    def by_samples(self, index: int) -> IntervalEstimate:
         """Estimate the mean over seeds at a budget, with the jackknife's interval over samples."""
         means = [self.seeds_at(index).mean(), *self.without[self._has(index), index].mean(axis=0)]
         return jackknife.interval(np.array(means), len(means) - 2)
 
-    def by_seeds(self, index: int) -> Estimate:
+    def by_seeds(self, index: int) -> IntervalEstimate:
         """Estimate it with an interval over seeds, none for a curve of one seed.
 
         The variance is the mean over all budgets that have several seeds: of two or three values it is by chance far
@@ -69,27 +69,27 @@ class Curve:
         value, seeds = float(self.seeds_at(index).mean()), [self.seeds_at(at) for at in range(len(self.budgets))]
         variances = [np.var(own, ddof=1) for own in seeds if len(own) > 1]
         if not variances:
-            return Estimate(value, None, None)
+            return IntervalEstimate(value, None, None)
         degrees = max(map(len, seeds)) - 1
         half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2) * math.sqrt(np.mean(variances) / len(seeds[index])))
-        return Estimate(value, value - half, value + half)
+        return IntervalEstimate(value, value - half, value + half)
 
-    def points(self) -> list[Estimate]:
+    def points(self) -> list[IntervalEstimate]:
         """Estimate the mean over seeds at every budget, with the wider of the two intervals."""
         return [_wider(self.by_samples(index), self.by_seeds(index)) for index in range(len(self.budgets))]
 
-    def joined(self, at: Float[np.ndarray, " u"]) -> list[Estimate]:
+    def joined(self, at: Float[np.ndarray, " u"]) -> list[IntervalEstimate]:
         """Estimate at some budgets the curve that joins the points; its intervals join those of the points."""
         points = self.points()
         values = self._between([one.value for one in points], at)
         lows = [one.low for one in points if one.low is not None]
         highs = [one.high for one in points if one.high is not None]
         if len(lows) < len(points):
-            return [Estimate(value, None, None) for value in values]
+            return [IntervalEstimate(value, None, None) for value in values]
         ends = self._between(lows, at), self._between(highs, at)
-        return [Estimate(*own) for own in zip(values, *ends, strict=True)]
+        return [IntervalEstimate(*own) for own in zip(values, *ends, strict=True)]
 
-    def fitted(self, at: Float[np.ndarray, " u"]) -> list[Estimate]:
+    def fitted(self, at: Float[np.ndarray, " u"]) -> list[IntervalEstimate]:
         """Estimate at some budgets the mean of the seeds' lines, with the wider of the two intervals."""
         lines = [
             np.polyfit(np.log2(self.budgets), np.column_stack([ratio, without]), 1)
@@ -98,7 +98,7 @@ class Curve:
         slopes, levels = np.stack(lines, axis=1)
         return [_of_seeds(slopes * math.log2(budget) + levels) for budget in at]
 
-    def change(self) -> Estimate:
+    def change(self) -> IntervalEstimate:
         """Estimate by how much the logarithm changes from the first to the last budget, paired within seeds."""
         ends = [np.column_stack([self.log_ratio[:, index], self.without[:, index]]) for index in (0, -1)]
         return _of_seeds(ends[1] - ends[0])
@@ -110,12 +110,12 @@ class Curve:
         return np.interp(np.log(at), np.log(self.budgets), values).tolist()
 
 
-def _of_seeds(values: Float[np.ndarray, "s 1+p"]) -> Estimate:
+def _of_seeds(values: Float[np.ndarray, "s 1+p"]) -> IntervalEstimate:
     """Estimate the mean over seeds of what all samples give, and those without each part."""
     return _wider(jackknife.interval(values.mean(axis=0), values.shape[1] - 2), jackknife.mean(values[:, 0]))
 
 
-def _wider(*estimates: Estimate) -> Estimate:
+def _wider(*estimates: IntervalEstimate) -> IntervalEstimate:
     """Return the estimate of the widest interval; they have one value."""
     return max(estimates, key=lambda own: -1.0 if own.high is None else own.high - own.value)
 
@@ -153,7 +153,7 @@ class Comparison:
         return f"{said}: crosses at {_rounded(self.crossing)} ({' to '.join(map(_rounded, self.between))})"
 
 
-def compare(at: Float[np.ndarray, " u"], estimates: Sequence[Estimate]) -> Comparison:
+def compare(at: Float[np.ndarray, " u"], estimates: Sequence[IntervalEstimate]) -> Comparison:
     """Compare the estimates of a curve with 1 at some budgets, in their order; nothing is said of others."""
     sides = [side(estimate) for estimate in estimates]
     numbers = [list(own) for _, own in groupby(range(len(at)), key=sides.__getitem__)]
@@ -167,7 +167,7 @@ def compare(at: Float[np.ndarray, " u"], estimates: Sequence[Estimate]) -> Compa
     return Comparison(stretches, float(at[last] * (at[last + 1] / at[last]) ** share), between)
 
 
-def side(estimate: Estimate) -> str:
+def side(estimate: IntervalEstimate) -> str:
     """Say of a logarithm of a ratio to the monolith: 'behind', 'ahead', or 'undecided' where its interval holds 0."""
     if estimate.low is not None and estimate.low > 0:
         return "behind"

@@ -14,29 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.commands.spending import spending
+from hpcddm.commands.job_costs import list_job_costs
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.kid import kernel_distance
-from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.files import atomic
-from hpcddm.launch.sweep_runs import identities
+from hpcddm.launch.sweep_runs import identity_hashes
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, unallocated
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert_keys
-from hpcddm.runs.unit_settings import expert_training
-from hpcddm.runs.weights_files import trained_to
+from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.weights_files import selected_training_costs
 from hpcddm.sampling import nfe
 from hpcddm.stages.evaluation.evaluate import REFERENCE, arm_names
-from hpcddm.training import budgets
+from hpcddm.training import flops_budget
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row
 from tests.benchmarks.evaluated_run import stored
@@ -61,64 +61,68 @@ BUDGETS = {32896: 30720, 65856: 61440, 131712: 122880, 263424: 245760, 526848: 4
 """Budgets by the monolith's images, which pay for the router, too."""
 
 
-def shown_arm(settings: Experiment, arm: str) -> str:
+def shown_arm(experiment: Experiment, arm: str) -> str:
     """Return an arm's name in the rows: all of an ensemble of one expert is a monolith."""
-    return MONOLITH_ARM if settings.cluster.experts == 1 else arm
+    return MONOLITH_ARM if experiment.cluster.experts == 1 else arm
 
 
-def recipe_of(settings: Experiment, arm: str) -> tuple[int, float, int]:
+def recipe_of(experiment: Experiment, arm: str) -> tuple[int, float, int]:
     """Return the number of experts, 1 for the monolith, and learning rate and batch of their trainings.
 
     Raises `UserError` where they differ between the experts.
     """
-    experts = 1 if arm == MONOLITH_ARM else settings.cluster.experts
+    experts = 1 if arm == MONOLITH_ARM else experiment.cluster.experts
     is_monolith = arm == MONOLITH_ARM
-    trainings = [settings.experts.training] if is_monolith else [expert_training(settings, k) for k in range(experts)]
+    trainings = [unit_training(experiment, key) for key in ([MONOLITH] if is_monolith else expert_keys(experiment))]
     recipes = {(own.learning_rate, own.batch) for own in trainings}
     if len(recipes) > 1:
         raise UserError(f"K={experts} {arm}: experts have several learning rates or batches, {sorted(recipes)}")
     return experts, *recipes.pop()
 
 
-def budget_of(settings: Experiment) -> int:
+def budget_of(experiment: Experiment) -> int:
     """Return the images of all experts together that the evaluated networks have seen, or that cost as much."""
-    images = settings.evaluate.snapshot or settings.experts.training.images
-    return BUDGETS[images] if settings.cluster.experts == 1 else images
+    images = experiment.evaluate.snapshot or experiment.experts.training.images
+    return BUDGETS[images] if experiment.cluster.experts == 1 else images
 
 
 def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = True) -> Iterator[dict[str, Any]]:
     """Yield the rows of a finished run, an arm each; raises `UserError` where its report is missing."""
-    settings = stored_experiment(run)
-    units = {unit.key: manifest.read(run.unit(unit.key)) for unit in plan(settings)}
+    experiment = stored_experiment(run)
+    units = {unit.key: manifest.read(run.unit(unit.key)) for unit in plan_units(experiment)}
     report = units[REPORT]
     if report is None:
         raise UserError(f"{run.root}: its report is not complete; run it first")
-    features, evaluate = stored(run, "features"), settings.evaluate
+    features, evaluate = stored(run, "features"), experiment.evaluate
     images = stored(run, "images") if with_lite0 else {}
-    second = {arm: lite0_features(images[arm][:LITE0_SAMPLES]) for arm in (REFERENCE, *arm_names(settings)) if images}
+    second = {arm: lite0_features(images[arm][:LITE0_SAMPLES]) for arm in (REFERENCE, *arm_names(experiment)) if images}
     floor, origin = report.results["floor"], report.record
     common = {
-        **{"sweep": sweep, "seed": settings.seed},
-        **{"budget": budget_of(settings)},
+        **{"sweep": sweep, "seed": experiment.seed},
+        **{"budget": budget_of(experiment)},
         **{"guidance": evaluate.guidance, "samples": evaluate.images, "wall_seconds": round(wall_seconds)},
         **{"floor_fd": floor["fd"], "floor_kid": floor["kid"]},
         **{"sample_core_seconds": round(sum(core_seconds(run, key) for key in units if key.startswith("evaluate/")))},
         **{"processor": processor()[0], "instructions": processor()[1]},
         **{"hpcddm": origin.get("hpcddm"), "commit": (origin.get("commit") or "")[:12]},
-        "identity": identities(plan(settings))[REPORT],
+        "identity": identity_hashes(plan_units(experiment))[REPORT],
     }
-    for arm in arm_names(settings):
-        keys = [MONOLITH] if arm == MONOLITH_ARM else [*expert_keys(settings), ROUTER]
+    for arm in arm_names(experiment):
+        keys = [MONOLITH] if arm == MONOLITH_ARM else [*expert_keys(experiment), ROUTER]
         trained = {key: units[key] for key in keys}
-        reached = {key: trained_to(settings, key, own) for key, own in trained.items() if "images" in own.results}
+        reached = {
+            key: selected_training_costs(experiment, key, own)
+            for key, own in trained.items()
+            if "images" in own.results
+        }
         shares = {key: reached[key]["images"] / trained[key].results["images"] for key in reached}
         seconds = {key: core_seconds(run, key) for key in shares}
         yield common | {
-            **dict(zip(("experts", "learning_rate", "batch"), recipe_of(settings, arm), strict=True)),
-            **{"arm": shown_arm(settings, arm), "images": reached[keys[0]]["images"]},
+            **dict(zip(("experts", "learning_rate", "batch"), recipe_of(experiment, arm), strict=True)),
+            **{"arm": shown_arm(experiment, arm), "images": reached[keys[0]]["images"]},
             **{name: report.results["arms"][arm][name] for name in ("fd", "kid", "precision", "recall", "agreement")},
             "train_flops": report.results["arms"][arm]["train_flops"],
-            "sample_flops": round(sampling_flops(settings, arm)),
+            "sample_flops": round(sampling_flops(experiment, arm)),
             # Trainings that were copied from another sweep left their attempts there.
             "train_core_seconds": round(sum(seconds[key] * share for key, share in shares.items()))
             if all(seconds.values())
@@ -126,7 +130,7 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
             "lite0_kid": kernel_distance(second[arm], second[REFERENCE]) if with_lite0 else "",
             "fd_without": " ".join(
                 f"{value:.6g}"
-                for value in fd_without(features[arm], features[REFERENCE], settings.data.num_classes or 1)
+                for value in fd_without(features[arm], features[REFERENCE], experiment.data.num_classes or 1)
             ),
         }
 
@@ -139,7 +143,8 @@ def fd_without(samples: np.ndarray, real: np.ndarray, classes: int) -> list[floa
     tenth = np.arange(len(samples)) // classes % TENTHS
     kept = (tenth != left_out for left_out in range(TENTHS))
     return [
-        frechet_distance(Statistics.from_features(samples[own]), Statistics.from_features(real[own])) for own in kept
+        frechet_distance(FeatureStatistics.from_features(samples[own]), FeatureStatistics.from_features(real[own]))
+        for own in kept
     ]
 
 
@@ -154,13 +159,13 @@ def lite0_features(images: np.ndarray) -> np.ndarray:
     return lite0().encode(images)
 
 
-def sampling_flops(settings: Experiment, arm: str) -> float:
+def sampling_flops(experiment: Experiment, arm: str) -> float:
     """Count the FLOPs of drawing one image in an arm, at most."""
-    count = nfe.of_arm(arm, settings.evaluate, settings.cluster.experts)
-    own = budgets.sample_flops(settings, settings.expert_config())
+    count = nfe.of_arm(arm, experiment.evaluate, experiment.cluster.experts)
+    own = flops_budget.evaluation_flops(experiment, experiment.expert_config())
     if not count.router:
         return count.experts * own
-    routing = forward_flops(unallocated(lambda: build_router.build(settings)), *build_denoiser.one_image(settings))
+    routing = forward_flops(unallocated(lambda: build_router.build(experiment)), *build_denoiser.one_image(experiment))
     return count.experts * own + count.router * routing
 
 
@@ -168,12 +173,12 @@ def core_seconds(run: RunDir, key: str) -> float:
     """Sum the core seconds of all attempts at a unit, wherever the sweep made it."""
     folder = run.unit(key).resolve()
     owner = RunDir(folder.parents[1] if "/" in key and not key.endswith("/all") else folder.parent)
-    return sum(cost.cpus * cost.seconds for cost in spending(owner, []) if cost.unit == key)
+    return sum(cost.cpus * cost.seconds for cost in list_job_costs(owner, []) if cost.unit == key)
 
 
 def wall_seconds(runs: Iterable[RunDir]) -> float:
     """Return the time from the first start to the last end of units that some runs made."""
-    costs = [cost for run in runs for cost in spending(run, []) if cost.started and cost.ended]
+    costs = [cost for run in runs for cost in list_job_costs(run, []) if cost.started and cost.ended]
     return max(cost.ended or 0 for cost in costs) - min(cost.started or math.inf for cost in costs) if costs else 0.0
 
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from hpcddm.evaluation.statistics.jackknife import Estimate
+from hpcddm.evaluation.statistics.jackknife import IntervalEstimate
 from hpcddm.runs.unit_keys import MONOLITH_ARM
 from tests.benchmarks.budget_curve import (
     CURVE_SWEEPS,
@@ -183,17 +183,17 @@ def _print_row(*cells: object) -> None:
     print(f"| {' | '.join(map(str, cells))} |")
 
 
-def _ratio(estimate: Estimate) -> str:
+def _ratio(estimate: IntervalEstimate) -> str:
     return f"{math.exp(estimate.value):.3f}"
 
 
-def _interval(estimate: Estimate) -> str:
+def _interval(estimate: IntervalEstimate) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     return f"{math.exp(estimate.low):.2f} to {math.exp(estimate.high):.2f}"
 
 
-def _change(estimate: Estimate) -> str:
+def _change(estimate: IntervalEstimate) -> str:
     ends = [f"{math.expm1(end):+.0%}" for end in (estimate.low, estimate.high) if end is not None]
     return f"{math.expm1(estimate.value):+.0%}" + (f" ({' to '.join(ends)})" if ends else "")
 

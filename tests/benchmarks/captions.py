@@ -21,22 +21,24 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.config.conditions import ConditionSettings
-from hpcddm.config.shapes import texts_settings
-from hpcddm.data import captions
-from hpcddm.data.captions import CAPTION, STATES, write_distinct
-from hpcddm.data.catalog import blocks_of
+from hpcddm.config.data_shapes import text_states_settings
+from hpcddm.data import distinct_captions
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
+from hpcddm.data.distinct_captions import CAPTION, STATES, write_distinct
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.conditions.sentences import Sentences
+from hpcddm.diffusion.conditions.sentence_encoder import SentenceEncoder
 from hpcddm.files import atomic
-from hpcddm.files.reading import read_json
+from hpcddm.files.checked_reads import read_json
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE, numbers_file
 from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.ranges import TRAIN
-from hpcddm.stages.data.texts_job import encoded
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CAPTIONS, caption_states_key
+from hpcddm.stages.data.encode_captions_job import encode
 from tests.benchmarks.scale import MEGABYTE, in_a_process
 
 COUNTS = (250_000, 1_000_000, 4_000_000)
@@ -56,7 +58,7 @@ def text_column(folder: Path, count: int) -> TextColumn:
     """Captions of so many samples in one file, written in blocks."""
     path = folder / "texts.h5"
     with Spool(folder) as spool:
-        for number, block in enumerate(blocks_of(range(count), 100_000)):
+        for number, block in enumerate(split_into_blocks(range(count), 100_000)):
             distinct = invented(max(len(block) // SAMPLES_OF_EACH, 1), number)
             spool.append({CAPTION: [distinct[row % len(distinct)] for row in range(len(block))]})
         spool.write(path)
@@ -100,7 +102,9 @@ def reading(encoder: str, distinct: int) -> Table:
         seconds = _write_column(Path(folder), settings[True], texts)
         for name, cached in (("as they are read", None), ("column", True)):
             data = SimpleNamespace(condition=settings[cached], num_classes=None)
-            condition = conditions.build(data, lambda key, file: Path(folder) / key.removesuffix("/all") / file)
+            condition = conditions.create_condition(
+                data, lambda key, file: Path(folder) / key.removesuffix("/all") / file
+            )
             rows[name] = [_rate(condition, reader, order) for _ in range(2)]
         for name, rates in rows.items():
             table.add_row(name, *(f"{rate:,.0f}" for rate in rates))
@@ -116,38 +120,39 @@ def _condition(encoder: str, cached: bool | None) -> ConditionSettings:
 
 
 def _write_column(root: Path, condition: ConditionSettings, texts: list[str]) -> float:
-    """Write the column as the two stages do; return the seconds of the encoder."""
-    (root / "captions").mkdir()
-    (root / "texts" / "000").mkdir(parents=True)
+    """Write the column as the stage does; return the seconds of the encoder."""
+    run = RunDir(root)
+    numbered, states = run.unit(CAPTIONS), run.unit(caption_states_key("000"))
+    states.mkdir(parents=True)
     with Spool(root) as spool:
         spool.append({CAPTION: texts})
         spool.write(root / "texts.h5")
     columns = {TRAIN: TextColumn(CAPTION, {root / "texts.h5": len(texts)})}
     made = write_distinct(
         columns,
-        root / "captions" / CAPTIONS_FILE,
-        lambda split: root / "captions" / numbers_file(split),
+        numbered / CAPTIONS_FILE,
+        lambda split: numbered / numbers_file(split),
         lambda done: None,
     )
     index = {"captions": made, "samples": {TRAIN: len(texts)}, "ranges": {"000": (0, made)}}
-    atomic.write_json(root / "captions" / INDEX, index)
-    sentences = Sentences(condition.text_encoder, TOKENS)
-    column = TextColumn(CAPTION, {root / "captions" / CAPTIONS_FILE: made})
+    atomic.write_json(numbered / INDEX, index)
+    sentences = SentenceEncoder(condition.text_encoder, TOKENS)
+    column = TextColumn(CAPTION, {numbered / CAPTIONS_FILE: made})
     started = time.perf_counter()
     with Spool(root) as spool:
-        for block in blocks_of(range(made), 512):
-            spool.append({STATES: encoded(sentences, column.gather(block), torch.device("cpu"))})
-        spool.write(root / "texts" / "000" / STATES_FILE)
+        for block in split_into_blocks(range(made), 512):
+            spool.append({STATES: encode(sentences, column.gather(block), torch.device("cpu"))})
+        spool.write(states / STATES_FILE)
     seconds = time.perf_counter() - started
-    expected = flatten(texts_settings(SimpleNamespace(condition=condition)))
-    manifest.publish(root / "texts" / "000", Manifest("texts", "000", expected, {}, []))
+    expected = flatten(text_states_settings(SimpleNamespace(condition=condition)))
+    manifest.publish(states, Manifest(*caption_states_key("000").split("/"), expected, {}, []))
     return seconds
 
 
 def _rate(condition: conditions.Condition, reader: ArrayReader, order: np.ndarray) -> float:
     started = time.perf_counter()
-    for rows in blocks_of(order, BATCH):
-        condition.carried(reader, rows, torch.zeros(len(rows), dtype=torch.bool))
+    for rows in split_into_blocks(order, BATCH):
+        condition.to_batch(reader, rows, torch.zeros(len(rows), dtype=torch.bool))
     return len(order) / (time.perf_counter() - started)
 
 
@@ -160,7 +165,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     console = Console(width=120)
-    console.print(f"sorted at once: {captions.SORTED_AT_ONCE:,}")
+    console.print(f"sorted at once: {distinct_captions.SORTED_AT_ONCE:,}")
     console.print(numbering(options.counts))
     console.print(reading(options.encoder, options.distinct))
 

@@ -29,15 +29,15 @@ from rich.table import Table
 from hpcddm.clustering.base import Workspace
 from hpcddm.clustering.centroids import Centroids
 from hpcddm.clustering.hierarchical import Hierarchical
-from hpcddm.clustering.hierarchical import Settings as HierarchicalSettings
-from hpcddm.clustering.kmeans import KMeans, Settings
+from hpcddm.clustering.hierarchical import HierarchicalSettings as HierarchicalSettings
+from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 from hpcddm.clustering.lloyd import iterate, tally
-from hpcddm.clustering.nearest_centroid import compared
+from hpcddm.clustering.nearest_centroid import normalise_features
 from hpcddm.clustering.partition import read_arrays, write_arrays
 from hpcddm.clustering.samples import Samples
-from hpcddm.data import draws
-from hpcddm.data.catalog import Catalog, SplitEntry, blocks_of
-from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data import randomness
+from hpcddm.data.catalog import Catalog, SplitEntry, split_into_blocks
+from hpcddm.data.column_files import RowBlocks, write_columns
 from hpcddm.data.columns import Column
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.stages.data.cluster_job import fitted_numbers
@@ -165,16 +165,17 @@ def fit(threads: list[int]) -> None:
 
 def random_points(points: np.ndarray, k: int, seed: int, redo: int) -> np.ndarray:
     """The start of hpcddm's k-means."""
-    return points[draws.chosen(seed, f"cluster/starts/{redo}", len(points), k)]
+    return points[randomness.random_subset(seed, f"cluster/starts/{redo}", len(points), k)]
 
 
 def plus_plus(points: np.ndarray, k: int, seed: int, redo: int, candidates: int = 1) -> np.ndarray:
     """Points drawn one after the other in proportion to the squared distance from those before.
 
-    Of `candidates` the one that leaves the least inertia is kept. `DRAWN` points for every centroid are looked at.
+    Of `candidates` the one that leaves the least inertia is kept. `ROUTER_SAMPLES_INFO` points for every centroid are
+    looked at.
     """
     rng = np.random.default_rng([seed, redo])
-    points = points[draws.chosen(seed, f"cluster/candidates/{redo}", len(points), DRAWN * k)]
+    points = points[randomness.random_subset(seed, f"cluster/candidates/{redo}", len(points), DRAWN * k)]
     squares, chosen = np.square(points).sum(1), [int(rng.integers(len(points)))]
     left = np.square(points - points[chosen[0]]).sum(1)
     while len(chosen) < k:
@@ -194,10 +195,10 @@ def greedy(points: np.ndarray, k: int, seed: int, redo: int) -> np.ndarray:
 
 
 def runs_from(
-    start: Start, nredo: int, points: np.ndarray, k: int, iterations: int, seed: int
+    start: Start, restarts: int, points: np.ndarray, k: int, iterations: int, seed: int
 ) -> list[tuple[float, np.ndarray]]:
     """Inertia and centroids of so many runs."""
-    return [iterate(points, start(points, k, seed, redo), iterations) for redo in range(nredo)]
+    return [iterate(points, start(points, k, seed, redo), iterations) for redo in range(restarts)]
 
 
 def best(runs: list[tuple[float, np.ndarray]]) -> np.ndarray:
@@ -228,23 +229,25 @@ def starts() -> None:
         "emoji, 320 x 192": (emoji(), 64, 30, 8, 16),
         "places, 200,000 x 256": (features(POINTS, 1), CLUSTERS, ITERATIONS, EXPERTS, 3),
     }
-    table = Table("set", "start", "nredo", "CPU s", "fine: mean, worst", "kmeans: mean, worst", "ward: mean, worst")
+    table = Table(
+        "set", "start", "restarts", "CPU s", "fine_clusters: mean, worst", "kmeans: mean, worst", "ward: mean, worst"
+    )
     for name, (given, fine, iterations, experts, seeds) in sets.items():
-        points = compared(given.astype(np.float32), given.mean(0, dtype=np.float64), "cosine")
+        points = normalise_features(given.astype(np.float32), given.mean(0, dtype=np.float64), "cosine")
         rows = {}
         for start in (random_points, plus_plus, greedy):
             began = time.process_time()
             runs = [runs_from(start, max(NREDO), points, fine, iterations, seed) for seed in range(seeds)]
             seconds = (time.process_time() - began) / (seeds * max(NREDO))
-            for nredo in NREDO:
-                fits = [best(one[:nredo]) for one in runs]
+            for restarts in NREDO:
+                fits = [best(one[:restarts]) for one in runs]
                 found = [inertias(points, made, start, experts, seed) for seed, made in enumerate(fits)]
-                rows[start.__name__, nredo] = nredo * seconds, np.array(found)
+                rows[start.__name__, restarts] = restarts * seconds, np.array(found)
         least = np.min([found.min(0) for _, found in rows.values()], axis=0)
-        for (start_name, nredo), (seconds, found) in rows.items():
+        for (start_name, restarts), (seconds, found) in rows.items():
             above = 100 * (found / least - 1)
             cells = [f"{mean:.2f}, {worst:.2f} %" for mean, worst in zip(above.mean(0), above.max(0), strict=True)]
-            table.add_row(name, start_name, str(nredo), f"{seconds:.2f}", *cells)
+            table.add_row(name, start_name, str(restarts), f"{seconds:.2f}", *cells)
         print(name, "least:", *(f"{value:.5f}" for value in least), flush=True)
     Console(width=140).print(table)
 
@@ -253,7 +256,7 @@ def inertias(points: np.ndarray, fine: np.ndarray, start: Start, experts: int, s
     """Mean squared distances: of the fine clusters, of their coarse clusters by k-means, and by Ward's linkage."""
     found = tally(points, Centroids(fine), len(fine))
     coarse = Centroids(best(runs_from(start, REDOS, fine, experts, COARSE_ITERATIONS, seed))).nearest(fine)
-    ward = Hierarchical(HierarchicalSettings(name="hierarchical")).coarse(fine, found.sizes, experts, seed)[1]
+    ward = Hierarchical(HierarchicalSettings(name="hierarchical")).merge_fine(fine, found.sizes, experts, seed)[1]
     by_kmeans, by_ward = (within(points, clusters[found.clusters], experts) for clusters in (coarse, ward))
     return inertia(points, fine) / len(points), by_kmeans, by_ward
 
@@ -264,10 +267,10 @@ def written(folder: Path, count: int) -> Column:
     if not path.exists():
 
         def drawn() -> Iterator[np.ndarray]:
-            for block in blocks_of(range(count)):
+            for block in split_into_blocks(range(count)):
                 yield features(len(block), 1 + block.start).astype(np.float16)
 
-        write_columns(path, {"features": Blocks((count, DIMENSIONS), np.dtype("<f2"), drawn())})
+        write_columns(path, {"features": RowBlocks((count, DIMENSIONS), np.dtype("<f2"), drawn())})
     return Column("features", {path: count})
 
 
@@ -275,11 +278,11 @@ def stream(folder: Path, count: int) -> None:
     """Fit and assign so many samples, each in a process of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     column = written(folder, count)
-    own = {"fine": FINE, "iterations": FIT_ITERATIONS, "nredo": 1}
+    own = {"fine_clusters": FINE, "iterations": FIT_ITERATIONS, "restarts": 1}
     clusterings = {
-        "kmeans, max_share 1.5 / K": KMeans(Settings(name="kmeans", **own, max_share=1.5 / EXPERTS)),
+        "kmeans, max_share 1.5 / K": KMeans(KMeansSettings(name="kmeans", **own, max_share=1.5 / EXPERTS)),
         "kmeans, nearest_coarse, max_share 1.5 / K": KMeans(
-            Settings(name="kmeans", **own, max_share=1.5 / EXPERTS, assignment="nearest_coarse")
+            KMeansSettings(name="kmeans", **own, max_share=1.5 / EXPERTS, assignment="nearest_coarse")
         ),
         "hierarchical, ward": Hierarchical(HierarchicalSettings(name="hierarchical", **own)),
     }
@@ -307,7 +310,7 @@ def stream(folder: Path, count: int) -> None:
 
     def assigned() -> None:
         partition = clusterings["hierarchical, ward"].load(read_arrays(folder / "partition.h5"))
-        for block in blocks_of(range(count)):
+        for block in split_into_blocks(range(count)):
             partition.assign(samples, block)
 
     row("assign, to 1,024 fine clusters", count, assigned)

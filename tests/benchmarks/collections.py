@@ -25,11 +25,11 @@ EXPERIMENT = f"""\
 name: NAME
 data: DATA
 encode: {{encoder: {{name: pixels, size: 8}}}}
-cluster: {{experts: 4, clustering: {{name: kmeans, fine: 32}}}}
+cluster: {{experts: 4, clustering: {{name: kmeans, fine_clusters: 32}}}}
 experts: {{model: {NETWORK.replace("NAME", "dit")}, objective: {{name: flow_matching}}, training: {TRAINING}}}
 monolith: {{enabled: true}}
 router: {{model: {NETWORK.replace("NAME", "router_dit")}, training: {TRAINING.replace("4096", "2048")}}}
-measuring: {{extractor: {MEASURE}CLASSIFIER}}
+evaluators: {{extractor: {MEASURE}CLASSIFIER}}
 evaluate: {{images: 100, batch: 50, steps: 8, guidance: 1.0, strategies: [top-1, top-2]}}
 """
 CLOTHES = {"name": "image_folder", "folder": "clothes"}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data.column_files import RowBlocks, write_columns
 from hpcddm.data.columns import Column
 
 SHAPE, BATCH, BATCHES, ROUNDS = (2, 4, 32, 32), 64, 32, 3
@@ -59,9 +59,9 @@ def main() -> None:
             draw.integers(0, 255, (1000, *SHAPE), dtype=np.uint8).astype("<f2") for _ in range(given.rows // 1000)
         )
         rows = given.rows // 1000 * 1000
-        write_columns(path, {"moments": Blocks((rows, *SHAPE), np.dtype("<f2"), blocks)})
+        write_columns(path, {"moments": RowBlocks((rows, *SHAPE), np.dtype("<f2"), blocks)})
         ways = {
-            "memory map alone": lambda column: column.mapped().__getitem__,
+            "memory map alone": lambda column: column.as_array().__getitem__,
             "Column.gather": lambda column: column.gather,
         }
         print("| way | ms per batch of 64, of 3 rounds | bytes read |\n| --- | --- | --- |")

@@ -1,8 +1,9 @@
 """Write the control of a run's proposal: python -m tests.benchmarks.control_proposal RUN FILE
 
-As many samples move from each cluster to each other one as in RUN/concepts/proposal.csv, but random ones, so that sizes
-and FLOPs are the same. A run that is trained on each of them, and scored with other seeds, tells what the advice is
-worth, beside what moving samples is worth. FILE is what `cluster.clustering={name: file, table: {file: FILE}}` reads.
+As many samples move from each cluster to each other one as in RUN/concept_analysis/proposal.csv, but random ones, so
+that sizes and FLOPs are the same. A run that is trained on each of them, and scored with other seeds, tells what the
+advice is worth, beside what moving samples is worth. FILE is what `cluster.clustering={name: file, table: {file:
+FILE}}` reads.
 """
 
 import argparse
@@ -13,11 +14,11 @@ import numpy as np
 from jaxtyping import Int64
 
 import hpcddm
-from hpcddm.data.samples import CLUSTER
+from hpcddm.data.run_samples import CLUSTER
 from hpcddm.runs.files import PROPOSAL_FILE
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import SPLITS
-from hpcddm.runs.unit_keys import CONCEPTS
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CONCEPT_ANALYSIS
 
 AS_WRITTEN = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
 """How the proposal is written: keys need not be UTF-8."""
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     run, generator = hpcddm.open(options.run), np.random.default_rng(options.seed)
-    with open(RunDir(options.run).unit(CONCEPTS) / PROPOSAL_FILE, **AS_WRITTEN) as file:
+    with open(RunDir(options.run).unit(CONCEPT_ANALYSIS) / PROPOSAL_FILE, **AS_WRITTEN) as file:
         proposal = {row["key"]: int(row["cluster"]) for row in csv.DictReader(file)}
     with open(options.file, "x", **AS_WRITTEN) as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcddm.files import reading
-from hpcddm.runs.layout import RunDir
+from hpcddm.files import checked_reads
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import expert_key
 
@@ -19,7 +19,7 @@ POINTS = 4
 
 def curve(folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
     """Images seen and smoothed loss, mean over some trainings of equal length."""
-    stored = np.array([reading.read_json(folder / "curve.json") for folder in folders])
+    stored = np.array([checked_reads.read_json(folder / "curve.json") for folder in folders])
     loss = np.convolve(stored[..., 1].mean(0), np.full(POINTS, 1 / POINTS), "valid")
     return stored[0, POINTS - 1 :, 0], np.minimum.accumulate(loss)
 

@@ -15,13 +15,13 @@ from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.config import variants
+from hpcddm.config.data_shapes import NetworkData
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.config.sampling import EvaluateSettings
-from hpcddm.config.shapes import NetworkData
 from hpcddm.diffusion.objectives.base import Objective
 from hpcddm.models.base import Network
 from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.diffusion.spaces.examples import network_data
@@ -49,7 +49,7 @@ def sides(size: str, patch: int, side: int, batch: int) -> dict[str, Callable[[]
     objective = variants.create(Objective, ObjectiveSettings.model_validate({"name": "flow_matching"}))
     evaluate = EvaluateSettings()
     conversion = variants.create(Conversion, evaluate.conversion)
-    experts = [Denoiser(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
+    experts = [DenoiserVelocity(network("dit", data, size, patch), objective, conversion) for _ in range(EXPERTS)]
     ensemble = Ensemble(experts, lambda *inputs: logits, None, None, CLASSES)
     context = StepContext(SampleStream(0, range(batch)), 0, 0.5)
     fields = {arm: ensemble.field(arm, evaluate) for arm in ARMS}

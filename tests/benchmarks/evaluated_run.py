@@ -9,12 +9,11 @@ import numpy as np
 from jaxtyping import Int64
 
 import hpcddm
-from hpcddm.data.catalog import open_catalog
-from hpcddm.data.samples import CLUSTER, evaluation_numbers
+from hpcddm.data.run_samples import CLUSTER, choose_evaluation_samples, open_catalog
 from hpcddm.errors import UserError
 from hpcddm.runs.files import EVALUATION
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.stages.evaluation.evaluate import evaluate_range
 
 
@@ -27,21 +26,21 @@ class EvaluatedRun:
         Raises `UserError` where the evaluation drew none of an arm.
         """
         self.root, self.folder, self.run = root, RunDir(root), hpcddm.open(root)
-        settings = self.run.settings
+        settings = self.run.experiment
         missing = [arm for arm in arms if arm not in settings.evaluate.strategies]
         if missing:
             raise UserError(
                 f"{root} has no arm {missing[0]}; give a run that draws {' and '.join(arms)} at one guidance scale,"
                 " such as those of the sweeps budget_tuning and budget_guidance"
             )
-        first = settings.evaluate.first
+        first = settings.evaluate.first_sample
         self.rows = range(first, first + (images or settings.evaluate.images))
 
     @cached_property
     def numbers(self) -> np.ndarray:
         """Numbers of the held-out images at the samples' places."""
         catalog = open_catalog(self.folder, HELDOUT)
-        return evaluation_numbers(catalog, self.run.settings, self.run.class_names)[self.rows]
+        return choose_evaluation_samples(catalog, self.run.experiment, self.run.class_names)[self.rows]
 
     @cached_property
     def labels(self) -> Int64[np.ndarray, " n"]:
@@ -58,7 +57,7 @@ class EvaluatedRun:
         """Number of training images of every class in every cluster."""
         reader = self.run.data(TRAIN)
         labels, clusters = (np.asarray(reader.column(name, range(len(reader)))) for name in ("label", CLUSTER))
-        counts = np.zeros((len(self.run.class_names), self.run.settings.cluster.experts), dtype=np.int64)
+        counts = np.zeros((len(self.run.class_names), self.run.experiment.cluster.experts), dtype=np.int64)
         np.add.at(counts, (labels.astype(np.int64), clusters.astype(np.int64)), 1)
         return counts
 
@@ -69,7 +68,7 @@ class EvaluatedRun:
     def usage(self, arm: str) -> np.ndarray:
         """Read the summed weights of the experts of all samples of an arm, (steps, K)."""
         parts = stored(self.folder, "usage")[arm]
-        return parts.reshape(-1, self.run.settings.evaluate.steps, parts.shape[1]).sum(0)
+        return parts.reshape(-1, self.run.experiment.evaluate.steps, parts.shape[1]).sum(0)
 
 
 def stored(run: RunDir, what: str) -> dict[str, np.ndarray]:

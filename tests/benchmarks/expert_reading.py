@@ -1,4 +1,4 @@
-"""One expert's pictures in adopted tars as a ratio to webdataset: python -m tests.benchmarks.expert_reading
+"""One expert's pictures in existing tars as a ratio to webdataset: python -m tests.benchmarks.expert_reading
 
 10,000 JPEGs of 10 to 20 kB in ten tars, one expert of eight. One core, warm, in processor seconds, the best of `ROUNDS`
 in turn. webdataset streams every tar and filters by key, before it decodes or behind it. Cold, where the file system
@@ -23,16 +23,17 @@ from rich.console import Console
 from rich.table import Table
 
 from hpcddm.config import variants
-from hpcddm.config.data import OrderSettings
+from hpcddm.config.data_variants import OrderSettings
 from hpcddm.config.schema import validate
-from hpcddm.data.adopted import index_adopted
-from hpcddm.data.catalog import Catalog, Part, PictureForm, SplitEntry, Tar, stamp_of
+from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry
 from hpcddm.data.column_files import write_columns
+from hpcddm.data.existing_tars import index_existing_tar
+from hpcddm.data.image_decoding import decode
 from hpcddm.data.images import TarImages
-from hpcddm.data.layout import Layout
-from hpcddm.data.orders.base import EpochOrder, Listed
-from hpcddm.data.pictures import decode
+from hpcddm.data.orders.base import EpochOrder, ListOrder
+from hpcddm.data.tar_entry import Tar, size_and_mtime
 from hpcddm.data.tar_index import columns_of
+from hpcddm.data.tar_layout import TarLayout
 from tests import pictures
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
@@ -42,9 +43,9 @@ NEAR, CACHED = 1 << 20, 32
 """Bytes of a gap that is no long seek, and of a block as a file system fetches it; blocks that its cache holds."""
 ORDERS: dict[str, dict[str, object]] = {
     "uniform": {"name": "uniform"},
-    "windowed, 16 blocks of 16 rows": {"name": "windowed", "block": 16, "mixed": 16},
-    "windowed, 4 blocks of 16 rows": {"name": "windowed", "block": 16, "mixed": 4},
-    "windowed, 1 block of 64 rows": {"name": "windowed", "block": 64, "mixed": 1},
+    "windowed, 16 blocks of 16 rows": {"name": "windowed", "block_size": 16, "window_blocks": 16},
+    "windowed, 4 blocks of 16 rows": {"name": "windowed", "block_size": 16, "window_blocks": 4},
+    "windowed, 1 block of 64 rows": {"name": "windowed", "block_size": 64, "window_blocks": 1},
 }
 
 
@@ -73,12 +74,12 @@ def header(content: bytes) -> tuple[int, int]:
 
 def catalog_of(folder: Path, tars: list[Path]) -> Catalog:
     """Index the tars as the stage shard does."""
-    indices = {number: index_adopted(path, Layout(), check=header).index for number, path in enumerate(tars)}
+    indices = {number: index_existing_tar(path, TarLayout(), check=header).index for number, path in enumerate(tars)}
     columns = columns_of(indices)
     write_columns(folder / "columns.h5", columns)
-    entries = [Tar(path.name, *stamp_of(path)) for path in tars]
-    part = Part("train-000", "columns.h5", len(columns["key"]), "")
-    form = PictureForm(3, IMAGE_SIZE, {"name": "centre_crop"})
+    entries = [Tar(path.name, *size_and_mtime(path)) for path in tars]
+    part = CatalogPart("train-000", "columns.h5", len(columns["key"]), "")
+    form = ImageFormat(3, IMAGE_SIZE, {"name": "centre_crop"})
     return Catalog(folder, SplitEntry(sorted(columns), entries, [part], form))
 
 
@@ -166,8 +167,8 @@ def seeks(catalog: Catalog, own: np.ndarray) -> Table:
     table = Table("order", "read calls", "long seeks", f"MiB fetched, a cache of {CACHED} MiB")
     for name, values in ORDERS.items():
         order = variants.create(EpochOrder, validate(OrderSettings, values, name), 0, "expert", len(own))
-        listed = Listed(np.sort(own), order)
-        reads = reads_of(catalog, listed.rows(range(len(own))))
+        listed = ListOrder(np.sort(own), order)
+        reads = reads_of(catalog, listed.sample_numbers(range(len(own))))
         table.add_row(name, f"{len(reads):,}", *(f"{count:,}" for count in jumps(reads)))
     return table
 

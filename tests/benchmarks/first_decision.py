@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
-from hpcddm.data import draws
+from hpcddm.data import randomness
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
 from hpcddm.sampling.sampler import time_grid
@@ -43,13 +43,13 @@ class Decisions:
 def decide(evaluated: EvaluatedRun) -> Decisions:
     """Repeat the draws of the evaluation; raises `UserError` where they are not those that it counted."""
     run, device = evaluated.run, current_device()
-    settings, field = run.settings, run.ensemble(KEPT).field(KEPT, run.settings.evaluate)
+    settings, field = run.experiment, run.ensemble(KEPT).field(KEPT, run.experiment.evaluate)
     time = time_grid(settings.evaluate.steps, settings.evaluate.shift)[0]
     probabilities, experts = [], []
     for start in range(0, len(evaluated.rows), settings.evaluate.batch):
         own = slice(start, start + settings.evaluate.batch)
         stream = SampleStream(settings.seed, evaluated.rows[own])
-        x = draws.gaussian(settings.seed, "initial", stream.indices, run.space.shape).to(device)
+        x = randomness.gaussian(settings.seed, "initial", stream.indices, run.space.shape).to(device)
         t = torch.full((len(x),), time, device=device)
         condition = run.condition.of_classes(evaluated.labels[own].tolist()).to(device)
         with torch.no_grad():
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="draws per-trajectory and top-1")
     evaluated = EvaluatedRun(parser.parse_args().run, (KEPT, BEST_EACH_STEP))
     labels, counts, decisions = evaluated.labels, evaluated.training_images, decide(evaluated)
-    scale = evaluated.run.settings.evaluate.guidance
+    scale = evaluated.run.experiment.evaluate.guidance
     print(f"guidance {scale:g}; clusters with < {BIN_ENDS[2]} images of a class are rare")
     show_calibration(decisions, labels, counts)
     seen = {KEPT: counts[labels, decisions.expert], REFERENCE: counts[labels, evaluated.clusters]}

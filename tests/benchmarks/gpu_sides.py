@@ -16,15 +16,15 @@ from hpcddm.config import variants
 from hpcddm.config.sampling import PlacementSettings
 from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES, device_name
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.models.flops import training_flops, unallocated
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.sampling.placements.lru import GIB
 from hpcddm.sampling.sampler import sample
 from hpcddm.training import blocks
-from hpcddm.training.checkpoints import Saved
+from hpcddm.training.checkpoints import PublishedState
 from hpcddm.training.engine import Engine
 from tests.benchmarks.states import join_alone, states_in
 from tests.diffusion.spaces.examples import network_data, pixels
@@ -82,8 +82,8 @@ class Setup:
     def predicted(self, precision: str, every: int, images: int) -> int:
         """Bytes that `hpcddm plan` expects at the peak of a step."""
         on_gpu = self.target.type == "cuda"
-        passed = memory.of_pass(self.network, self.inputs(images), precision, every, keeps=True, on_gpu=on_gpu)
-        return memory.predict(unallocated(self.network), passed, precision, memory.Sharing(1, 1, 1)).peak
+        passed = memory.peak_of_pass(self.network, self.inputs(images), precision, every, keeps=True, on_gpu=on_gpu)
+        return memory.predict_memory(unallocated(self.network), passed, precision, memory.RankDivision(1, 1, 1)).peak
 
 
 def about(setup: Setup) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Trainer:
             allow_fp16(1000)
         join_alone("nccl" if setup.target.type == "cuda" else "gloo")
         model = setup.placed()
-        blocks.prepare(model, every, compiled)
+        blocks.prepare_blocks(model, every, compiled)
         settings = {"images": 10**9, "batch": setup.batch, "learning_rate": 1e-4, "ema_halflife_images": 10_000}
         self.engine = Engine(model, Training(**settings, precision=precision), RANKS, setup.target)
         self.inputs = [one.to(setup.target) for one in setup.inputs(setup.batch)]
@@ -192,13 +192,13 @@ def states(setup: Setup, folder: Path) -> list[dict[str, float]]:
         while saved is None:
             trainer.step()
             wait(setup.target)
-            steps, saved = steps + 1, checkpoints.finished()
+            steps, saved = steps + 1, checkpoints.take_published()
         seconds = time.perf_counter() - started
         saves.append(without | _cost(saved, steps, seconds, without["rate"], setup))
     return saves
 
 
-def _cost(saved: Saved, steps: int, seconds: float, rate: float, setup: Setup) -> dict[str, float]:
+def _cost(saved: PublishedState, steps: int, seconds: float, rate: float, setup: Setup) -> dict[str, float]:
     """Images/s beside a save, after the copy, and the seconds by which the save has made the training longer."""
     beside = steps * setup.batch / (seconds - saved.copy_seconds)
     lost = seconds - steps * setup.batch / rate
@@ -213,7 +213,7 @@ def placements(setup: Setup) -> dict[str, dict[str, Any]]:
             parameter.add_(0.02 * torch.randn_like(parameter))
     own, found, expected = sum(one.nbytes for one in model.state_dict().values()) / GIB, {}, None
     chosen: dict[str, dict[str, Any]] = {"resident": {"name": "resident"}, "spread": {"name": "spread"}}
-    chosen |= {f"lru, {room} of {EXPERTS}": {"name": "lru", "gib": own * (room + 0.5)} for room in (EXPERTS, 2)}
+    chosen |= {f"lru, {room} of {EXPERTS}": {"name": "lru", "max_gib": own * (room + 0.5)} for room in (EXPERTS, 2)}
     for name, settings in chosen.items():
         placement = variants.create(Placement, PlacementSettings.model_validate(settings))
         experts = {f"train/expert-{number:02d}": copy.deepcopy(model) for number in range(EXPERTS)}
@@ -233,7 +233,9 @@ def _draw(placed: dict[str, Callable[..., torch.Tensor]], setup: Setup, steps: i
     def router(x: torch.Tensor, t: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
         return 30 * F.one_hot(condition % EXPERTS, EXPERTS).float()
 
-    experts = [Denoiser(one, objective("flow_matching"), conversion(precision="bf16")) for one in placed.values()]
+    experts = [
+        DenoiserVelocity(one, objective("flow_matching"), conversion(precision="bf16")) for one in placed.values()
+    ]
     sampler = evaluation(steps=steps)
     field = Ensemble(list(experts), router, None, None, CLASSES).field("top-1", sampler)
     condition = torch.arange(setup.batch, device=setup.target)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from hpcddm.jobs import devices
-from hpcddm.training import corrections
+from hpcddm.training import deepspeed_patches
 from tests.benchmarks import gpu_sides
 from tests.benchmarks.gpu_sides import Setup
 
@@ -156,9 +156,9 @@ def main() -> None:
     if given.device == "cpu":
         # A fork does not have the threads of a pool that has begun.
         torch.set_num_threads(1)
-        corrections.import_deepspeed(torch.device("cpu"))
+        deepspeed_patches.import_deepspeed(torch.device("cpu"))
     elif not devices.visible_gpus():
-        raise SystemExit(f"no GPU is visible to torch here, so nothing was measured: {devices.advice()}")
+        raise SystemExit(f"no GPU is visible to torch here, so nothing was measured: {devices.missing_gpu_advice()}")
     clock = Clock(time.monotonic() + 60 * given.minutes)
     setup = Setup(given.device, given.tiny, 0.05 if given.tiny else 12.0)
     try:

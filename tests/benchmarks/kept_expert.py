@@ -23,16 +23,16 @@ from jaxtyping import Bool, Float
 import hpcddm
 from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.kid import kernel_distance
 from hpcddm.evaluation.metrics.neighbours import overlap
-from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.jobs.devices import current_device
 from hpcddm.models import build_classifier
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.sampler import sample
 from hpcddm.stages.evaluation.evaluate import REFERENCE
-from hpcddm.stages.evaluation.evaluate_job import Arm
-from hpcddm.stages.training.measuring import measuring_keys
+from hpcddm.stages.evaluation.evaluate_job import ArmImages
+from hpcddm.stages.training.evaluators import evaluator_keys
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
 KEPT = "per-trajectory"
@@ -44,19 +44,18 @@ def remedies(steps: int) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return strategy and settings of every remedy, by its title; the first one is `per-trajectory` as it is."""
     return {
         "drawn once": (KEPT, {}),
-        "drawn anew half-way": ("sample-1", {"route_every": -(-steps // 2), "posteriors": "shared"}),
-        "at temperature 0.5": ("sample-1-at-0.5", {"route_every": steps, "posteriors": "shared"}),
-        "null half of its own posterior": ("sample-1", {"route_every": steps, "posteriors": "separate"}),
+        "drawn anew half-way": ("sample-1", {"route_every_steps": -(-steps // 2), "posteriors": "shared"}),
+        "at temperature 0.5": ("sample-1-at-0.5", {"route_every_steps": steps, "posteriors": "shared"}),
+        "null half of its own posterior": ("sample-1", {"route_every_steps": steps, "posteriors": "separate"}),
     }
 
 
 def draw(evaluated: EvaluatedRun, strategy: str, changes: Mapping[str, Any]) -> Measured:
     """Draw the samples of a run with other settings of its sampler, and measure them."""
     run, device = hpcddm.open(evaluated.root, **changes), current_device()
-    settings, ensemble, arm = run.settings, run.ensemble(strategy), Arm()
+    settings, ensemble, arm = run.experiment, run.ensemble(strategy), ArmImages()
     networks = [
-        load_ensemble.load_measuring_network(settings, key, evaluated.folder.unit, device)
-        for key in measuring_keys(settings)
+        load_ensemble.load_evaluator(settings, key, evaluated.folder.unit, device) for key in evaluator_keys(settings)
     ]
     for start in range(0, len(evaluated.rows), settings.evaluate.batch):
         own = slice(start, start + settings.evaluate.batch)
@@ -70,7 +69,7 @@ def draw(evaluated: EvaluatedRun, strategy: str, changes: Mapping[str, Any]) -> 
 def row(title: str, measured: Measured, real: Float[np.ndarray, "n d"]) -> str:
     """Return a row of the table."""
     own, named = measured
-    distance = frechet_distance(*map(Statistics.from_features, (own, real)))
+    distance = frechet_distance(*map(FeatureStatistics.from_features, (own, real)))
     recall = overlap(real, own).real_in_fake.mean()
     return f"| {title} | {distance:.2f} | {kernel_distance(own, real):.3f} | {recall:.1%} | {named.mean():.1%} |"
 
@@ -84,7 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     evaluated = EvaluatedRun(options.run, images=options.images)
     evaluate, features, agreed = (
-        evaluated.run.settings.evaluate,
+        evaluated.run.experiment.evaluate,
         evaluated.stored("features"),
         evaluated.stored("agreed"),
     )

@@ -19,9 +19,9 @@ import torch.distributed as dist
 from torch import nn
 
 from hpcddm.commands.planning import memory
-from hpcddm.commands.planning.live import LiveBytes
+from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.jobs.devices import DTYPES
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.training import blocks
 from hpcddm.training import engine as engines
 from hpcddm.training.engine import BUCKET, Engine
@@ -69,11 +69,11 @@ class Configuration:
             torch.zeros(self.micro_batch, dtype=torch.long),
         )
 
-    def predicted(self) -> memory.Memory:
-        sharing = memory.Sharing(self.ranks, self.stage, self.parts)
+    def predicted(self) -> memory.TensorMemory:
+        sharing = memory.RankDivision(self.ranks, self.stage, self.parts)
         how = self.precision, self.every, sharing.keeps_gradients
-        passed = memory.of_pass(self.build, self.inputs(), *how, on_gpu=False)
-        return memory.predict(memory.unallocated(self.build), passed, self.precision, sharing)
+        passed = memory.peak_of_pass(self.build, self.inputs(), *how, on_gpu=False)
+        return memory.predict_memory(memory.unallocated(self.build), passed, self.precision, sharing)
 
 
 CONFIGURATIONS = [
@@ -110,7 +110,7 @@ def measure(own: Configuration, root: Path) -> dict[str, Any]:
         idle, losses, started = _resident(), [], 0.0
         with LiveBytes() as live:
             model = own.build()
-            blocks.prepare(model, own.every, compiled=False)
+            blocks.prepare_blocks(model, own.every, compiled=False)
             settings = training(precision=own.precision, batch=own.micro_batch * own.parts * own.ranks)
             place = Ranks(rank, rank, own.ranks, 1, "me")
             engine = Engine(model, settings, place, torch.device("cpu"), own.stage, own.parts)

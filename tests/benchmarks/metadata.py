@@ -17,11 +17,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.jobs.records import records
-from hpcddm.launch.array_items import items_of, write_specs
+from hpcddm.jobs.attempt_records import read_records
+from hpcddm.launch.array_items import make_items, write_specs
 from hpcddm.launch.load_site import load_site
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.stored_experiment import with_relative_paths
 from tests.helpers import REPOSITORY, tiny
 from tests.real.endless import prepare, wait_for
 
@@ -68,12 +68,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run, experiment = prepare(folder, "testbed-home"), tiny(folder, experts__training__images=16_000_000)
-        experiment = within_run(experiment, run)
-        items = items_of([unit for unit in plan(experiment) if unit.key == KEY], experiment, run)
+        experiment = with_relative_paths(experiment, run)
+        items = make_items([unit for unit in plan_units(experiment) if unit.key == KEY], experiment, run)
         write_specs(items, load_site("testbed-home"))
         ranks = start(items[0].spec)
         try:
-            wait_for(lambda: [one for one in records(run.logs(KEY)) if one.begun])
+            wait_for(lambda: [one for one in read_records(run.logs(KEY)) if one.begun])
             calls = watch(ranks, folder, run.root)
         finally:
             for rank in ranks:

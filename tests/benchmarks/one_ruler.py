@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path)
     given = parser.parse_args()
-    settings = hpcddm.open(given.runs[0]).settings.encode.encoder
+    settings = hpcddm.open(given.runs[0]).experiment.encode.encoder
     encoder = variants.create(ImageEncoder, settings)
     print(f"| run | arm | images | KID by {settings.name} |\n| --- | --- | --- | --- |")
     for root in given.runs:

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, Shaped
 import hpcddm
 from hpcddm.api import Run
 from hpcddm.config import variants
-from hpcddm.data.samples import FEATURE
+from hpcddm.data.run_samples import FEATURE
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder
 from hpcddm.errors import UserError
@@ -79,7 +79,7 @@ def measure(
     shuffled: a run whose captions say nothing; its monolith is measured as one more strategy.
     """
     score, asked = pools(run, seed)
-    encoder = variants.create(ImageEncoder, run.settings.encode.encoder)
+    encoder = variants.create(ImageEncoder, run.experiment.encode.encoder)
     rows = [_row("real images", pool, score, pool.real, seed) for pool in asked]
     arms = [(run, strategy, strategy) for strategy in strategies]
     arms += [(shuffled, "monolith", "monolith of shuffled captions")] if shuffled else []
@@ -142,7 +142,7 @@ def _groups(split: tuple[torch.Tensor, list[str], torch.Tensor], captions: Seque
 @torch.no_grad()
 def _sentences(run: Run, captions: Sequence[str]) -> Float[torch.Tensor, "m e"]:
     """Compute the mean of the states of each caption's tokens, of length one."""
-    encoder = variants.create(TextEncoder, run.settings.data.condition.encoder)
+    encoder = variants.create(TextEncoder, run.experiment.data.condition.encoder)
     return F.normalize(torch.stack([encoder.encode(caption).mean(0) for caption in captions]), dim=1)
 
 

@@ -21,11 +21,11 @@ from tests.helpers import REPOSITORY
 
 SETTINGS = [
     "experts.training.images=8192",
-    "experts.training.log_images=1024",
+    "experts.training.log_every_images=1024",
     "monolith.enabled=false",
     "router.training.images=64",
-    "measuring.extractor.training.images=64",
-    "measuring.classifier.training.images=64",
+    "evaluators.extractor.training.images=64",
+    "evaluators.classifier.training.images=64",
     "evaluate.images=20",
     "evaluate.batch=20",
     "evaluate.units=1",
@@ -47,7 +47,7 @@ class Side:
         """Train the unit anew on these cores; return images/s and, where the log tells it, the wait for data."""
         for place in (self.run / self.unit, self.run / "logs" / self.unit):
             shutil.rmtree(place, ignore_errors=True)
-        self._call("run-stage", str(self.run), self.unit, prefix=["taskset", "-c", cores])
+        self._call("run-unit", str(self.run), self.unit, prefix=["taskset", "-c", cores])
         (log,) = (self.run / "logs" / self.unit).rglob("rank0.log")
         text = log.read_text()
         rates = [float(rate.replace(",", "")) for rate in re.findall(r"([\d,.]+) images/s", text)][1:]

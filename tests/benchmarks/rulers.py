@@ -16,18 +16,17 @@ import torch.nn.functional as F
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
-from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
-from hpcddm.data.samples import evaluation_numbers
-from hpcddm.diffusion.spaces.pixels import from_unit, to_unit
+from hpcddm.data.run_samples import choose_evaluation_samples, open_catalog
+from hpcddm.diffusion.spaces.pixels import pixels_to_values, values_to_pixels
 from hpcddm.evaluation.metrics.fd import frechet_distance
-from hpcddm.evaluation.metrics.statistics import Statistics
-from hpcddm.launch.array_items import items_of, write_specs
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
+from hpcddm.launch.array_items import make_items, write_specs
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
 from hpcddm.sampling import load_ensemble
 
@@ -45,18 +44,20 @@ SETS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def distances(experiment: Experiment, run: RunDir) -> dict[str, float]:
     """The FD of every image set to held-out images, measured by the run's extractor."""
-    extractor = load_ensemble.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
+    extractor = load_ensemble.load_evaluator(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
     reference = _statistics(extractor, _images(experiment, run, HELDOUT))
     images = _images(experiment, run, TRAIN)
-    changed = {name: to_unit(torch.from_numpy(from_unit(change(images)))) for name, change in SETS.items()}
+    changed = {
+        name: pixels_to_values(torch.from_numpy(values_to_pixels(change(images)))) for name, change in SETS.items()
+    }
     return {name: frechet_distance(_statistics(extractor, moved), reference) for name, moved in changed.items()}
 
 
 def make(experiment: Experiment, run: RunDir, keys: Sequence[str]) -> None:
     """Make some units of a run, in one process: DeepSpeed starts only once in each."""
-    stored = within_run(experiment, run)
-    units = {unit.key: unit for unit in plan(stored)}
-    write_specs(items_of([units[key] for key in keys], stored, run), Site(name="here", scheduler="local"))
+    stored = with_relative_paths(experiment, run)
+    units = {unit.key: unit for unit in plan_units(stored)}
+    write_specs(make_items([units[key] for key in keys], stored, run), Site(name="here", scheduler="local"))
     specs = [str(run.spec(key)) for key in keys]
     code = (
         "import sys; from pathlib import Path; from hpcddm.jobs import entry;"
@@ -67,15 +68,15 @@ def make(experiment: Experiment, run: RunDir, keys: Sequence[str]) -> None:
 
 
 def data_keys(experiment: Experiment) -> list[str]:
-    """The units that the measuring networks read, and those that these read."""
+    """The units that the evaluators read, and those that these read."""
     return [*range_keys(experiment, "shard"), CATALOG]
 
 
 def _images(experiment: Experiment, run: RunDir, split: str) -> torch.Tensor:
     """The evaluation's real images of a split: (N, C, H, W) in [-1, 1]."""
     catalog, names = open_catalog(run, split), [str(label) for label in range(experiment.data.num_classes)]
-    chosen = evaluation_numbers(catalog, experiment, names)
-    return to_unit(torch.from_numpy(TarReader(catalog).images(chosen)))
+    chosen = choose_evaluation_samples(catalog, experiment, names)
+    return pixels_to_values(torch.from_numpy(TarReader(catalog).images(chosen)))
 
 
 def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:
@@ -84,8 +85,10 @@ def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _statistics(extractor: torch.nn.Module, images: torch.Tensor) -> Statistics:
-    return Statistics.from_features(np.concatenate([extractor.features(part).numpy() for part in images.split(500)]))
+def _statistics(extractor: torch.nn.Module, images: torch.Tensor) -> FeatureStatistics:
+    return FeatureStatistics.from_features(
+        np.concatenate([extractor.features(part).numpy() for part in images.split(500)])
+    )
 
 
 def _experiment(seed: int) -> Experiment:

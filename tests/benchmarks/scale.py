@@ -21,19 +21,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.config.data import OrderSettings
+from hpcddm.config.data_variants import OrderSettings
 from hpcddm.config.schema import validate
-from hpcddm.config.variant_files import VARIABLE
+from hpcddm.config.variant_files import VARIANTS_VARIABLE
 from hpcddm.config.variants import create
-from hpcddm.data import samples
+from hpcddm.data import run_samples
 from hpcddm.data.images import TarImages
-from hpcddm.data.orders.base import EpochOrder, Listed
-from hpcddm.files import atomic, reading
+from hpcddm.data.orders.base import EpochOrder, ListOrder
+from hpcddm.files import atomic, checked_reads
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.launch.content_hashes import with_tars
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.ranges import MOST_RANGES, TRAIN
+from hpcddm.runs.ranges import MAX_RANGES, TRAIN
 from hpcddm.runs.unit_keys import stage_of
 from tests.benchmarks.expert_reading import write_tars
 from tests.helpers import LOAD_VARIANTS
@@ -43,8 +43,8 @@ REAL_TARS = 70
 SAMPLES = (100_000, 1_000_000, 10_000_000)
 PAPERS = (158_000_000, 400_000_000)
 """LAION-Aesthetics as arXiv 2501.05450 has it, and LAION-400M."""
-MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "lists", "inspect")
-RANGES = MOST_RANGES + 1
+MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "expert_lists", "cluster_report")
+RANGES = MAX_RANGES + 1
 """Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
 EXPERTS, BATCH, BATCHES, WARM = 8, 256, 80, 40
 ORDERS = ("uniform", "windowed")
@@ -107,19 +107,19 @@ def bench_of(folder: Path, real: Path, count: int) -> Bench:
         data__condition={"name": "none"},
         data__image_size=64,
         data__channels=3,
-        measuring__classifier=None,
+        evaluators__classifier=None,
         encode__encoder={"name": "synthetic_load"},
-        cluster__clustering={"name": "kmeans", "fine": 256, "iterations": 10, "nredo": 1},
+        cluster__clustering={"name": "kmeans", "fine_clusters": 256, "iterations": 10, "restarts": 1},
         cluster__experts=EXPERTS,
     )
-    bench.settings = with_tars(bench.settings)
+    bench.settings = with_tar_counts(bench.settings)
     return bench
 
 
 def stage_costs(bench: Bench) -> dict[str, Cost]:
     """Make all units of the data stages, one after the other."""
     costs = {stage: Cost() for stage in MEASURED}
-    for key in [unit.key for unit in plan(bench.settings) if unit.stage in MEASURED]:
+    for key in [unit.key for unit in plan_units(bench.settings) if unit.stage in MEASURED]:
         cost = costs[stage_of(key)]
         # The plan, which finds a unit's inputs, is made once in a run.
         unit = bench.unit(key)
@@ -148,7 +148,7 @@ def reading_costs(bench: Bench) -> dict[str, Cost]:
     for name in ORDERS:
         answer = bench.run.root / f"read-{name}.json"
         _, grown = in_a_process(lambda name=name, answer=answer: atomic.write_json(answer, read(bench, name)))
-        opening, per_sample = reading.read_json(answer)
+        opening, per_sample = checked_reads.read_json(answer)
         costs[f"read {name}"] = Cost(1, per_sample * 1e6, opening, grown)
     return costs
 
@@ -157,14 +157,14 @@ def read(bench: Bench, order_name: str) -> tuple[float, float]:
     """Processor seconds until the first batches are there, and of a sample of later ones."""
     started = time.process_time()
     unit = bench.unit("train/expert-00")
-    images, listed = TarImages(samples.catalog(unit, TRAIN)), samples.expert_list(unit, 0)
+    images, listed = TarImages(run_samples.open_unit_catalog(unit, TRAIN)), run_samples.expert_list(unit, 0)
     epochs = create(EpochOrder, validate(OrderSettings, {"name": order_name}, ""), 0, "", len(listed))
-    order = Listed(listed, epochs)
+    order = ListOrder(listed, epochs)
     # In the first batches, pages are touched for the first time, and tars are opened.
     for start in range(0, BATCH * BATCHES, BATCH):
         if start == BATCH * WARM:
             opened = time.process_time()
-        images.files(order.rows(range(start, start + BATCH)))
+        images.files(order.sample_numbers(range(start, start + BATCH)))
     return opened - started, (time.process_time() - opened) / (BATCH * (BATCHES - WARM))
 
 
@@ -202,7 +202,7 @@ def show(measured: dict[int, dict[str, Cost]]) -> None:
 
 def main(arguments: list[str]) -> None:
     """Measure, and print one table."""
-    os.environ[VARIABLE] = str(LOAD_VARIANTS)
+    os.environ[VARIANTS_VARIABLE] = str(LOAD_VARIANTS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(arguments[0] if arguments else temporary)
         real = folder / "real"

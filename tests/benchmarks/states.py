@@ -17,11 +17,11 @@ import torch.distributed as dist
 
 from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
-from hpcddm.training.checkpoints import Checkpoints, Saved
+from hpcddm.training.checkpoints import Checkpoints, PublishedState
 from hpcddm.training.engine import Engine
 
 BATCH, UNCOUNTED = 8, 5
@@ -58,7 +58,7 @@ class Trainer:
         self.checkpoints, self.images = states_in(folder, ranks), 0
         self.batch = torch.randn(BATCH, 1, 28, 28), torch.rand(BATCH), torch.zeros(BATCH, dtype=torch.long)
 
-    def steps(self, count: int, save: bool) -> tuple[float, Saved | None]:
+    def steps(self, count: int, save: bool) -> tuple[float, PublishedState | None]:
         """Make so many steps, with a save after the first; return the seconds and the state."""
         started, saved = time.perf_counter(), None
         for step in range(count):
@@ -67,7 +67,7 @@ class Trainer:
             self.engine.step(self.images)
             if save and step == 0:
                 self.checkpoints.save(self.engine, self.images, {})
-            saved = self.checkpoints.finished() or saved
+            saved = self.checkpoints.take_published() or saved
         saved = self.checkpoints.wait() or saved
         return time.perf_counter() - started, saved
 

@@ -52,7 +52,7 @@ class Place:
     def submit(self, run: str, experts: int, counted: bool = False) -> Times:
         """Submit the quickstart."""
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}" if counted else os.environ["PATH"]
-        fine = f"cluster.clustering.fine={max(64, experts)}"
+        fine = f"cluster.clustering.fine_clusters={max(64, experts)}"
         used, started = cpu_seconds(), time.time()
         site, folder = self.folder / "held.yaml", self.folder / run
         settings = (f"cluster.experts={experts}", "experts.training.batch=256", fine)

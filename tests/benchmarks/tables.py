@@ -1,4 +1,4 @@
-"""The tables of docs/results.md from a sweep's folder, in Markdown: python -m tests.benchmarks.tables sweeps/method
+"""The tables of docs/results/ from a sweep's folder, in Markdown: python -m tests.benchmarks.tables sweeps/method
 
 One line for each setting and arm, mean and standard deviation over the seeds; then the routers by noise level.
 """
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from hpcddm.config.sweep import label_of, short_names
 from hpcddm.evaluation.metrics import all_metrics
-from hpcddm.evaluation.sweep_results.spread import SEED, over_seeds
-from hpcddm.evaluation.sweep_results.table import FLOOR, setting_results, states_by_files
+from hpcddm.evaluation.sweep_results.seed_statistics import SEED, statistics_over_seeds
+from hpcddm.evaluation.sweep_results.setting_results import FLOOR, blockers_by_files, setting_results
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.sweep_index import Index, read_index
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.sweep_index import SweepIndex, read_index
 from hpcddm.runs.unit_keys import ROUTER
 
 LEVELS = (0.05, 0.25, 0.45, 0.65, 0.85)
@@ -29,11 +29,11 @@ def formatted(values: Iterable[float], digits: int, scale: float = 1.0) -> str:
     return f"{mean} +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
-def arms(index: Index, home: RunDir) -> None:
+def arms(index: SweepIndex, home: RunDir) -> None:
     """Every measure of every setting and arm."""
     print(f"| setting | arm | {' | '.join(metric.title for metric in all_metrics())} |")
     print("| --- " * (2 + len(all_metrics())) + "|")
-    spreads = over_seeds(setting_results(index, home, states_by_files(index, home)), fewest=1)
+    spreads = statistics_over_seeds(setting_results(index, home, blockers_by_files(index, home)), fewest=1)
     floors = [spread for spread in spreads if spread.arm == FLOOR]
     for spread in [spread for spread in spreads if spread.arm != FLOOR] + floors[:1]:
         label = label_of(spread.setting, short_names(spread.setting)) if spread.arm != FLOOR else ""
@@ -41,7 +41,7 @@ def arms(index: Index, home: RunDir) -> None:
         print(f"| {label} | {spread.arm} | {' | '.join(cells)} |")
 
 
-def routers(index: Index, home: RunDir) -> None:
+def routers(index: SweepIndex, home: RunDir) -> None:
     """Accuracy and calibration of every router by noise level."""
     by_name: dict[str, list[dict]] = {}
     for label in index.current:

@@ -12,18 +12,18 @@ import yaml
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
-from hpcddm.evaluation.metrics.statistics import Statistics
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_sweep import read_sweep
-from hpcddm.launch.sweep_runs import identities, sweep_runs_of
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import stored_experiment, within_run
-from hpcddm.runs.unit_keys import REPORT
-from hpcddm.runs.unit_settings import expert_training, part_of, router_training
+from hpcddm.launch.sweep_runs import identity_hashes, sweep_runs_of
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
+from hpcddm.runs.unit_keys import MONOLITH, REPORT, ROUTER, expert_key
+from hpcddm.runs.unit_training import scale_training, unit_training
 from hpcddm.stages.evaluation.evaluate import arm_names
-from hpcddm.training import budgets, ema
+from hpcddm.training import ema, flops_budget
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.benchmarks.planted import BUDGETS, planted, row
 from tests.helpers import changed, write_experiment, write_source
@@ -145,7 +145,7 @@ def test_tenths_that_are_left_out_hold_as_many_of_each_class():
     parts = budget_rows.fd_without(samples, real, classes=4)
     assert min(range(10), key=parts.__getitem__) == 3 and len(parts) == 10
     own = np.arange(200) // 4 % 10 != 3
-    whole = [Statistics.from_features(values[own]) for values in (samples, real)]
+    whole = [FeatureStatistics.from_features(values[own]) for values in (samples, real)]
     assert parts[3] == frechet_distance(*whole)
 
 
@@ -186,14 +186,14 @@ def test_all_arms_cost_the_same_at_every_budget():
             if experts == 1:
                 costs.setdefault(name, set()).add((*trained.snapshots, trained.images))
                 continue
-            routed = router_training(experiment)
+            routed = unit_training(experiment, ROUTER)
             numbers = [(routed.images, trained.images), *zip(routed.snapshots, trained.snapshots, strict=True)]
             assert {router / images for router, images in numbers} == {0.25}
             assert all(images % (trained.batch * experts) == 0 for _, images in numbers)
-            assert expert_training(experiment, 0).images * experts == trained.images
+            assert unit_training(experiment, expert_key(0)).images * experts == trained.images
             known = experts, trained.images
             if known not in bought:
-                bought[known] = budgets.monolith_training(experiment)
+                bought[known] = flops_budget.training_of(experiment, MONOLITH)
             costs.setdefault(name, set()).add((*bought[known].snapshots, bought[known].images))
     assert costs == {
         "budget": {bought_to(4)},
@@ -208,7 +208,7 @@ def test_all_arms_cost_the_same_at_every_budget():
 @pytest.mark.parametrize("batch", [8, 16, 64])
 def test_the_average_forgets_by_a_tenth_of_the_images_seen_at_every_budget(batch):
     total = load_experiment("budget").experts.training
-    part = part_of(total, Fraction(batch, total.batch))
+    part = scale_training(total, Fraction(batch, total.batch))
     for images in (own // total.batch * batch for own in BUDGETS):
         assert ema.update_weight(images, part) == pytest.approx(1 - 0.5 ** (batch / (0.1 * images)), rel=1e-12)
 
@@ -220,8 +220,8 @@ def test_a_run_has_the_identity_by_which_the_sweep_plans_it(tmp_path):
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(values))
     planned = sweep_runs_of(read_sweep(str(tmp_path / "sweep.yaml")), RunDir(tmp_path / "elsewhere" / "sweeps"))
     for one in planned:
-        atomic.write_json(one.run.experiment, within_run(one.experiment, one.run).model_dump(mode="json"))
-        assert identities(plan(stored_experiment(one.run)))[REPORT] == one.identities[REPORT]
+        atomic.write_json(one.run.experiment, with_relative_paths(one.experiment, one.run).model_dump(mode="json"))
+        assert identity_hashes(plan_units(stored_experiment(one.run)))[REPORT] == one.identities[REPORT]
     assert len({one.identities[REPORT] for one in planned}) == 2
 
 
@@ -229,8 +229,8 @@ def test_every_atom_is_a_part_of_its_sweep():
     parts = {}
     for atom in budget.ORDER:
         sweep = read_sweep(atom.sweep)
-        own = budget.matching(sweep, atom.only)
-        assert budget.matching(sweep, sorted(own)) == own, "settings that lack rows are run by their labels"
+        own = budget.matching_labels(sweep, atom.only)
+        assert budget.matching_labels(sweep, sorted(own)) == own, "settings that lack rows are run by their labels"
         assert not own & parts.setdefault(atom.sweep, set())
         parts[atom.sweep] |= own
     assert {name: len(own) for name, own in parts.items()} == {name: len(read_sweep(name).settings) for name in parts}

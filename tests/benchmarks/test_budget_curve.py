@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from hpcddm.commands.expert_costs import NEVER_AHEAD
+from hpcddm.commands.expert_costs import NO_GAIN_IMAGES
 from hpcddm.errors import UserError
-from hpcddm.evaluation.statistics.jackknife import Estimate
+from hpcddm.evaluation.statistics.jackknife import IntervalEstimate
 from tests.benchmarks import budget, budget_curve, budget_figure, budget_tables, budget_tuning
 from tests.benchmarks.planted import BUDGETS, PARTS, planted, row
 from tests.helpers import REPOSITORY
@@ -76,7 +76,7 @@ def test_what_is_between_is_listed_and_only_unlike_ends_make_a_crossing():
     at = np.geomspace(10000, 160000, 5)
     narrow, wide = 0.05, 9.0
     known = [
-        Estimate(value, value - half, value + half)
+        IntervalEstimate(value, value - half, value + half)
         for value, half in ((0.1, narrow), (-0.1, wide), (0.2, narrow), (-0.1, wide), (-0.2, narrow))
     ]
     place = budget_curve.compare(at, known)
@@ -87,7 +87,11 @@ def test_what_is_between_is_listed_and_only_unlike_ends_make_a_crossing():
     )
     assert str(place) == f"{said} ahead to 160,000: crosses at 63,500 (10,000 to 160,000)"
     assert budget_curve.compare(at[:3], known[:3]).crossing is None
-    open_ended = [Estimate(0.1, None, None), Estimate(0.1, math.nan, math.nan), Estimate(0.1, 0.0, 0.2)]
+    open_ended = [
+        IntervalEstimate(0.1, None, None),
+        IntervalEstimate(0.1, math.nan, math.nan),
+        IntervalEstimate(0.1, 0.0, 0.2),
+    ]
     assert [budget_curve.side(own) for own in open_ended] == ["undecided"] * 3
 
 
@@ -162,7 +166,8 @@ def test_the_page_and_the_figure_are_those_of_the_rows(tmp_path, capsys):
     for show in (budget_tables.table, budget_tables.fit, budget_tables.ways, budget_tables.rulers):
         show(rows)
     budget_tables.hours(known)
-    page = (REPOSITORY / "docs" / "results" / "budget.md").read_text().splitlines()
+    pages = [REPOSITORY / "docs" / "results" / name for name in ("budget.md", "budget-tables.md")]
+    page = [line for file in pages for line in file.read_text().splitlines()]
     said = [line for line in capsys.readouterr().out.splitlines() if line]
     assert len(said) > 100 and [line for line in said if line not in page] == []
     budget_figure.draw(rows, tmp_path / "again.svg")
@@ -173,10 +178,10 @@ def test_the_page_and_the_figure_are_those_of_the_rows(tmp_path, capsys):
 def test_plan_warns_as_far_as_both_numbers_of_experts_were_compared_in_all_seeds():
     rows = budget_tuning.of_choice(budget_curve.read(budget.ROWS).values())
     ways = [curve.of_all_seeds() for curve in budget_curve.curves(rows) if curve.arm != budget_curve.ORACLE]
-    assert min(curve.budgets[-1] / curve.experts for curve in ways) == NEVER_AHEAD
+    assert min(curve.budgets[-1] / curve.experts for curve in ways) == NO_GAIN_IMAGES
     for curve in ways:
         for budget_of_all, point in zip(curve.budgets, curve.points(), strict=True):
-            assert budget_of_all / curve.experts > NEVER_AHEAD or budget_curve.side(point) != "ahead"
+            assert budget_of_all / curve.experts > NO_GAIN_IMAGES or budget_curve.side(point) != "ahead"
 
 
 def _marks(svg):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import EXTRACTOR
 from tests.benchmarks import rulers
 from tests.helpers import tiny, write_source

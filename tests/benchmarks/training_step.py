@@ -25,19 +25,19 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpcddm.config.site import Resources
-from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
-from hpcddm.data.draws import Draws
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import ArrayReader
-from hpcddm.diffusion.spaces.pixels import to_unit
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.training import loop
 from tests.orders import uniform
 from tests.training.pair import on_ranks
@@ -94,7 +94,7 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, s
     """Train by the loop; return the images/s of one rank, from the first line of its loss function to the next."""
     images, labels = arrays()
     reader = ArrayReader(images, labels, np.zeros(IMAGES, np.int64))
-    settings = Training(
+    settings = UnitTraining(
         images=(steps + UNCOUNTED + 1) * share * ranks,
         batch=share * ranks,
         learning_rate=1e-3,
@@ -105,7 +105,7 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, s
         return torch.where(dropped, CLASSES, reader.labels(rows))
 
     batches = NoisyBatches(
-        reader, uniform(0, KEY, IMAGES), Draws(0, KEY), carried, lambda condition: condition, 0.1, (1, SIDE, SIDE)
+        reader, uniform(0, KEY, IMAGES), RandomDraws(0, KEY), carried, lambda condition: condition, 0.1, (1, SIDE, SIDE)
     )
     if what == "model":
         same = batches.read(range(share))
@@ -124,7 +124,7 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, s
     writer = HeartbeatWriter(attempt.folder, place.owner, attempt.number, "host")
     own = Resources(zero_stage=stage)
     unit = Unit(KEY, run, place, attempt, writer, StopFlag(), {}, "f", resources=own, data_threads=0)
-    loop.train(loop.Task(0, network, loss, batches, to_unit), settings, unit)
+    loop.train(loop.Task(0, network, loss, batches, pixels_to_values), settings, unit)
     return steps * share / (stamps[-1] - stamps[UNCOUNTED])
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from hpcddm.data import draws, samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import randomness, run_samples
 from hpcddm.data.reader import TarReader
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.objectives.base import LINEAR
-from hpcddm.diffusion.spaces.pixels import to_unit
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, STUDENT, expert_keys
 from hpcddm.sampling import load_ensemble
@@ -36,9 +36,13 @@ def errors(run: RunDir) -> dict[str, list[float]]:
         experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu")
     )
     catalog = open_catalog(run, HELDOUT)
-    reader, rows = TarReader(catalog, samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
-    x0, classes, clusters = to_unit(torch.from_numpy(reader.images(rows))), reader.labels(rows), reader.clusters(rows)
-    eps = draws.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
+    reader, rows = TarReader(catalog, run_samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
+    x0, classes, clusters = (
+        pixels_to_values(torch.from_numpy(reader.images(rows))),
+        reader.labels(rows),
+        reader.clusters(rows),
+    )
+    eps = randomness.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
     own = F.one_hot(clusters, len(ensemble.experts)).float()
     found: dict[str, list[float]] = {}
     for level in LEVELS:

@@ -4,17 +4,17 @@ import numpy as np
 import polars
 import pytest
 
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import tiny, write_source
 from tests.stages.routes import Bench, write_images
 
-STAGES = ("cluster", "assign", "lists")
+STAGES = ("cluster", "assign", "expert_lists")
 
 
 def clustering(path, **changes):
@@ -27,7 +27,7 @@ def bench(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     write_images(folder / "images", 400, 120)
     bench = Bench(folder, "run", cluster__clustering={"name": "random"})
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("shard", "catalog")))
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in ("shard", "catalog")))
     return bench
 
 
@@ -47,7 +47,7 @@ def keys_of(bench, split):
 def made(bench, path, **changes):
     """Make clusters and lists by a file."""
     bench.settings = bench.experiment(cluster__clustering=clustering(path, **changes))
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in STAGES))
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in STAGES))
 
 
 def written(path, rows):
@@ -63,7 +63,7 @@ def test_every_sample_is_in_the_cluster_of_its_key(tmp_path, bench, rows, name):
     made(bench, path, table={"file": str(path), "key": "name"}, column="part")
     wanted = dict(zip(rows["key"], rows["cluster"], strict=True))
     for split in ("train", "heldout"):
-        keys, clusters = keys_of(bench, split), samples.clusters(open_catalog(bench.run, split))
+        keys, clusters = keys_of(bench, split), run_samples.clusters(open_catalog(bench.run, split))
         assert clusters.gather(range(len(keys))).tolist() == [wanted[key] for key in keys]
 
 
@@ -71,18 +71,18 @@ def test_nothing_behind_the_fit_reads_the_file(tmp_path, bench, rows):
     path = written(tmp_path / "clusters.csv", rows)
     made(bench, path)
     path.unlink()
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("assign", "lists")))
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in ("assign", "expert_lists")))
 
 
 @pytest.mark.parametrize(
     "key, cluster, complaint",
     [
-        ("train-0000007", 4, "cluster of train-0000007: '4' is no whole number from 0 to 3"),
-        ("train-0000007", -1, "cluster of train-0000007: '-1' is no whole number from 0 to 3"),
-        ("train-0000007", 1.5, "cluster of train-0000007: '1.5' is no whole number from 0 to 3"),
-        ("train-0000007", None, "cluster of train-0000007: '' is no whole number from 0 to 3"),
+        ("train-0000007", 4, "cluster of train-0000007: '4' is not a whole number from 0 to 3"),
+        ("train-0000007", -1, "cluster of train-0000007: '-1' is not a whole number from 0 to 3"),
+        ("train-0000007", 1.5, "cluster of train-0000007: '1.5' is not a whole number from 0 to 3"),
+        ("train-0000007", None, "cluster of train-0000007: '' is not a whole number from 0 to 3"),
         ("other", 0, "no cluster for 1 of 400 samples, the first is train-0000007; every sample needs one"),
-        ("train-0000008", 0, "train-0000008 stands there twice; remove one"),
+        ("train-0000008", 0, "train-0000008 appears twice; remove one"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, bench, rows, key, cluster, complaint):
@@ -107,7 +107,7 @@ def test_held_out_samples_need_clusters_too(tmp_path, bench, rows):
 def test_another_file_than_was_submitted_is_refused(tmp_path, bench, rows):
     path = written(tmp_path / "clusters.csv", rows)
     with pytest.raises(UserError, match="clusters.csv: has changed since the run was submitted"):
-        made(bench, path, table={"file": str(path), "content": "of another file"})
+        made(bench, path, table={"file": str(path), "content_hash": "of another file"})
     path.write_text("key,cluster\n")
     with pytest.raises(UserError, match="clusters.csv: has no row"):
         made(bench, path)
@@ -119,7 +119,7 @@ def test_the_file_goes_by_its_content_and_not_by_its_place(tmp_path):
     for name, content in (("a.csv", "key,cluster\na,0\n"), ("b.csv", "key,cluster\na,0\n"), ("c.csv", "key,cluster\n")):
         (tmp_path / name).write_text(content)
         experiment = tiny(tmp_path, cluster__clustering={"name": "file", "table": {"file": name}})
-        experiment = with_content(experiment, RunDir(tmp_path / "runs"))
-        assert experiment.cluster.clustering.table.content == atomic.sha256(tmp_path / name)
-        prints.append({unit.key: unit.fingerprint_settings for unit in plan(experiment)}["cluster/all"])
+        experiment = with_content_hashes(experiment, RunDir(tmp_path / "runs"))
+        assert experiment.cluster.clustering.table.content_hash == atomic.sha256(tmp_path / name)
+        prints.append({unit.key: unit.fingerprint_settings for unit in plan_units(experiment)}["cluster/all"])
     assert prints[0] == prints[1] != prints[2]

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from hpcddm.clustering.hierarchical import Hierarchical, Settings, merged
+from hpcddm.clustering.hierarchical import Hierarchical, HierarchicalSettings, merge_clusters
 from hpcddm.clustering.kmeans import KMeans
-from hpcddm.clustering.kmeans import Settings as KMeansSettings
+from hpcddm.clustering.kmeans import KMeansSettings as KMeansSettings
 
 
 def settings(**changed):
-    return Settings(
-        **{"name": "hierarchical", "fine": 40, "iterations": 30, "nredo": 2, "metric": "euclidean"} | changed
+    return HierarchicalSettings(
+        **{"name": "hierarchical", "fine_clusters": 40, "iterations": 30, "restarts": 2, "metric": "euclidean"}
+        | changed
     )
 
 
@@ -46,7 +47,7 @@ def test_merges_are_those_of_the_definition(linkage, distance, num_clusters):
     wanted = np.empty(30, dtype=np.int64)
     for number, members in enumerate(sorted(clusters, key=min)):
         wanted[members] = number
-    assert np.array_equal(merged(points, weights, num_clusters, linkage), wanted)
+    assert np.array_equal(merge_clusters(points, weights, num_clusters, linkage), wanted)
 
 
 def rings():
@@ -62,7 +63,7 @@ def test_long_clusters_that_lie_side_by_side_stay_whole():
     rng = np.random.default_rng(0)
     labels = np.arange(2000) % 2
     features = np.stack([40 * rng.random(2000), 6 * labels + 0.2 * rng.standard_normal(2000)], 1).astype(np.float32)
-    own = dict(fine=24, iterations=30, nredo=2, metric="euclidean")
+    own = dict(fine_clusters=24, iterations=30, restarts=2, metric="euclidean")
     partition = Hierarchical(settings(**own, linkage="average")).fit_features(features, 12, seed=0)
     clusters = partition.assign_features(features)
     # No coarse cluster has samples of both stripes.
@@ -80,8 +81,8 @@ def test_ward_weighted_by_sizes_has_less_inertia_than_unweighted_kmeans_of_the_c
         [centre + rng.standard_normal((count, 8)) for centre, count in zip(centres, counts, strict=True)]
     )
     features = features.astype(np.float32)
-    ward = Hierarchical(settings(fine=120)).fit_features(features, 6, seed=0)
-    own = KMeansSettings(name="kmeans", fine=120, iterations=30, nredo=2, metric="euclidean")
+    ward = Hierarchical(settings(fine_clusters=120)).fit_features(features, 6, seed=0)
+    own = KMeansSettings(name="kmeans", fine_clusters=120, iterations=30, restarts=2, metric="euclidean")
     unweighted = KMeans(own).fit_features(features, 6, seed=0)
     assert ward.figures["inertia"] < unweighted.figures["inertia"]
 
@@ -93,6 +94,6 @@ def test_no_cluster_has_more_than_its_share_and_a_wide_bound_changes_nothing():
     )
     sizes = np.bincount(bounded.assign_features(features), minlength=3) / len(features)
     assert np.array_equal(free.coarse, wide.coarse) and not np.array_equal(free.coarse, bounded.coarse)
-    assert sizes.max() <= 0.36 and bounded.figures["largest share"] == sizes.max()
-    assert bounded.figures["inertia without max_share"] == free.figures["inertia"]
-    assert free.figures["largest share"] > 0.36
+    assert sizes.max() <= 0.36 and bounded.figures["largest_share"] == sizes.max()
+    assert bounded.figures["inertia_without_max_share"] == free.figures["inertia"]
+    assert free.figures["largest_share"] > 0.36

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.clustering.kmeans import KMeans, Settings
+from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 from hpcddm.clustering.nearest_centroid import NearestCentroid
-from hpcddm.clustering.size_penalties import prices_below
+from hpcddm.clustering.size_penalties import find_penalties
 from tests.helpers import REPOSITORY
 
 assignments = pytest.mark.parametrize("assignment", ["fine_lookup", "nearest_coarse"])
 
 
 def settings(**changed):
-    return Settings(**{"name": "kmeans", "fine": 24, "iterations": 30, "nredo": 3} | changed)
+    return KMeansSettings(**{"name": "kmeans", "fine_clusters": 24, "iterations": 30, "restarts": 3} | changed)
 
 
 def planted():
@@ -94,7 +94,7 @@ def test_the_seed_decides():
 
 def test_trains_on_all_samples_and_not_on_256_per_centroid():
     features = np.random.default_rng(3).standard_normal((20000, 4)).astype(np.float32)
-    partition = KMeans(settings(fine=2, iterations=200)).fit_features(features, 2, seed=0)
+    partition = KMeans(settings(fine_clusters=2, iterations=200)).fit_features(features, 2, seed=0)
     centred = features - partition.mean
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     nearest = np.linalg.norm(unit[:, None] - partition.centroids, axis=2).argmin(1)
@@ -140,7 +140,9 @@ def clothes():
 def test_no_cluster_has_more_than_its_share_and_new_samples_come_close(clothes, assignment):
     fitted, others = clothes
     free, bounded = (
-        KMeans(settings(fine=256, nredo=1, assignment=assignment, max_share=share)).fit_features(fitted, 8, seed=0)
+        KMeans(settings(fine_clusters=256, restarts=1, assignment=assignment, max_share=share)).fit_features(
+            fitted, 8, seed=0
+        )
         for share in (None, 1.1 / 8)
     )
     before, after, new = (
@@ -149,15 +151,15 @@ def test_no_cluster_has_more_than_its_share_and_new_samples_come_close(clothes, 
     )
     assert before.max() > 1.3 / 8 and after.max() <= 1.1 / 8 and new.max() < 1.35 / 8 and after.min() > 0
     figures = bounded.figures
-    assert figures["largest share"] == after.max() and figures["largest share without max_share"] == before.max()
-    assert 0.99 < figures["inertia"] / figures["inertia without max_share"] < 1.2
-    assert free.figures["inertia"] == figures["inertia without max_share"] and "prices" not in free.arrays()
+    assert figures["largest_share"] == after.max() and figures["largest_share_without_max_share"] == before.max()
+    assert 0.99 < figures["inertia"] / figures["inertia_without_max_share"] < 1.2
+    assert free.figures["inertia"] == figures["inertia_without_max_share"] and "penalties" not in free.arrays()
 
 
 @assignments
 def test_bounded_clusters_are_assigned_one_by_one_and_stored(clothes, assignment):
     fitted, _ = clothes
-    clustering = KMeans(settings(fine=64, nredo=1, assignment=assignment, max_share=0.2))
+    clustering = KMeans(settings(fine_clusters=64, restarts=1, assignment=assignment, max_share=0.2))
     partition = clustering.fit_features(fitted[:1000], 8, seed=0)
     whole = partition.assign_features(fitted)
     restored = clustering.load(partition.arrays())
@@ -168,7 +170,7 @@ def test_bounded_clusters_are_assigned_one_by_one_and_stored(clothes, assignment
 def test_a_bound_that_is_wide_enough_changes_no_cluster(clothes):
     fitted, _ = clothes
     free, bounded = (
-        KMeans(settings(nredo=1, max_share=share)).fit_features(fitted, 4, seed=0).coarse for share in (None, 0.9)
+        KMeans(settings(restarts=1, max_share=share)).fit_features(fitted, 4, seed=0).coarse for share in (None, 0.9)
     )
     assert np.array_equal(free, bounded)
 
@@ -176,7 +178,7 @@ def test_a_bound_that_is_wide_enough_changes_no_cluster(clothes):
 def test_prices_are_those_of_the_assignment_of_least_cost():
     points, centres = np.random.default_rng(0).standard_normal((60, 2)), np.array([[0.0, 0], [0.5, 0], [0, 1], [4, 4]])
     costs = np.square(points[:, None] - centres).sum(2)
-    prices = prices_below(costs, np.ones(60), 20)
+    prices = find_penalties(costs, np.ones(60), 20)
     sizes = np.bincount((costs + prices).argmin(1), minlength=4)
     # Complementary slackness: no assignment with these capacities costs less.
     assert sizes.max() == 20 and (prices > 0).sum() >= 2
@@ -185,9 +187,9 @@ def test_prices_are_those_of_the_assignment_of_least_cost():
 
 def test_equal_points_move_together_and_fine_clusters_that_are_too_heavy_are_refused():
     costs = np.array([[0.0, 1.0]] * 6 + [[1.0, 0.0]] * 2)
-    with pytest.raises(ValueError, match="max_share: no prices were found in 2000 bids; take a larger share"):
-        prices_below(costs, np.ones(8), 5)
-    prices = prices_below(costs[5:], np.array([3.0, 1, 1]), 3)
+    with pytest.raises(ValueError, match="max_share: no prices found in 2000 bids; take a larger share"):
+        find_penalties(costs, np.ones(8), 5)
+    prices = find_penalties(costs[5:], np.array([3.0, 1, 1]), 3)
     assert (costs[5:] + prices).argmin(1).tolist() == [0, 1, 1]
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.clustering import blocks
+from hpcddm.clustering import row_blocks
 from hpcddm.clustering.base import NotFinite, Workspace
-from hpcddm.clustering.blocks import in_blocks
 from hpcddm.clustering.centroids import Centroids
-from hpcddm.clustering.kmeans import KMeans, Settings
+from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 from hpcddm.clustering.lloyd import iterate, lloyd, tally
+from hpcddm.clustering.row_blocks import map_blocks
 from hpcddm.clustering.samples import Samples
 from tests.helpers import python
 
@@ -112,16 +112,16 @@ def test_the_kind_of_processor_changes_no_bit():
 
 
 def test_blocks_are_merged_in_order_and_a_stop_comes_through(monkeypatch):
-    monkeypatch.setattr(blocks, "ROWS_PER_BLOCK", 10)
+    monkeypatch.setattr(row_blocks, "ROWS_PER_BLOCK", 10)
     merged, threads = [], torch.get_num_threads()
-    in_blocks(lambda rows: rows.stop, 95, lambda rows, stop: merged.append((rows.start, stop)))
+    map_blocks(lambda rows: rows.stop, 95, lambda rows, stop: merged.append((rows.start, stop)))
     assert merged == [(start, min(start + 10, 95)) for start in range(0, 95, 10)]
 
     def stop(rows, result):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        in_blocks(lambda rows: None, 95, stop)
+        map_blocks(lambda rows: None, 95, stop)
     assert torch.get_num_threads() == threads
 
 
@@ -140,7 +140,7 @@ class FeaturesAlone(Samples):
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_features_come_in_blocks_and_give_what_they_give_at_once(tmp_path, numbers, dtype):
     features = drawn(9000, 8).astype(dtype)
-    clustering = KMeans(Settings(name="kmeans", fine=20, iterations=5, nredo=2))
+    clustering = KMeans(KMeansSettings(name="kmeans", fine_clusters=20, iterations=5, restarts=2))
     samples, told = FeaturesAlone(features), []
     streamed = clustering.fit(
         samples, numbers, 4, 0, Workspace(tmp_path, lambda done, total: told.append((done, total)))
@@ -156,7 +156,7 @@ def test_the_sample_whose_features_are_no_numbers_is_known():
     features = drawn(9000, 4)
     features[8123, 2] = np.inf
     features[8500] = np.nan
-    clustering = KMeans(Settings(name="kmeans", fine=20))
+    clustering = KMeans(KMeansSettings(name="kmeans", fine_clusters=20))
     streamed = partial(clustering.fit, FeaturesAlone(features), range(9000), workspace=Workspace())
     for fit in (partial(clustering.fit_features, features), streamed):
         with pytest.raises(NotFinite, match="sample 8123 contain NaN or infinity") as error:
@@ -167,7 +167,7 @@ def test_the_sample_whose_features_are_no_numbers_is_known():
 def test_euclidean_features_keep_their_lengths():
     near, far = drawn(300, 5), 20 * drawn(300, 5, seed=1)
     features = np.concatenate([near, near + [100, 0, 0, 0, 0], far]).astype(np.float32)
-    settings = Settings(name="kmeans", fine=12, iterations=20, nredo=4, metric="euclidean")
+    settings = KMeansSettings(name="kmeans", fine_clusters=12, iterations=20, restarts=4, metric="euclidean")
     partition = KMeans(settings).fit_features(features, 3, seed=0)
     restored = KMeans(settings).load(partition.arrays())
     clusters = restored.assign_features(features)

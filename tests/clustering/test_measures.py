@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpcddm.clustering import measures
-from hpcddm.clustering.cluster_keywords import Word, typical_words
+from hpcddm.clustering.cluster_keywords import Keyword, find_keywords
 
 
 def planted(sizes, dimensions=3, apart=4.0):
@@ -81,23 +81,23 @@ def test_information_of_clusters_about_classes():
 def test_typical_words_are_those_that_the_others_lack():
     hats = ["A red hat", "a blue HAT", "the hat, a hat"]
     shoes = ["a red shoe", "a photo of a shoe", "the shoe"]
-    (first, *_), (second, *_) = typical_words([hats, shoes], 5)
-    assert first == Word("hat", 1.0, 0.0) and second == Word("shoe", 1.0, 0.0)
-    said = [word.word for word in typical_words([hats, shoes], 5)[0]]
+    (first, *_), (second, *_) = find_keywords([hats, shoes], 5)
+    assert first == Keyword("hat", 1.0, 0.0) and second == Keyword("shoe", 1.0, 0.0)
+    said = [word.word for word in find_keywords([hats, shoes], 5)[0]]
     # In both, or shorter than two letters.
     assert "red" not in said and "the" not in said and "a" not in said and "blue" in said
-    assert [len(words) for words in typical_words([hats, shoes], 1)] == [1, 1]
+    assert [len(words) for words in find_keywords([hats, shoes], 1)] == [1, 1]
 
 
 def test_a_words_score_is_its_tf_idf_here_less_that_elsewhere():
     # 'often': (1/2 - 1/4) ln(6/2); 'sharp': (1/2 - 0) ln(6/1), 'both' (1 - 1) ln(6/6).
-    words = typical_words([["often both", "sharp both"], ["often both", "both", "both", "both"]], 5)
+    words = find_keywords([["often both", "sharp both"], ["often both", "both", "both", "both"]], 5)
     assert [word.word for word in words[0]] == ["sharp", "often"] and words[1] == []
-    assert words[0][1] == Word("often", 0.5, 0.25)
+    assert words[0][1] == Keyword("often", 0.5, 0.25)
 
 
 def test_words_of_any_alphabet_and_captions_without_any():
-    assert [word.word for word in typical_words([["\u041a\u043e\u0442 42"], ["", "\udc80 x"]], 3)[0]] == [
+    assert [word.word for word in find_keywords([["\u041a\u043e\u0442 42"], ["", "\udc80 x"]], 3)[0]] == [
         "\u043a\u043e\u0442"
     ]
-    assert typical_words([["only one cluster"]], 3) == [[]]
+    assert find_keywords([["only one cluster"]], 3) == [[]]

@@ -10,7 +10,7 @@ from hpcddm.errors import UserError
 from tests.helpers import tiny
 
 MEANS = {"mean": np.zeros(49), "centroids": np.zeros((3, 49)), "coarse": np.array([0, 1, 1])}
-KMEANS, CLASSES = {"name": "kmeans", "fine": 3}, {"name": "labels", "groups": [[0, 1], [2, 3]]}
+KMEANS, CLASSES = {"name": "kmeans", "fine_clusters": 3}, {"name": "labels", "groups": [[0, 1], [2, 3]]}
 
 
 def read(tmp_path, clustering, arrays):

@@ -8,21 +8,29 @@ import numpy as np
 import pytest
 
 from hpcddm.config.variants import settings_class
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.unit_states import State, survey
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CLUSTER
 from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_idx, write_source
 from tests.stages.routes import STAGES, Bench
 
-TWO_STAGE = {"name": "hierarchical", "fine": 12, "iterations": 5, "nredo": 1, "metric": "euclidean", "max_share": 0.5}
+TWO_STAGE = {
+    "name": "hierarchical",
+    "fine_clusters": 12,
+    "iterations": 5,
+    "restarts": 1,
+    "metric": "euclidean",
+    "max_share": 0.5,
+}
 TINY = {
     "data__image_size": SIDE,
     "data__num_classes": 4,
@@ -33,15 +41,15 @@ TINY = {
     "evaluate__images": 24,
     "evaluate__batch": 8,
 }
-STAGES_MADE = ("shard", "catalog", "encode", "cluster", "assign", "lists")
+STAGES_MADE = ("shard", "catalog", "encode", "cluster", "assign", "expert_lists")
 
 
 def made(folder, name, stages=STAGES_MADE, **changes):
     """A run as submit stores it, with these stages as jobs would have made them."""
     bench = Bench(folder, name, **(TINY | changes))
-    stored = within_run(with_content(bench.settings, bench.run), bench.run)
+    stored = with_relative_paths(with_content_hashes(bench.settings, bench.run), bench.run)
     bench.settings = stored
-    for unit in (unit for unit in plan(stored) if unit.stage in stages and unit.stage in STAGES):
+    for unit in (unit for unit in plan_units(stored) if unit.stage in stages and unit.stage in STAGES):
         bench.make(unit.key)
         inputs = {key: manifest.read(bench.run.unit(key)) for key in unit.requires}
         found = manifest.read(bench.run.unit(unit.key))
@@ -52,7 +60,7 @@ def made(folder, name, stages=STAGES_MADE, **changes):
 
 
 def of(run, **changes):
-    return {"cluster__clustering": {"name": "run", "of": str(run)}} | changes
+    return {"cluster__clustering": {"name": "run", "run": str(run)}} | changes
 
 
 def clusters_of(run):
@@ -60,7 +68,7 @@ def clusters_of(run):
     found = {}
     for split in ("train", "heldout"):
         catalog = open_catalog(run, split)
-        keys, clusters = catalog.texts("key"), samples.clusters(catalog)
+        keys, clusters = catalog.texts("key"), run_samples.clusters(catalog)
         numbers = range(len(catalog))
         found |= dict(zip(keys.gather(numbers), clusters.gather(numbers).tolist(), strict=True))
     return found
@@ -83,7 +91,7 @@ def copy(other, tmp_path):
 
 
 def states(bench):
-    return {key: status.state for key, status in survey(plan(bench.settings), bench.run).items()}
+    return {key: status.state for key, status in survey_units(plan_units(bench.settings), bench.run).items()}
 
 
 def test_the_same_images_again_are_in_the_clusters_that_the_run_gave_them(other, tmp_path):
@@ -111,7 +119,7 @@ def test_images_that_leave_a_cluster_empty_are_not_for_its_experts(other, tmp_pa
     for name, count in (("train", 96), ("t10k", 40)):
         write_idx(tmp_path / "images" / f"{name}-images-idx3-ubyte.gz", np.zeros((count, SIDE, SIDE)))
     with pytest.raises(
-        UserError, match="cluster [0-2] is empty; to change: of: a run whose clusters these images have"
+        UserError, match="cluster [0-2] is empty; to change: run: a run whose clusters these images have"
     ):
         made(tmp_path, "run", **of(other.root))
 
@@ -127,13 +135,18 @@ def test_clusters_of_a_run_that_took_its_own_are_those_of_the_first(other, tmp_p
 def test_behind_its_cluster_stage_nothing_reads_the_other_run(copy, tmp_path):
     bench = made(tmp_path, "run", ("shard", "catalog", "encode", "cluster"), **of(copy.root))
     shutil.rmtree(copy.root)
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("assign", "lists", "inspect")))
+    bench.make(
+        *(unit.key for unit in plan_units(bench.settings) if unit.stage in ("assign", "expert_lists", "cluster_report"))
+    )
     store_experiment(bench.settings, bench.run)
-    assert within_run(with_content(bench.experiment(**(TINY | of(copy.root))), bench.run), bench.run) == bench.settings
-    with pytest.raises(ConfigError, match="cluster.clustering.of: .*copy: no run here"):
-        with_content(bench.experiment(**(TINY | of(copy.root))), bench.run, redo=["cluster"])
-    with pytest.raises(ConfigError, match="cluster.clustering.of: .*elsewhere: no run here"):
-        with_content(bench.experiment(**(TINY | of(tmp_path / "elsewhere"))), bench.run)
+    assert (
+        with_relative_paths(with_content_hashes(bench.experiment(**(TINY | of(copy.root))), bench.run), bench.run)
+        == bench.settings
+    )
+    with pytest.raises(ConfigError, match="cluster.clustering.run: .*copy: no run here"):
+        with_content_hashes(bench.experiment(**(TINY | of(copy.root))), bench.run, redo=["cluster"])
+    with pytest.raises(ConfigError, match="cluster.clustering.run: .*elsewhere: no run here"):
+        with_content_hashes(bench.experiment(**(TINY | of(tmp_path / "elsewhere"))), bench.run)
 
 
 def test_a_partner_who_has_the_unit_alone_goes_on(copy, tmp_path):
@@ -142,7 +155,7 @@ def test_a_partner_who_has_the_unit_alone_goes_on(copy, tmp_path):
     write_source(there / "images")
     shutil.copytree(first.run.unit(CLUSTER), there / "run" / "cluster")
     # The features that were fitted are not the partner's, and other ones would make no difference.
-    partner = made(there, "run", ("shard", "catalog", "encode", "assign", "lists"), **of(there / "nowhere"))
+    partner = made(there, "run", ("shard", "catalog", "encode", "assign", "expert_lists"), **of(there / "nowhere"))
     assert states(partner)[CLUSTER] is State.COMPLETE
     assert clusters_of(partner.run) == clusters_of(first.run)
 
@@ -151,30 +164,30 @@ def test_a_copy_of_the_experiment_and_of_the_unit_is_enough_of_the_other_run(cop
     for entry in [entry for entry in copy.root.iterdir() if entry.name not in ("experiment.json", "cluster")]:
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     bench = made(tmp_path, "run", **of(copy.root))
-    assert len(clusters_of(bench.run)) == 136 and states(bench)["lists/all"] is State.COMPLETE
+    assert len(clusters_of(bench.run)) == 136 and states(bench)["expert_lists/all"] is State.COMPLETE
 
 
 def test_other_features_than_the_partition_was_taken_for_are_seen_without_the_other_run(copy, tmp_path):
     bench = made(tmp_path, "run", **of(copy.root))
     shutil.rmtree(copy.root)
     changes = of(copy.root, encode__encoder={"name": "pixels", "size": 4}, data__transform={"name": "resize"})
-    bench.settings = with_content(bench.experiment(**(TINY | changes)), bench.run)
-    assert survey(plan(bench.settings), bench.run)[CLUSTER].changes == {
+    bench.settings = with_content_hashes(bench.experiment(**(TINY | changes)), bench.run)
+    assert survey_units(plan_units(bench.settings), bench.run)[CLUSTER].changes == {
         "data.transform.name": ("centre_crop", "resize")
     }
 
 
 def test_a_partition_that_changed_is_seen_and_one_that_moved_is_the_same(copy, tmp_path):
     bench = made(tmp_path, "run", **of(copy.root))
-    assert states(bench)["lists/all"] is State.COMPLETE
+    assert states(bench)["expert_lists/all"] is State.COMPLETE
     moved = copy.root.rename(tmp_path / "moved")
-    assert made(tmp_path, "run", (), **of(moved)) and states(bench)["lists/all"] is State.COMPLETE
+    assert made(tmp_path, "run", (), **of(moved)) and states(bench)["expert_lists/all"] is State.COMPLETE
     copy = RunDir(moved)
     shutil.rmtree(copy.root)
     made(tmp_path, "moved", seed=1)
-    bench.settings = with_content(bench.experiment(**(TINY | of(moved))), bench.run)
-    changes = survey(plan(bench.settings), bench.run)[CLUSTER].changes
-    assert [*changes] == ["cluster.clustering.content"]
+    bench.settings = with_content_hashes(bench.experiment(**(TINY | of(moved))), bench.run)
+    changes = survey_units(plan_units(bench.settings), bench.run)[CLUSTER].changes
+    assert [*changes] == ["cluster.clustering.content_hash"]
 
 
 def test_another_partition_than_was_submitted_is_refused_by_its_job(copy, tmp_path):
@@ -192,10 +205,10 @@ def test_clusters_of_classes_need_no_features(tmp_path):
     write_source(tmp_path / "images")
     by_class = made(tmp_path, "by_class", **groups)
     again = made(tmp_path, "again", **of(by_class.run.root), encode__encoder={"name": "pixels", "size": 2})
-    assert "encode" not in {unit.stage for unit in plan(again.settings)}
+    assert "encode" not in {unit.stage for unit in plan_units(again.settings)}
     assert clusters_of(again.run) == clusters_of(by_class.run)
     alone = made(tmp_path, "alone", cluster__clustering={"name": "labels"}, cluster__experts=4)
-    unknown = {"data__num_classes": None, "measuring__classifier": None, "data__condition": {"name": "none"}}
+    unknown = {"data__num_classes": None, "evaluators__classifier": None, "data__condition": {"name": "none"}}
     with pytest.raises(ConfigError, match="cluster.clustering.fitted_by: set data.num_classes, or groups"):
         made(tmp_path, "unknown", **of(alone.run.root), **unknown, cluster__experts=4)
 
@@ -213,12 +226,12 @@ def test_clusters_of_classes_need_no_features(tmp_path):
 )
 def test_other_features_or_clusters_are_refused_before_anything_is_submitted(copy, tmp_path, changes, complaint):
     path = write_experiment(tmp_path, **(TINY | of(copy.root) | changes))
-    done = hpcddm("submit", path, "--site", "embedded", "--until", "lists", "--run-dir", tmp_path / "run")
+    done = hpcddm("submit", path, "--site", "embedded", "--until", "expert_lists", "--run-dir", tmp_path / "run")
     (line,) = done.output.splitlines()
     assert done.exit_code == 2 and not (tmp_path / "run").exists()
-    with pytest.raises(ConfigError, match=f"^cluster.clustering.of: .*{complaint}"):
+    with pytest.raises(ConfigError, match=f"^cluster.clustering.run: .*{complaint}"):
         made(tmp_path, "run", (), **(of(copy.root) | changes))
-    assert "cluster.clustering.of: " in line
+    assert "cluster.clustering.run: " in line
 
 
 def test_clusters_that_go_by_numbers_or_keys_are_refused(tmp_path):
@@ -247,10 +260,10 @@ def test_clusters_that_are_not_complete_or_damaged_are_refused(copy, tmp_path):
     run = RunDir(tmp_path / "run")
 
     def refused(complaint):
-        with pytest.raises(ConfigError, match=f"^cluster.clustering.of: .*{complaint}"):
-            with_content(experiment, run)
+        with pytest.raises(ConfigError, match=f"^cluster.clustering.run: .*{complaint}"):
+            with_content_hashes(experiment, run)
 
-    with_content(experiment, run).cluster.clustering.check_file(3)
+    with_content_hashes(experiment, run).cluster.clustering.check_file(3)
     folder.rename(kept)
     refused("cluster/all is missing; next: hpcddm status")
     folder.symlink_to(kept)
@@ -266,7 +279,7 @@ def test_clusters_that_are_not_complete_or_damaged_are_refused(copy, tmp_path):
     partition.unlink()
     partition.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(UserError, match=r"partition.h5: its bytes are not those of its manifest"):
-        with_content(experiment, run).cluster.clustering.check_file(3)
+        with_content_hashes(experiment, run).cluster.clustering.check_file(3)
     partition.write_bytes(content)
     stored = json.loads(copy.experiment.read_text())
     copy.experiment.write_text(json.dumps(stored | {"seed": 5}))

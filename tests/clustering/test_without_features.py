@@ -6,17 +6,17 @@ import pytest
 from hpcddm.clustering.labels import ClusterOfClass
 from hpcddm.clustering.random import RandomPartition
 from hpcddm.clustering.samples import Samples
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.unit_keys import LISTS
+from hpcddm.runs.unit_keys import EXPERT_LISTS
 from tests.helpers import tiny
 from tests.stages.routes import Bench, write_images
 
 RANDOM = {"cluster__clustering": {"name": "random"}}
-UNKNOWN_CLASSES = {"data__num_classes": None, "measuring__classifier": None, "data__condition": {"name": "none"}}
+UNKNOWN_CLASSES = {"data__num_classes": None, "evaluators__classifier": None, "data__condition": {"name": "none"}}
 GROUPS = [[9, 7, 5], [0, 2, 4, 6], [1, 3], [8]]
 
 
@@ -27,7 +27,7 @@ def benches(tmp_path_factory):
     write_images(folder / "images", 1000, 200)
     benches = {shards: Bench(folder, f"run-{shards}", **RANDOM, data__shards=shards) for shards in (2, 5)}
     for bench in benches.values():
-        bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("shard", "catalog")))
+        bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in ("shard", "catalog")))
     return benches
 
 
@@ -38,7 +38,9 @@ def made(benches):
     def make(shards=2, **changes):
         bench = benches[shards]
         bench.settings = bench.experiment(data__shards=shards, **changes)
-        bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage in ("cluster", "assign", "lists")))
+        bench.make(
+            *(unit.key for unit in plan_units(bench.settings) if unit.stage in ("cluster", "assign", "expert_lists"))
+        )
         return bench
 
     return make
@@ -47,14 +49,14 @@ def made(benches):
 def clusters_and_labels(bench, split):
     catalog = open_catalog(bench.run, split)
     numbers = range(len(catalog))
-    return samples.clusters(catalog).gather(numbers).astype(int), catalog.column("label").gather(numbers)
+    return run_samples.clusters(catalog).gather(numbers).astype(int), catalog.column("label").gather(numbers)
 
 
 def test_random_clusters_are_of_equal_size_and_follow_from_the_seed_and_not_from_the_ranges(made):
     runs = {}
     for shards, seed in ((2, 0), (5, 0), (2, 1)):
         bench = made(shards, **RANDOM, seed=seed)
-        assert manifest.read(bench.run.unit(LISTS)).results["sizes"] == [250] * 4
+        assert manifest.read(bench.run.unit(EXPERT_LISTS)).results["sizes"] == [250] * 4
         runs[shards, seed] = [clusters_and_labels(bench, split) for split in ("train", "heldout")]
     for (clusters, labels), (others, _), (reseeded, _) in zip(*runs.values(), strict=True):
         assert np.array_equal(clusters, others)
@@ -117,9 +119,9 @@ def test_each_class_is_a_cluster(made):
         ({}, "4 classes for 2 experts; set cluster.experts: 4, or groups"),
         ({"groups": [[0, 1, 2, 3]]}, "groups: 1 groups for 2 experts"),
         ({"groups": [[0, 1, 2, 3], []]}, "groups: group 1 has no class"),
-        ({"groups": [[0, 1], [3, 4]]}, "groups: class 2 stands there 0 times, must once"),
-        ({"groups": [[0, 1, 2], [3, 4]]}, "groups: 4 is no class; valid classes are 0 to 3"),
-        ({"groups": [[0, 1, 2], [3, 2]]}, "groups: class 2 stands there 2 times, must once"),
+        ({"groups": [[0, 1], [3, 4]]}, "groups: class 2 is listed 0 times, must be once"),
+        ({"groups": [[0, 1, 2], [3, 4]]}, "groups: 4 is not a class; valid classes are 0 to 3"),
+        ({"groups": [[0, 1, 2], [3, 2]]}, "groups: class 2 is listed 2 times, must be once"),
     ],
 )
 def test_groups_that_are_no_partition_of_the_classes_are_refused(tmp_path, changes, complaint):
@@ -133,5 +135,5 @@ def test_each_class_is_a_cluster_only_where_they_are_counted(tmp_path):
 
 
 def test_nothing_is_encoded_for_them(tmp_path):
-    stages = {unit.stage for unit in plan(tiny(tmp_path, **RANDOM))}
-    assert "encode" not in stages and {"cluster", "assign", "lists"} <= stages
+    stages = {unit.stage for unit in plan_units(tiny(tmp_path, **RANDOM))}
+    assert "encode" not in stages and {"cluster", "assign", "expert_lists"} <= stages

@@ -8,17 +8,17 @@ from dataclasses import asdict
 
 import pytest
 
+from hpcddm.commands import last_command
 from hpcddm.commands import submit as submitting
-from hpcddm.commands import typed
 from hpcddm.commands import wait as waiting
-from hpcddm.config import vouching
+from hpcddm.config import trusted_submissions
 from hpcddm.errors.printing import quoted
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import needed_by, plan
+from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.errors.test_next_step import commands_of, require_advice
@@ -41,14 +41,14 @@ def run(tmp_path, monkeypatch):
 
 def made(run, *stages_not):
     """Make all units of a run complete, but for some stages or units."""
-    units = plan(tiny(run.root.parent))
+    units = plan_units(tiny(run.root.parent))
     finish([unit for unit in units if not unit.key.startswith(stages_not or ("no such",))], run)
 
 
 def keep(run, words=("submit", "tiny.yaml"), folder=None, until=None):
     """Keep a command with a run, as a submission from a folder does."""
-    one = typed.Typed(list(words), str(folder or run.root.parent), until)
-    typed.store_command(one, run)
+    one = last_command.SubmitCommand(list(words), str(folder or run.root.parent), until)
+    last_command.store_command(one, run)
     return one
 
 
@@ -68,7 +68,7 @@ JOB = JobId("17_0")
 SITUATIONS = {
     "nothing submitted": (None, {}, 3),
     "waits": (Job(JOB, "pending", "Priority"), {}, 5),
-    "held": (Job(JobId("17_0@annex"), "pending", "JobHeldUser"), {}, 3),
+    "held": (Job(JobId("17_0@annex"), "held", "JobHeldUser"), {}, 3),
     "runs": (Job(JOB, "running", "h1"), {"heartbeat": beat()}, 5),
     "suspended": (Job(JOB, "suspended"), {"heartbeat": beat()}, 5),
     "failed": (None, {"verdict": {"decision": "failed", "reason": "x"}}, 3),
@@ -91,7 +91,7 @@ def test_whatever_becomes_of_a_unit_all_that_is_advised_can_be_pasted(run, monke
     job, files, code = SITUATIONS[name]
     made(run, "train/expert-00", "evaluate", "report")
     if sites == 2:
-        Journal(run.journal).submitted(Journal(run.journal).intend("slurm", "south", [OTHER]), "3")
+        Journal(run.journal).record_submitted(Journal(run.journal).record_intent("slurm", "south", [OTHER]), "3")
     if name != "nothing submitted":
         files = {key: value | VERDICT if key == "verdict" else value for key, value in files.items()}
         token = submitted(run, [EXPERT])
@@ -164,7 +164,7 @@ def test_a_damaged_record_of_the_command_is_passed_over(run, content):
 
 @pytest.mark.parametrize("until", ["cluster", "train", "report"])
 def test_a_run_that_was_asked_to_stop_at_a_stage_is_complete_up_to_it(run, monkeypatch, until):
-    units = plan(tiny(run.root.parent))
+    units = plan_units(tiny(run.root.parent))
     needed = needed_by(until, units)
     finish([unit for unit in units if unit.key in needed], run)
     keep(run, until=until)
@@ -173,7 +173,7 @@ def test_a_run_that_was_asked_to_stop_at_a_stage_is_complete_up_to_it(run, monke
     if until == "report":
         assert "index.html" in shown and values["next"] == ""
         return
-    assert f"all up to {until}, the last stage that was asked for" in shown and f"all up to {until}" in waited
+    assert f"all up to {until}, the last requested stage" in shown and f"all up to {until}" in waited
     assert [words for words in commands_of(values["next"]) if "submit" in words and "--until" not in words]
     assert [unit["next"] for unit in values["units"] if unit["unit"] not in needed] == [""] * (len(units) - len(needed))
     # One of the units that were asked for is gone: it is repeated as it was asked for.
@@ -184,7 +184,7 @@ def test_a_run_that_was_asked_to_stop_at_a_stage_is_complete_up_to_it(run, monke
 
 @pytest.mark.parametrize("decision, code", [("failed", 3), ("cancelled", 0)])
 def test_what_failed_behind_the_last_stage_still_needs_somebody(run, monkeypatch, decision, code):
-    units = plan(tiny(run.root.parent))
+    units = plan_units(tiny(run.root.parent))
     needed = needed_by("cluster", units)
     finish([unit for unit in units if unit.key in needed], run)
     keep(run, until="cluster")
@@ -230,7 +230,7 @@ def test_a_real_run_goes_on_by_what_its_verbs_print(tmp_path, monkeypatch):
     (run.unit("catalog/all") / "manifest.json").unlink()
     shown = seen(run, 3)[0]
     again = pasted(require_advice(shown)[-1], away)
-    assert again.returncode == 0 and "not asked for" in again.stdout, again.stdout + again.stderr + again.args[2]
+    assert again.returncode == 0 and "not requested" in again.stdout, again.stdout + again.stderr + again.args[2]
     seen(run, 0)
 
 
@@ -239,11 +239,15 @@ def test_a_sweep_is_repeated_as_a_sweep(run, monkeypatch):
     (home.root / "sweep.json").write_text("{}")
     made(run, "report")
     one = keep(home, ["sweep", "guidance", "--only", "guidance=1.5", "--site", "north"], "/")
-    assert vouching.is_known(home.root, asdict(one))
-    for step in (typed.repeated(run), typed.retried(run), typed.retried(home)):
+    assert trusted_submissions.is_known(home.root, asdict(one))
+    for step in (
+        last_command.repeat_commands(run),
+        last_command.retry_commands(run),
+        last_command.retry_commands(home),
+    ):
         assert step == (("cd", "/"), ("hpcddm", *one.words, "--run-dir", home.root))
     home.command.unlink()
-    assert str(typed.step_again(run)) == "submit the sweep again with the command that began it"
+    assert str(last_command.resubmit_step(run)) == "submit the sweep again with the command that began it"
 
 
 @pytest.fixture

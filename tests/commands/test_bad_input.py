@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hpcddm.pipeline.plan import STAGE_NAMES
+from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from tests.helpers import hpcddm, write_experiment, write_idx, write_source
 
 
@@ -52,7 +52,7 @@ OVERRIDES = {
     "data.num_classes=3": "data.num_classes: 3, but the train images have class 3",
     "data.num_classes=6": "evaluate.images: 24 balanced images need 4 train images of every class, class 4 has 0",
     "evaluate.images=48": "evaluate.images: 48 balanced images need 12 heldout images of every class, class 0 has 10",
-    "measuring.classifier=null": "measuring.classifier: this key is needed: the images have classes",
+    "evaluators.classifier=null": "evaluators.classifier: this key is needed: the images have classes",
     "data.shards=97": "data: 96 train images cannot fill 97 shards",
 }
 
@@ -67,8 +67,8 @@ def test_images_without_classes_are_refused_where_something_needs_them(place):
     without = hpcddm("submit", "tiny.yaml", "--run-dir", "run", "data.num_classes=null", condition).stderr
     assert "data.condition: class_label needs data.num_classes" in without
     blind = ("data.num_classes=null", "data.condition.name=none")
-    assert "measuring.classifier: names classes, and data.num_classes is not set" in submit(*blind)
-    blind += ("measuring.classifier=null",)
+    assert "evaluators.classifier: names classes, and data.num_classes is not set" in submit(*blind)
+    blind += ("evaluators.classifier=null",)
     assert "evaluate.images: 48 samples are compared with as many heldout images, there are 40" in submit(
         *blind, "evaluate.images=48"
     )
@@ -86,7 +86,7 @@ def test_images_without_captions_are_refused_where_networks_are_told_them(place)
 
 
 KEYS = [*(f"train-{number:07d}" for number in range(96)), *(f"heldout-{number:07d}" for number in range(40))]
-SCORED = ("data.keep=score >= 5", "data.table={file: scores.csv}")
+SCORED = ("data.filter=score >= 5", "data.table={file: scores.csv}")
 
 
 def scores(values, ending="", name="scores.csv"):
@@ -105,14 +105,14 @@ def test_a_quote_in_a_table_that_is_never_closed(place):
 def test_a_text_among_the_numbers_of_a_table(place, cell):
     scores({0: cell, 50: cell})
     told = submit(*SCORED, code=1)
-    assert "data.keep: score is a text, where a number is needed: " in told
+    assert "data.filter: score is a text, where a number is needed: " in told
     assert f"scores.csv: line 2: '{cell}' is not a number; a missing value is an empty cell of CSV, or null" in told
 
 
 def test_a_text_among_the_numbers_of_json_lines(place):
     rows = [f'{{"key": "{key}", "score": {value}}}\n' for key, value in zip(KEYS[:2], ("6", '"NA"'), strict=True)]
     Path("scores.jsonl").write_text("".join(rows))
-    told = submit("data.keep=score >= 5", "data.table={file: scores.jsonl}", code=1)
+    told = submit("data.filter=score >= 5", "data.table={file: scores.jsonl}", code=1)
     assert "scores.jsonl: line 2: 'NA' is not a number, and " in told
 
 
@@ -140,7 +140,7 @@ def test_samples_without_a_row_in_the_table_are_counted_beforehand(place):
 def test_a_cluster_in_a_table_that_is_not_one(place):
     scores({7: "NA"}, name="clusters.csv")
     override = "cluster.clustering={name: file, table: {file: clusters.csv}, column: score}"
-    assert "clusters.csv: line 2: score of train-0000000: '6' is no whole number from 0 to 1" in submit(
+    assert "clusters.csv: line 2: score of train-0000000: '6' is not a whole number from 0 to 1" in submit(
         override, code=1
     )
 
@@ -153,7 +153,7 @@ def test_wrong_syntax_is_shown_with_line_and_column(place):
 def test_a_key_that_stands_twice(place):
     with open("tiny.yaml", "a") as file:
         file.write("seed: 1\nseed: 2\n")
-    assert "key 'seed' stands there twice" in submit()
+    assert "key 'seed' appears twice" in submit()
 
 
 @pytest.mark.parametrize("experiment", ["quickstrat", "missing.yaml"])
@@ -178,8 +178,8 @@ SITES = {
         "3 ranks cannot share the batch of 16 of train/monolith evenly",
     ),
     "uneven router": (
-        {"stages": {"route": {"nodes": 3}}},
-        "3 ranks cannot share the batch of 16 of route/router evenly",
+        {"stages": {"router": {"nodes": 3}}},
+        "3 ranks cannot share the batch of 16 of router/all evenly",
     ),
 }
 
@@ -213,7 +213,7 @@ def test_a_wrong_command_line(place, arguments, named):
 
 def test_a_missing_data_folder(place):
     (place / "images").rename(place / "moved")
-    assert f"data.source.folder: {place}/images is no folder" in submit(code=1)
+    assert f"data.source.folder: {place}/images is not a folder" in submit(code=1)
 
 
 @pytest.mark.parametrize("split", ["train-labels-idx1", "t10k-labels-idx1", "train-images-idx3", "t10k-images-idx3"])
@@ -267,7 +267,7 @@ def test_slurm_that_is_not_there(place, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "verb", [["status"], ["sample"], ["run-stage", "-", "train/monolith"], ["logs", "-", "train/monolith"]]
+    "verb", [["status"], ["sample"], ["run-unit", "-", "train/monolith"], ["logs", "-", "train/monolith"]]
 )
 def test_a_folder_that_holds_no_run(place, verb):
     arguments = [part if part != "-" else "run" for part in verb] + (["run"] if len(verb) == 1 else [])

@@ -7,9 +7,9 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
 from tests.helpers import hpcddm, tiny
 from tests.launch.queues import Queue
@@ -25,7 +25,7 @@ def run(tmp_path):
     store_experiment(tiny(tmp_path), run)
     journal = Journal(run.journal)
     for job, units in (("7", UNITS[:2]), ("8", UNITS[1:])):
-        journal.submitted(journal.intend("slurm", "north", units), job)
+        journal.record_submitted(journal.record_intent("slurm", "north", units), job)
     return run
 
 
@@ -34,7 +34,7 @@ def queue(run, monkeypatch):
     """The queue that the verb talks to; everything waits in it."""
     queue = Queue(run, alive=UNITS, state="pending", signal_lead_seconds=1)
     monkeypatch.setattr("hpcddm.commands.cancel.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("hpcddm.commands.cancel.launcher_of", lambda site, home: queue)
+    monkeypatch.setattr("hpcddm.commands.cancel.create_launcher", lambda site, home: queue)
     return queue
 
 
@@ -63,7 +63,7 @@ def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monke
 
     queue.state = state
     monkeypatch.setattr(queue, "cancel", refuse)
-    monkeypatch.setattr(queue, "dismiss", refuse)
+    monkeypatch.setattr(queue, "signal_stop", refuse)
     assert "permission denied" in cancel(run, code=1)
     assert all(one.cancelled == () for one in Journal(run.journal).submissions())
 
@@ -74,7 +74,7 @@ def test_only_what_a_refused_request_named_is_kept(run, queue, monkeypatch):
 
     kinds = {"train/expert-00": "running"}
     states = queue.states
-    monkeypatch.setattr(queue, "dismiss", refuse)
+    monkeypatch.setattr(queue, "signal_stop", refuse)
     monkeypatch.setattr(
         queue,
         "states",
@@ -86,25 +86,25 @@ def test_only_what_a_refused_request_named_is_kept(run, queue, monkeypatch):
 
 
 def test_the_rest_goes_only_when_the_scheduler_answers_and_is_told_of(run, queue):
-    rest = continuation.Rest("north", ["train/monolith", "route/router"])
+    rest = continuation.RemainingUnits("north", ["train/monolith", "router/all"])
     queue.alive = None
     continuation._store(rest, run)
     cancel(run, code=4)
-    assert continuation.read(run) == rest
+    assert continuation.read_remaining(run) == rest
     queue.alive = []
     assert "1 units that waited for room" in cancel(run, "train/monolith")
-    assert continuation.read(run).units == ["route/router"]
-    assert "1 units that waited for room in the queue are not submitted: route/router" in cancel(run)
-    assert continuation.read(run) is None
+    assert continuation.read_remaining(run).units == ["router/all"]
+    assert "1 units that waited for room in the queue are not submitted: router/all" in cancel(run)
+    assert continuation.read_remaining(run) is None
 
 
 def test_one_unit_of_a_sweep_that_a_job_continues_takes_nothing_else_out_of_its_rest(run, queue):
     run.experiment.unlink()
     (run.root / "sweep.json").write_text("{}")
-    Journal(run.journal).intend("slurm", "north", [CONTINUATION])
-    continuation._store(continuation.Rest("north", ["a/x", "b/x"], "s.yaml"), run)
+    Journal(run.journal).record_intent("slurm", "north", [CONTINUATION])
+    continuation._store(continuation.RemainingUnits("north", ["a/x", "b/x"], "s.yaml"), run)
     said = cancel(run, "b/x")
-    assert continuation.read(run).units == ["a/x"] and "no job was cancelled" in said and queue.gone == []
+    assert continuation.read_remaining(run).units == ["a/x"] and "no job was cancelled" in said and queue.gone == []
 
 
 def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):
@@ -121,7 +121,7 @@ def test_what_runs_is_told_to_save_after_the_journal_knows_it_and_is_waited_for(
         queue.dismissed += jobs
         queue.alive = []
 
-    monkeypatch.setattr(queue, "dismiss", leave)
+    monkeypatch.setattr(queue, "signal_stop", leave)
     said = cancel(run, "train/expert-00")
     assert (queue.dismissed, queue.gone) == (["7_0"], []) and "save before they leave" in said and "gone after" in said
 
@@ -138,7 +138,7 @@ def test_who_came_back_just_before_it_was_told_is_ended(run, queue, monkeypatch)
     def come_back(*jobs):
         queue.state = "pending"
 
-    monkeypatch.setattr(queue, "dismiss", come_back)
+    monkeypatch.setattr(queue, "signal_stop", come_back)
     cancel(run, "train/expert-00")
     assert set(queue.gone) == {"7_0"}
 
@@ -170,12 +170,12 @@ def test_a_silent_scheduler_is_told_and_nothing_is_journalled(run, queue):
 
 def test_an_unknown_unit_is_named_with_those_that_there_are(run, queue, tmp_path):
     said = cancel(run, "train/expert-7", code=2)
-    assert "has no unit 'train/expert-7'" in said and plan(tiny(tmp_path))[0].key in said and queue.gone == []
+    assert "has no unit 'train/expert-7'" in said and plan_units(tiny(tmp_path))[0].key in said and queue.gone == []
 
 
 def test_a_run_without_a_queue_says_how_it_is_stopped(run):
     run.journal.unlink()
-    Journal(run.journal).intend("local", "embedded", ["train/expert-00"])
+    Journal(run.journal).record_intent("local", "embedded", ["train/expert-00"])
     assert f"touch {run.root}/STOP" in cancel(run)
 
 

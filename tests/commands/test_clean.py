@@ -8,11 +8,11 @@ import pytest
 from hpcddm.commands import clean as command
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import lease
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
@@ -34,7 +34,7 @@ def run(tmp_path):
     """A run with two experts to be made, and with something of everything that can pile up."""
     run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
     store_experiment(experiment, run)
-    finish(plan(experiment), run)
+    finish(plan_units(experiment), run)
     for key in (EXPERT, OTHER):
         (run.unit(key) / "manifest.json").unlink()
         for number in (1, 2):
@@ -50,7 +50,7 @@ def files(run):
 
 
 def trajectory(run, key):
-    unit = next(unit for unit in plan(stored_experiment(run)) if unit.key == key)
+    unit = next(unit for unit in plan_units(stored_experiment(run)) if unit.key == key)
     return unit.expected({need: manifest.read(run.unit(need)) for need in unit.requires}).trajectory
 
 
@@ -83,8 +83,7 @@ def test_the_last_state_of_a_finished_training_goes_under_a_name_of_its_own(run)
 
 @pytest.mark.parametrize("job", ["pending", "running", "held", "suspended"])
 def test_a_unit_in_a_queue_is_left_alone(run, monkeypatch, job):
-    detail = "JobHeldUser" if job == "held" else ""
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "pending" if job == "held" else job, detail)})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), job)})
     submitted(run, [EXPERT])
     kept = state(run, EXPERT, "images-0000128", "of other settings")
     hpcddm("clean", run.root, "--yes")
@@ -147,7 +146,7 @@ def test_what_belongs_to_somebody_else_is_named_with_its_owner(run, monkeypatch)
     def refused(path, dir_fd):
         raise PermissionError(13, "Permission denied", str(kept / "rank0.pt"))
 
-    monkeypatch.setattr("hpcddm.files.inside.shutil.rmtree", refused)
+    monkeypatch.setattr("hpcddm.files.guarded_writes.shutil.rmtree", refused)
     done = hpcddm("clean", run.root, "--yes")
     assert done.exit_code == 1 and f"{kept / 'rank0.pt'}: cannot be removed (Permission denied)" in done.stderr
     assert f"belongs to {kept.owner()}, who can run hpcddm clean" in done.stderr

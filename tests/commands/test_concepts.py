@@ -7,9 +7,9 @@ import pytest
 
 from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import CONCEPTS
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CONCEPT_ANALYSIS
 from tests.concept_contents import content
 from tests.helpers import finish, hpcddm, tiny
 
@@ -26,13 +26,13 @@ def runs(tmp_path_factory):
         experiment = tiny(folder, **changes)
         store_experiment(experiment, run)
         if changes:
-            finish(plan(experiment), run)
+            finish(plan_units(experiment), run)
     return made_runs
 
 
 def knows(run, content):
     """Let this be the content of a run's concepts.json."""
-    atomic.write_json(run.unit(CONCEPTS) / "concepts.json", content, durable=False)
+    atomic.write_json(run.unit(CONCEPT_ANALYSIS) / "concepts.json", content, durable=False)
     return run.root
 
 
@@ -64,9 +64,9 @@ def test_one_run_is_shown_with_its_concepts_and_its_proposal(runs):
     assert told[2:4] == [f"{worst['frequency']:,}", str(worst["home"])]
     assert told[5] == f"{worst['scores']['top-2']['relative']:.2f}"
     assert "starving experts: 0" in text and "120 training and 11 held-out samples move" in text
-    table = run.unit(CONCEPTS).resolve() / "proposal.csv"
+    table = run.unit(CONCEPT_ANALYSIS).resolve() / "proposal.csv"
     assert f"'cluster.clustering={{name: file, table: {{file: {table}}}, column: cluster}}'" in text
-    assert f"page {run.unit(CONCEPTS)}/concepts.html" in text
+    assert f"page {run.unit(CONCEPT_ANALYSIS)}/concepts.html" in text
 
 
 def test_several_runs_are_fitted_together_and_written(runs, tmp_path):
@@ -90,7 +90,7 @@ def test_several_runs_are_fitted_together_and_written(runs, tmp_path):
 
 
 def test_runs_of_one_seed_are_warned_of(runs):
-    assert "warning: seed 0 stands there twice" in said(*(knows(run, made()) for run in runs[:2]))
+    assert "warning: several runs have seed 0" in said(*(knows(run, made()) for run in runs[:2]))
 
 
 @pytest.mark.parametrize(
@@ -132,18 +132,18 @@ def test_runs_that_do_not_compare_are_refused(runs, other, wanted):
     assert wanted in text and str(second) in text and "Traceback" not in text
 
 
-def test_a_run_that_stands_there_twice_is_refused(runs):
+def test_a_run_given_twice_is_refused(runs):
     root = knows(runs[0], made())
-    assert "stands there twice" in said(root, root / ".", code=2)
+    assert "a run is given twice" in said(root, root / ".", code=2)
 
 
 def test_what_is_not_there_is_said_with_the_next_command(runs, tmp_path):
     _, run, bare = runs
     assert f"{bare.root}: its experiment has no key 'concepts'" in said(bare.root, code=1)
-    (run.unit(CONCEPTS) / "concepts.json").write_text("{")
+    (run.unit(CONCEPT_ANALYSIS) / "concepts.json").write_text("{")
     assert "concepts.json: holds no usable JSON (" in said(run.root, code=1)
-    (run.unit(CONCEPTS) / "manifest.json").unlink()
-    assert f"concepts/all is missing; next: hpcddm status {run.root}" in said(run.root, code=1)
+    (run.unit(CONCEPT_ANALYSIS) / "manifest.json").unlink()
+    assert f"concept_analysis/all is missing; next: hpcddm status {run.root}" in said(run.root, code=1)
     assert "no run here" in said(tmp_path, code=2)
 
 
@@ -177,7 +177,7 @@ def test_a_file_of_another_content_is_one_line_that_names_it(runs, case):
     known = json.loads(json.dumps(made()))
     DAMAGED[case](known)
     text = said(knows(runs[0], known), code=1)
-    assert "concepts/concepts.json: holds no usable JSON (" in text and "--redo concepts" in text
+    assert "concept_analysis/concepts.json: holds no usable JSON (" in text and "--redo concept_analysis" in text
     assert len(text.splitlines()) == 1
 
 

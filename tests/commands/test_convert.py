@@ -16,11 +16,12 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models.base import Denoiser
-from hpcddm.pipeline.plan import init_request, plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import initial_weights, manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from tests.foreign_cases import edited
 from tests.helpers import JOINED, REPOSITORY, hpcddm, python, tiny, write_source
 from tests.models.checkpoints import public
@@ -43,13 +44,13 @@ def trained(tmp_path, unit="train/expert-01", results=None, **changes):
     write_source(tmp_path / "images")
     experiment = tiny(tmp_path, **changes)
     run.root.mkdir(exist_ok=True)
-    store_experiment(within_run(experiment, run), run)
+    store_experiment(with_relative_paths(experiment, run), run)
     model = experiment.expert_config().model
     network = variants.create(Denoiser, model, experiment.data).eval().requires_grad_(False)
     torch.manual_seed(5)
     for values in network.parameters():
         values.add_(0.2 * torch.randn_like(values))
-    planned = next(one for one in plan(experiment) if one.key == unit)
+    planned = next(one for one in plan_units(experiment) if one.key == unit)
     folder = run.unit(unit)
     folder.mkdir(parents=True)
     save_file(network.state_dict(), folder / "weights.safetensors")
@@ -178,7 +179,7 @@ def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
     assert own["verdicts"]["head.weight"] == ["reset", "predicted flow_matching, shall predict epsilon"]
     assert own["verdicts"]["trunk.blocks.0.table"][0] == "folded"
     assert hpcddm(*call, "--expert", 2).exit_code == 2
-    tiny(tmp_path, **SMALL, experts__joined=[JOINED | {"objective": EPSILON}])
+    tiny(tmp_path, **SMALL, experts__extra=[JOINED | {"objective": EPSILON}])
     assert hpcddm(*call, "--expert", "hats").exit_code == 0
     assert metadata(tmp_path / "seed.safetensors")["objective"]["name"] == "epsilon"
     assert "--expert bags: valid are 0, 1, hats" in hpcddm(*call, "--expert", "bags").output
@@ -307,7 +308,7 @@ def test_what_an_export_names_is_enough_to_load_it(tmp_path):
 def test_weights_that_describe_themselves_are_compared_with_the_manifest_all_the_same(tmp_path):
     run, network = trained(tmp_path, **SMALL)
     file = run.unit("train/expert-01") / "weights.safetensors"
-    description = initial_weights.described(file, {}, None)
+    description = initial_weights.describe_network(file, {}, None)
     tensors = {name: values * 1.5 for name, values in network.state_dict().items()}
     save_file(tensors, file, {initial_weights.METADATA: json.dumps(description)})
     edited(file.with_name("manifest.json"), lambda own: own["outputs"][0].update(size=file.stat().st_size))
@@ -373,7 +374,7 @@ def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, sche
     "unit, changes, message, code",
     [
         ("train/expert-00", {}, "train/expert-00 is missing", 1),
-        ("route/router", {}, "route/router: no denoiser of this run; valid names: train/", 2),
+        ("router/all", {}, "router/all: no denoiser of this run; valid names: train/", 2),
         ("train/expert-01", {"experts__model__modulation": "single"}, "DiTTransformer2DModel is a dit with", 1),
     ],
 )
@@ -389,7 +390,7 @@ def test_mistakes_of_export_are_one_line(tmp_path, unit, changes, message, code)
 def test_what_is_made_anew_is_exported_only_when_it_is_complete(tmp_path):
     """The clusters are, and so the expert is older than what it was made of, though its folder is whole."""
     run, _ = trained(tmp_path, **SMALL)
-    run.unit("lists/all").mkdir()
+    run.unit("expert_lists/all").mkdir()
     done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
     assert done.exit_code == 1
     assert "train/expert-01 is waiting (" in done.output

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hpcddm.launch.submission import store_experiment
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import hpcddm, tiny
@@ -70,9 +70,9 @@ def requeued(run):
     """Two slots of one expert: images 0 to 100, of which 20 were not saved, then 80 to 128; each took an hour."""
     token = submitted(run, EXPERTS, age=4 * HOUR)
     first, second = NOW - 3 * HOUR, NOW - HOUR
-    files = {"begun": {"images": 0}, "ended": {"outcome": "stopped", "images": 100}}
+    files = {"first_step": {"images": 0}, "ended": {"outcome": "stopped", "images": 100}}
     write_attempt(run, EXPERT, 1, token, "17_1", started=first, verdict=verdict("requeue", first, HOUR), **files)
-    files = {"begun": {"images": 80}, "ended": {"outcome": "complete", "images": 128}}
+    files = {"first_step": {"images": 80}, "ended": {"outcome": "complete", "images": 128}}
     write_attempt(run, EXPERT, 2, token, "17_1", started=second, verdict=verdict("complete", second, HOUR), **files)
     return token, first, second
 
@@ -169,7 +169,7 @@ def test_an_attempt_that_died_unrecorded_is_an_estimate_until_its_last_sign_of_l
 
 def test_a_running_attempt_counts_up_to_now_and_wastes_nothing(run):
     token = submitted(run, EXPERTS)
-    write_attempt(run, EXPERT, 1, token, "17_1", started=time.time() - 600, begun={"images": 0}, heartbeat=beat())
+    write_attempt(run, EXPERT, 1, token, "17_1", started=time.time() - 600, first_step={"images": 0}, heartbeat=beat())
     (one,) = attempts(run, "--records")
     assert one["seconds"] == pytest.approx(600, abs=20) and (one["ending"], one["wasted"]) == ("running", 0)
     assert not one["is_estimate"] and one["ended"] is None
@@ -182,9 +182,9 @@ def test_a_running_attempt_counts_up_to_now_and_wastes_nothing(run):
         ({"ended": {"outcome": "complete"}}, 0.0),
         ({"ended": {"outcome": "already complete"}}, 1.0),
         ({"ended": {"outcome": "failed"}}, 1.0),
-        ({"begun": {"images": 10}, "ended": {"outcome": "failed", "images": 10}}, 1.0),
-        ({"begun": {"images": 0}, "heartbeat": beat(80, age=900, saved=60)}, 0.25),
-        ({"begun": {"images": 0}, "heartbeat": beat(80, age=900)}, 1.0),
+        ({"first_step": {"images": 10}, "ended": {"outcome": "failed", "images": 10}}, 1.0),
+        ({"first_step": {"images": 0}, "heartbeat": beat(80, age=900, saved=60)}, 0.25),
+        ({"first_step": {"images": 0}, "heartbeat": beat(80, age=900)}, 1.0),
     ],
 )
 def test_what_led_to_nothing_is_wasted(run, files, wasted):
@@ -194,9 +194,9 @@ def test_what_led_to_nothing_is_wasted(run, files, wasted):
 
 def test_the_images_of_an_attempt_that_nobody_continued_at_once_are_compared_with_the_next_that_began(run):
     stopped = {"outcome": "stopped", "images": 100}
-    write_attempt(run, EXPERT, 1, begun={"images": 0}, ended=stopped)
+    write_attempt(run, EXPERT, 1, first_step={"images": 0}, ended=stopped)
     write_attempt(run, EXPERT, 2, ended={"outcome": "failed"})
-    write_attempt(run, EXPERT, 3, begun={"images": 50}, ended={"outcome": "complete", "images": 128})
+    write_attempt(run, EXPERT, 3, first_step={"images": 50}, ended={"outcome": "complete", "images": 128})
     assert [one["wasted"] for one in attempts(run)] == [0.5, 1.0, 0.0]
 
 

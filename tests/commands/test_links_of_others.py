@@ -6,20 +6,28 @@ import shutil
 
 import pytest
 
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import expert_key
 from tests.helpers import finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue
 
 EXPERT, OTHER = expert_key(1), expert_key(0)
 NAMES = ("state", "tensorboard", "snapshots", "images-000000000064", "train", "expert-01", "attempt-1", "1")
-FILES = (".lease", "manifest.json", "journal.jsonl", "rest.json", "start.sh.j2", "north.json", "experiment.json")
+FILES = (
+    ".lease",
+    "manifest.json",
+    "journal.jsonl",
+    "remaining.json",
+    "python_env.sh.j2",
+    "north.json",
+    "experiment.json",
+)
 
 
 def digest(folder):
@@ -52,27 +60,29 @@ def run(tmp_path, monkeypatch):
     """A submitted run of which an expert failed, with a state and logs, and what --redo replaced."""
     write_source(tmp_path / "images")
     run = RunDir(tmp_path / "run")
-    experiment = with_content(tiny(tmp_path), run)
+    experiment = with_content_hashes(tiny(tmp_path), run)
     run.root.mkdir()
-    store_experiment(within_run(experiment, run), run)
+    store_experiment(with_relative_paths(experiment, run), run)
     queue = Willing(run)
     store_site(queue.site, run)
     store_parts(run, {})
     journal = Journal(run.journal)
-    journal.submitted(journal.intend("slurm", "north", [unit.key for unit in plan(experiment)]), "7")
-    finish(plan(experiment), run)
+    journal.record_submitted(
+        journal.record_intent("slurm", "north", [unit.key for unit in plan_units(experiment)]), "7"
+    )
+    finish(plan_units(experiment), run)
     (run.unit(EXPERT) / "manifest.json").unlink()
     for place in (run.unit(EXPERT) / "state", run.logs(EXPERT) / "attempt-1", run.superseded / "1", run.jobs):
         place.mkdir(parents=True)
         (place / "file").write_text("x")
 
-    def launcher_of(site, home):
+    def create_launcher(site, home):
         queue.site = site
         return queue
 
     for module in ("retry", "submit"):
-        monkeypatch.setattr(f"hpcddm.commands.{module}.launcher_of", launcher_of)
-    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.states", lambda self, submissions: {})
+        monkeypatch.setattr(f"hpcddm.commands.{module}.create_launcher", create_launcher)
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.states", lambda self, submissions: {})
     monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
     return run
 
@@ -115,8 +125,8 @@ def test_nothing_of_the_users_changes_and_no_verb_ends_in_a_traceback(run, users
         assert os.path.islink(run.root / inside) or inside == f"{EXPERT}/.lease", name
 
 
-IN_PLACE = ("journal.jsonl", ".submit.lock", f"{EXPERT}/.lease", "jobs/rest.json", "experiment.json")
-IN_PLACE += ("sites/north.json", "template/start.sh.j2", f"{EXPERT}/manifest.json", f"specs/{EXPERT}.json")
+IN_PLACE = ("journal.jsonl", ".submit.lock", f"{EXPERT}/.lease", "jobs/remaining.json", "experiment.json")
+IN_PLACE += ("sites/north.json", "template/python_env.sh.j2", f"{EXPERT}/manifest.json", f"specs/{EXPERT}.json")
 
 
 @pytest.mark.parametrize("inside", IN_PLACE)

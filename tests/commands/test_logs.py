@@ -10,7 +10,7 @@ import pytest
 
 from hpcddm.launch.submission import store_experiment
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import hpcddm, tiny
@@ -58,7 +58,7 @@ def test_the_last_job_that_left_something_is_the_one_to_read(run):
 
 def test_what_nobody_kept_and_an_attempt_that_is_not_there_are_errors(run):
     journal(run, "slurm", "17")
-    for arguments in ([EXPERT], ["route/router"], [EXPERT, "--attempt", 1], [EXPERT, "--attempt", 0]):
+    for arguments in ([EXPERT], ["router/all"], [EXPERT, "--attempt", 1], [EXPERT, "--attempt", 0]):
         (run.jobs / "17_0.out").write_text("kept") if "--attempt" in arguments else None
         done = hpcddm("logs", run.root, *arguments)
         assert done.exit_code == 2 and f"no attempt at '{arguments[0]}'" in done.stderr
@@ -73,7 +73,7 @@ def test_a_file_that_is_named_almost_like_a_log_is_none(run):
 
 def test_a_unit_that_died_on_this_machine_before_it_could_open_an_attempt(run, monkeypatch):
     monkeypatch.setattr("hpcddm.launch.local.launcher.PYTHON", ("/bin/false",))
-    done = hpcddm("run-stage", run.root, "shard/train-000")
+    done = hpcddm("run-unit", run.root, "shard/train-000")
     assert done.exit_code == 1 and f"hpcddm logs {run.root} shard/train-000" in done.stderr
     (one,) = Journal(run.journal).submissions()
     (run.jobs / f"{one.job}_0_log.out").write_text("No module named torch\n")
@@ -187,7 +187,7 @@ def test_following_waits_for_a_job_that_has_not_begun_and_refuses_what_was_never
     threading.Timer(1.0, write_attempt, (run, EXPERT, 1, token, "17_0"), {"verdict": verdict("failed")}).start()
     said = hpcddm("logs", run.root, EXPERT, "--follow").stdout
     assert "waiting for attempt 1" in said and "attempt 1 says this" in said
-    assert hpcddm("logs", run.root, "route/router", "--follow").exit_code == 2
+    assert hpcddm("logs", run.root, "router/all", "--follow").exit_code == 2
 
 
 def test_a_stage_with_one_unit_needs_no_unit(run):

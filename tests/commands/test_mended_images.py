@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.jobs import entry
 from hpcddm.jobs.spec import read_spec
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.launch import content_hashes
-from hpcddm.launch.local.launcher import Local
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.local.launcher import LocalLauncher
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar
 from tests.evaluation.sweep_results.test_verb import FACTS
 from tests.helpers import EXPERIMENT, changed, finish, hpcddm
@@ -26,7 +26,7 @@ JPEG = encoded(7, "JPEG")
 TORN, ROTTEN = JPEG[:200], JPEG[:200] + bytes(len(JPEG) - 200)
 
 
-class Here(Local):
+class Here(LocalLauncher):
     """This machine: images are read in this process, and what is made of them ends at once."""
 
     def __init__(self, site, run):
@@ -44,7 +44,7 @@ class Here(Local):
             entry._run(path, StopFlag())
         else:
             experiment = entry.Experiment.model_validate(spec.experiment)
-            finish([unit for unit in plan(experiment) if unit.key == spec.key], run)
+            finish([unit for unit in plan_units(experiment) if unit.key == spec.key], run)
             folder, results = run.unit(spec.key), FACTS if spec.stage == "report" else {}
             manifest.publish(folder, replace(manifest.read(folder), results=results))
         return JobId("1")
@@ -56,12 +56,12 @@ class Here(Local):
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """Run all units as `Here` does."""
-    monkeypatch.setattr("hpcddm.launch.local.drive.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("hpcddm.jobs.inputs.PAUSES", ())
+    monkeypatch.setattr("hpcddm.launch.local.driver.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("hpcddm.jobs.unit_inputs.PAUSES", ())
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
     for verb in ("retry", "submit", "sweep"):
-        monkeypatch.setattr(f"hpcddm.commands.{verb}.launcher_of", Here)
+        monkeypatch.setattr(f"hpcddm.commands.{verb}.create_launcher", Here)
 
 
 def write(tmp_path, source, **changes):
@@ -160,7 +160,7 @@ def test_a_table_that_is_mended_is_read_anew(tmp_path, folder):
         table.write_text("".join(json.dumps({"key": name, "score": score}) + "\n" for name in names))
 
     write_table(0)
-    more = {"data__keep": "score > 0", "data__table": {"file": str(table)}}
+    more = {"data__filter": "score > 0", "data__table": {"file": str(table)}}
     path, run = write(tmp_path, of_folder(folder), **more), RunDir(tmp_path / "run")
     assert "no train sample is left" in submit(tmp_path, path, "--until", "catalog", code=1)
     write_table(1)
@@ -193,9 +193,11 @@ def test_once_a_catalog_has_numbered_them_the_images_are_those_of_the_run_until_
     submit(tmp_path, path, "--until", "catalog")
     before = manifest.read(run.unit("catalog/all"))
     (folder / "cat" / "late.png").write_bytes(encoded(5))
-    assert "what was asked for is complete" in submit(tmp_path, path, "--until", "catalog")
+    assert "all requested units are complete" in submit(tmp_path, path, "--until", "catalog")
     assert manifest.read(run.unit("catalog/all")) == before and len(keys(run) | keys(run, "heldout")) == 120
     submit(tmp_path, path, "--until", "catalog", "--redo", "shard")
     assert len(keys(run) | keys(run, "heldout")) == 121
     submit(tmp_path, path, "--until", "catalog")
-    assert manifest.read(run.unit("shard/train-000")).settings["data.content"] != before.settings.get("data.content")
+    assert manifest.read(run.unit("shard/train-000")).settings["data.content_hash"] != before.settings.get(
+        "data.content_hash"
+    )

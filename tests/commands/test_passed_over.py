@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.commands.announcements import lines_of_data
 from hpcddm.commands.planning import benchmark
-from hpcddm.data.catalog import open_catalog
+from hpcddm.commands.submit_messages import data_lines
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.evaluation.report.run_summary import _of_left_out
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar
@@ -22,7 +22,7 @@ BASE = {"data__image_size": 16, "data__channels": 3, "data__shards": 1, "evaluat
 WITHOUT_CLASSES = {
     "data__num_classes": None,
     "data__condition": {"name": "none"},
-    "measuring__classifier": None,
+    "evaluators__classifier": None,
     "experts__condition_dropout": 0.0,
 }
 PNG = encoded(1)
@@ -54,7 +54,7 @@ def written(tmp_path, changes):
 
 EXPECTED = [
     "known junk: 1 (@eaDir/index.db)",
-    "folders without a picture, which are no classes: 1 (bird/)",
+    "folders without a picture, which are not classes: 1 (bird/)",
     "files .txt: 25 (cat/000.txt, cat/001.txt, cat/002.txt, ...)",
 ]
 
@@ -81,7 +81,7 @@ def test_submit_and_plan_say_what_is_passed_over(tmp_path, folder, monkeypatch):
 def made(tmp_path, changes):
     """A run with the stages shard and catalog."""
     bench = Bench(tmp_path, "run", **changes)
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage == "shard"), CATALOG)
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage == "shard"), CATALOG)
     return bench
 
 
@@ -93,7 +93,7 @@ def items_of(bench):
 def test_manifests_and_the_page_have_the_counts_and_a_file_has_all(tmp_path, folder):
     bench = made(tmp_path, of_folder(folder) | {"data__shards": 3})
     results = manifest.read(bench.run.unit(CATALOG)).results
-    assert results["broken"] == 0 and lines_of_data(bench.run, {CATALOG})[:3] == [
+    assert results["broken"] == 0 and data_lines(bench.run, {CATALOG})[:3] == [
         f"passed over   {line}" for line in EXPECTED
     ]
     assert _of_left_out(results) == [("Passed over", "; ".join(EXPECTED))]
@@ -110,12 +110,12 @@ def test_a_lost_picture_is_broken_up_to_the_budget(tmp_path, folder):
     with pytest.raises(UserError) as refused:
         made(tmp_path, of_folder(folder))
     said = str(refused.value)
-    assert said.startswith("data.broken: 2 of 123 samples are broken, more than 0.001 of them: ")
+    assert said.startswith("data.max_broken_share: 2 of 123 samples are broken, more than 0.001 of them: ")
     assert "pictures in HEIC, counted as broken: 1 (cat/photo.heic)" in said
     assert "links that lead nowhere (No such file or directory), counted as broken: 1 (cat/gone.png)" in said
-    bench = made(tmp_path, of_folder(folder) | {"data__broken": 0.05})
+    bench = made(tmp_path, of_folder(folder) | {"data__max_broken_share": 0.05})
     results = manifest.read(bench.run.unit(CATALOG)).results
-    assert results["broken"] == 2 and "broken 2 " in lines_of_data(bench.run, {CATALOG})[0]
+    assert results["broken"] == 2 and "broken 2 " in data_lines(bench.run, {CATALOG})[0]
     assert ("Broken samples, left out", "2") in _of_left_out(results)
 
 
@@ -127,7 +127,7 @@ def test_what_is_in_tars_and_beside_them_is_counted_once_over_splits_and_ranges(
     (tmp_path / "data" / "00000_stats.json").write_text("{}")
     source = {"name": "webdataset", "folder": str(tmp_path / "data"), "heldout": {"share": 0.4}}
     changes = BASE | WITHOUT_CLASSES | {"data__source": source, "data__shards": 3, "data__heldout_shards": 3}
-    bench = made(tmp_path, changes | {"data__broken": 0.1})
+    bench = made(tmp_path, changes | {"data__max_broken_share": 0.1})
     results = manifest.read(bench.run.unit(CATALOG)).results
     assert {reason: one["count"] for reason, one in results["passed_over"].items()} == {
         "files .json": 1,
@@ -150,7 +150,7 @@ def test_a_tar_without_its_end_is_refused_by_submit_and_read_by_one_key(tmp_path
     assert (
         refused.exit_code == 1 and "0.tar: a torn or foreign tar (probably cut: the zeros are missing" in refused.output
     )
-    assert hpcddm(*arguments, "data.source.needs_end=false").exit_code == 0
+    assert hpcddm(*arguments, "data.source.require_end=false").exit_code == 0
 
 
 @pytest.mark.parametrize("target", ["nowhere.tar", "lost.tar"])

@@ -7,25 +7,25 @@ import tempfile
 import pytest
 import yaml
 
-from hpcddm.commands.expert_costs import NEVER_AHEAD, few_images, own_numbers
+from hpcddm.commands.expert_costs import NO_GAIN_IMAGES, few_images_warnings, override_lines
 from hpcddm.commands.plan import LEGEND
 from hpcddm.commands.planning import benchmark
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.pipeline.plan import plan as plan_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import LISTS
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import EXPERT_LISTS
 from hpcddm.stages.workload import ENCODER, READING, TAR, Work
-from hpcddm.training import budgets
-from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
+from hpcddm.training import flops_budget
+from tests.helpers import DATA_STAGES, LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.pictures import IMG2DATASET
 from tests.whole_runs import TINY
 
 SPEED = 1e9
-UNLABELLED = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
-WITHOUT_WORK = ("catalog", "cluster", "assign", "lists")
+UNLABELLED = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
+WITHOUT_WORK = ("catalog", "cluster", "assign", "expert_lists")
 """Stages that see no image."""
 
 
@@ -70,7 +70,7 @@ def test_the_training_flops_are_those_of_the_manifests(finished, tmp_path):
     assert rows["train/monolith"]["flops"] == trained.pop("monolith")["train_flops"]
     assert rows["train"]["flops"] == sum(results["train_flops"] for results in trained.values())
     # The router's accuracy is measured, too, which is no training.
-    assert rows["route"]["flops"] > manifest.read(finished / "route" / "router").results["train_flops"]
+    assert rows["router"]["flops"] > manifest.read(finished / "router").results["train_flops"]
 
 
 def test_a_given_speed_makes_hours_of_flops(planned):
@@ -98,7 +98,7 @@ def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
     write_source(tmp_path / "images")
     call = ("plan", write_experiment(tmp_path), "--site", site(resources={"minutes": 2}), "--run-dir", tmp_path / "run")
     done = hpcddm(*call, "--flops-per-second", SPEED)
-    assert done.exit_code == 2 and "minutes: 2 are no more than signal_lead_seconds, 120" in done.output
+    assert done.exit_code == 2 and "minutes: 2 do not exceed signal_lead_seconds, 120" in done.output
 
 
 def collection_of(experiment, tmp_path, *arguments):
@@ -121,21 +121,21 @@ def test_the_images_as_a_whole_and_an_epoch_of_one_expert(tmp_path, monkeypatch)
     per_sample = said["bytes"] / sum(said["samples"].values())
     assert assumed["files"] == 40_000 + 1 and assumed["bytes"] == pytest.approx(4e8 * per_sample, 0.1)
     shown = hpcddm("plan", experiment, "--site", "slurm", "--run-dir", tmp_path / "run").output
-    assert "images    4 tars, " in shown and f"an epoch of one expert, {said['epoch_samples']} samples: " in shown
+    assert "images    4 files, " in shown and f"an epoch of one expert, {said['epoch_samples']} samples: " in shown
 
 
 def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_planned(tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
+    monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
     source = {"name": "webdataset", "folder": "/nowhere", "heldout": {"share": 0.01}}
     experiment = write_experiment(tmp_path, data__source=source, **UNLABELLED)
     arguments = ("--site", "slurm", "--run-dir", tmp_path / "run", "--json", "--assume", "samples=1000000")
     content = json.loads(hpcddm("plan", experiment, *arguments).output)
     said, rows = content["collection"], {row["stage"]: row for row in content["stages"]}
     assert said["bytes"] is said["epoch_hours"] is None and said["files"] == 100
-    why = "data.source.folder: /nowhere is no folder; with a few of its tars there this is measured"
+    why = "data.source.folder: /nowhere is not a folder; with a few of its tars there this is measured"
     assert said["epoch_detail"] == why
     unknown = {name for name, row in rows.items() if row["unit_hours"] is None}
-    assert unknown == {"shard", "encode", "inspect", *WITHOUT_WORK}
+    assert unknown == {"shard", "encode", "cluster_report", *WITHOUT_WORK}
     assert rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
     assert all(row["bytes_kept"] > 0 and row["files"] > 0 for row in rows.values())
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)
@@ -161,7 +161,7 @@ def test_the_time_of_encode_has_the_reading_in_it_but_of_an_encoder_that_sees_no
 
 
 def test_without_a_speed_it_is_measured_here_and_said_so(planned, monkeypatch):
-    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
+    monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
     rows, _ = planned(measures=True)
     assert {row["time_source"] for name, row in rows.items() if name not in WITHOUT_WORK} == {"benchmark"}
     assert "no communication, reading or start-up" in rows["train"]["time_detail"]
@@ -174,7 +174,7 @@ def test_what_measures_imports_nothing_from_the_working_directory(tmp_path, monk
         (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')")
     monkeypatch.chdir(tmp_path)
     with tempfile.TemporaryFile("w+") as errors:
-        child = benchmark._Child.start(errors)
+        child = benchmark._BenchmarkProcess.start(errors)
         child.send(load_experiment("quickstart").model_dump_json())
         child.requests.close()
         assert child.process.wait() == 0
@@ -220,6 +220,17 @@ def test_the_runs_own_attempts_come_before_a_measurement(planned, tmp_path):
     )
 
 
+def test_units_of_another_kind_are_a_row_of_their_own_and_tell_nothing_of_the_others_speed(planned, tmp_path):
+    beat(tmp_path / "run", "encode_captions/all")
+    beat(tmp_path / "run", "latents/scale")
+    condition = {"name": "text", "encoder": {"name": "words"}, "cached": True}
+    rows, _ = planned(data__condition=condition, data__space=LATENT_SPACE)
+    for stage, other, units in (("latents", "latents/scale", 3), ("encode_captions", "encode_captions/all", 2)):
+        assert rows[stage]["units"] == units and rows[stage]["time_source"] == "benchmark", stage
+        assert rows[other]["units"] == 1 and rows[other]["time_source"] == "this run", other
+        assert rows[other]["unit_hours"] == pytest.approx(100 * 4 / 3600)
+
+
 @pytest.mark.parametrize("changes", [{"done": 20}, {"rate": 0.0}, {"total": 0, "done": 0}])
 def test_an_attempt_that_has_hardly_begun_tells_nothing(planned, tmp_path, changes):
     beat(tmp_path / "run", "train/expert-01", **changes)
@@ -259,26 +270,26 @@ def test_the_table_names_every_stage_and_the_source_of_every_time(tmp_path):
 def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):
     changes = {"experts__overrides": [{"clusters": [1], "images": 96, "batch": 12, "learning_rate": 0.002}]}
     rows, _ = planned("--flops-per-second", SPEED, **changes)
-    per_image = budgets.train_flops(tiny(tmp_path), tiny(tmp_path).expert_config())
+    per_image = flops_budget.train_flops(tiny(tmp_path), tiny(tmp_path).expert_config())
     assert rows["train"]["flops"] == (32 + 96) * per_image
-    spent = rows["train"]["flops"] + budgets.router_flops(tiny(tmp_path))
+    spent = rows["train"]["flops"] + flops_budget.router_flops(tiny(tmp_path))
     assert abs(rows["train/monolith"]["flops"] - spent) <= 8 * per_image
-    (line,) = own_numbers(tiny(tmp_path, **changes))
+    (line,) = override_lines(tiny(tmp_path, **changes))
     assert line == "expert 1 sees 96 images in batches of 12, learning rate 0.002"
-    assert own_numbers(tiny(tmp_path)) == []
+    assert override_lines(tiny(tmp_path)) == []
 
 
 def test_experts_that_see_few_images_are_warned_of(tmp_path):
     write_source(tmp_path / "images")
-    warning = few_images(tiny(tmp_path))
+    warning = few_images_warnings(tiny(tmp_path))
     assert warning is not None and warning.startswith("an expert sees 32 images; with up to 30,720 each")
     done = hpcddm("plan", write_experiment(tmp_path), "--site", "slurm", "--flops-per-second", SPEED)
     assert f"warning   {warning[:40]}" in done.output
-    many = {"experts__training__images": 8 * NEVER_AHEAD}
-    assert few_images(tiny(tmp_path, **many)) is None
-    one_short = many | {"experts__overrides": [{"clusters": [1], "images": NEVER_AHEAD}]}
-    assert few_images(tiny(tmp_path, **one_short)) is not None
-    assert few_images(tiny(tmp_path, cluster__experts=1)) is None, "one expert is a monolith"
+    many = {"experts__training__images": 8 * NO_GAIN_IMAGES}
+    assert few_images_warnings(tiny(tmp_path, **many)) is None
+    one_short = many | {"experts__overrides": [{"clusters": [1], "images": NO_GAIN_IMAGES}]}
+    assert few_images_warnings(tiny(tmp_path, **one_short)) is not None
+    assert few_images_warnings(tiny(tmp_path, cluster__experts=1)) is None, "one expert is a monolith"
 
 
 def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, monkeypatch):
@@ -304,12 +315,12 @@ def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, m
 
 def test_what_cannot_be_measured_is_tried_once_and_stops_no_other_measurement(tmp_path, monkeypatch):
     starts = []
-    monkeypatch.setattr(benchmark, "SECONDS", 0.0)
-    real = benchmark._Child.start
-    monkeypatch.setattr(benchmark._Child, "start", lambda errors: starts.append(1) or real(errors))
+    monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
+    real = benchmark._BenchmarkProcess.start
+    monkeypatch.setattr(benchmark._BenchmarkProcess, "start", lambda errors: starts.append(1) or real(errors))
     with benchmark.Benchmark(tiny(tmp_path, data__source={"name": "idx", "folder": "/nowhere"})) as measured:
         for images in (64, 128):
-            with pytest.raises(UserError, match="^data.source.folder: /nowhere is no folder; with some of its images"):
+            with pytest.raises(UserError, match="^data.source.folder: /nowhere is not a folder; with some of its"):
                 measured.seconds(Work(TAR, False, images, 64), 1, 1, False)
         assert measured.seconds(Work(ENCODER, False, 64, 64), 1, 1, False) > 0
     assert len(starts) == 1
@@ -326,10 +337,12 @@ def test_experts_are_planned_beside_the_sizes_of_their_clusters(tmp_path, site):
     )
     arguments += ("--run-dir", run.root, "--flops-per-second", SPEED)
     assert json.loads(hpcddm(*arguments, "--json").output)["experts"] == []
-    lists = {name: {"samples": size} for name, size in sizes.items()} | {"expert-01": {"samples": 24, "foreign": 8}}
+    lists = {name: {"samples": size} for name, size in sizes.items()} | {
+        "expert-01": {"samples": 24, "other_clusters": 8}
+    }
     results = {"lists": lists, "sizes": list(sizes.values())}
-    run.unit(LISTS).mkdir(parents=True)
-    manifest.publish(run.unit(LISTS), manifest.Manifest("lists", "all", {}, {}, [], results))
+    run.unit(EXPERT_LISTS).mkdir(parents=True)
+    manifest.publish(run.unit(EXPERT_LISTS), manifest.Manifest("expert_lists", "all", {}, {}, [], results))
     content = json.loads(hpcddm(*arguments, "--json").output)
     (flops,) = [row["flops"] / 2 for row in content["stages"] if row["stage"] == "train"]
     hours = flops / SPEED / 3600

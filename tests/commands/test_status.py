@@ -9,18 +9,19 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from hpcddm.commands.overview import Queue, scan_run
+from hpcddm.commands.run_status import QueueAnswer, scan_run
 from hpcddm.commands.status import table as status_table
 from hpcddm.errors.printing import quoted
 from hpcddm.files import atomic
 from hpcddm.launch.base import Job
+from hpcddm.launch.slurm.queue_jobs import make_job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_keys import INSPECT, MONOLITH, REPORT, ROUTER, expert_key
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER_REPORT, MONOLITH, REPORT, ROUTER, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
 
@@ -34,7 +35,7 @@ def run(tmp_path):
     """A complete run, in a place with a name that rich takes for markup."""
     run, experiment = RunDir(tmp_path / "[/b] run[red]"), tiny(tmp_path)
     store_experiment(experiment, run)
-    finish(plan(experiment), run)
+    finish(plan_units(experiment), run)
     return run
 
 
@@ -76,38 +77,48 @@ def as_of_now(files):
     return moved
 
 
+def squeue(word, reason="", nodes="", start="N/A"):
+    return make_job(JobId("17_1"), word, reason, nodes, start)
+
+
 # What the queue says, what the last attempt left (of this submission), and what follows.
 STATES = [
-    (Job(JobId("17_1"), "pending", "Priority"), None, "pending", "other jobs come first"),
+    (squeue("PENDING", "Priority"), None, "pending", "other jobs come first"),
     (
-        Job(JobId("17_1"), "pending", "Resources", "2026-11-20T10:00:00"),
+        squeue("PENDING", "Resources", start="2026-11-20T10:00:00"),
         None,
         "pending",
         "may start 2026-11-20 10:00:00",
     ),
-    (Job(JobId("17_1"), "pending", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
-    (Job(JobId("17_1"), "pending", "JobHeldUser"), None, "held", "JobHeldUser"),
-    (Job(JobId("17_1"), "pending", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
-    (Job(JobId("17_1"), "pending", "JobHoldMaxRequeue"), {}, "held", "JobHoldMaxRequeue"),
-    (Job(JobId("17_1"), "requeue_hold", ""), {}, "held", ""),
-    (Job(JobId("17_1"), "running", "held[1-2]"), {"heartbeat": beat()}, "running", ""),
-    (Job(JobId("17_1"), "suspended", "h1"), {"heartbeat": beat()}, "suspended", ""),
-    (Job(JobId("17_1"), "running", "h[1-2]"), None, "running", "starting"),
-    (Job(JobId("17_1"), "running", "h[1-2]"), {"heartbeat": beat()}, "running", ""),
+    (squeue("PENDING", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
+    (squeue("PENDING", "JobHeldUser"), None, "held", "JobHeldUser"),
+    (squeue("PENDING", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
+    (squeue("PENDING", "JobHoldMaxRequeue"), {}, "held", "JobHoldMaxRequeue"),
+    (squeue("PENDING", "QOSUsageThreshold"), None, "pending", "QOSUsageThreshold"),
+    (squeue("REQUEUE_HOLD", ""), {}, "held", ""),
+    (squeue("RUNNING", nodes="held[1-2]"), {"heartbeat": beat()}, "running", ""),
+    (squeue("SUSPENDED", nodes="h1"), {"heartbeat": beat()}, "suspended", ""),
+    (squeue("CONFIGURING", nodes="h[1-2]"), None, "starting", ""),
+    (squeue("STOPPED", nodes="h1"), {"heartbeat": beat()}, "suspended", ""),
+    (squeue("CANCELLED", nodes="h1"), {"heartbeat": beat()}, "stopping", ""),
+    (squeue("FAILED"), None, "stopping", ""),
+    (squeue("REVOKED"), None, "running", "Slurm calls its job REVOKED"),
+    (squeue("RUNNING", nodes="h[1-2]"), None, "starting", ""),
+    (squeue("RUNNING", nodes="h[1-2]"), {"heartbeat": beat()}, "running", ""),
     (
-        Job(JobId("17_1"), "running", "h[1-2]"),
+        squeue("RUNNING", nodes="h[1-2]"),
         {"heartbeat": beat(age=600)},
         "running",
         "no sign of life for 10 minutes",
     ),
     (
-        Job(JobId("17_1"), "running", "h1"),
+        squeue("RUNNING", nodes="h1"),
         {"ended": {"outcome": "stopped", "reason": "SIGUSR2", "ended": ENDED}},
         "stopping",
         "",
     ),
-    (Job(JobId("17_1"), "running", "h1"), {"verdict": verdict("requeue", ago=90)}, "running", "attempt 2 is starting"),
-    (Job(JobId("17_1"), "completing", "h1"), {"heartbeat": beat()}, "stopping", ""),
+    (squeue("RUNNING", nodes="h1"), {"verdict": verdict("requeue", ago=90)}, "starting", "attempt 2 has not begun"),
+    (squeue("COMPLETING", nodes="h1"), {"heartbeat": beat()}, "stopping", ""),
     (None, {"verdict": verdict("requeue", "SIGUSR2")}, "requeued", "between attempts 1 and 2 (SIGUSR2)"),
     (None, {"verdict": verdict("requeue", "SIGUSR2", 1000)}, "unknown", "was to come back after SIGUSR2"),
     (None, {"verdict": verdict("failed", "the loss is nan")}, "failed", "the loss is nan"),
@@ -182,7 +193,7 @@ def test_a_cancelled_job_is_cancelled_and_one_that_was_never_confirmed_is_unknow
     submitted(open_run, [EXPERT], None)
     assert (row(open_run)["state"], "never confirmed" in row(open_run)["reason"]) == ("unknown", True)
     token = submitted(open_run, [EXPERT], "17")
-    Journal(open_run.journal).cancelled(token)
+    Journal(open_run.journal).record_cancelled(token)
     assert (row(open_run)["state"], row(open_run)["next"]) == ("cancelled", f"hpcddm retry {quoted(open_run.root)}")
 
 
@@ -190,7 +201,7 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     folder = write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat())
     open_run.stop.touch()
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     assert row(open_run)["state"] == "stopping"
     (folder / "verdict.json").write_text(json.dumps(verdict("stopped")))
     answer(monkeypatch, {})
@@ -200,7 +211,7 @@ def test_the_stop_file_is_told_and_what_to_do_about_it(open_run, monkeypatch):
 @pytest.mark.parametrize(
     "job, files, following",
     [
-        (Job(JobId("17_0"), "pending", "JobHeldUser"), None, "scontrol release 17_0"),
+        (Job(JobId("17_0"), "held", "JobHeldUser"), None, "scontrol release 17_0"),
         (Job(JobId("17_0"), "pending", "Priority"), None, ""),
         (None, {"verdict": verdict("failed")}, "hpcddm logs {run} {unit}"),
         (None, {"verdict": verdict("gave up")}, "hpcddm logs {run} {unit}"),
@@ -218,13 +229,13 @@ def test_what_to_type_next(open_run, monkeypatch, job, files, following):
     lines = status(open_run).splitlines()
     assert (f"next: {expected}" if expected else f"under way; next: hpcddm wait {quoted(open_run.root)}") in lines
     is_to_be_mended = "logs" in expected
-    assert (lines[-1] == f"when that is mended; next: hpcddm retry {quoted(open_run.root)}") == is_to_be_mended
+    assert (lines[-1] == f"after fixing that; next: hpcddm retry {quoted(open_run.root)}") == is_to_be_mended
 
 
 def test_everything_that_a_running_training_says_is_shown(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     write_attempt(open_run, EXPERT, 3, token, "17_0", heartbeat=beat(16, 32, saved=12))
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h[1-2]")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h[1-2]")})
     found = row(open_run)
     assert (found["attempts"], found["where"], found["job"]) == (3, "h[1-2]", "17_0")
     assert (found["done"], found["total"], found["step"], found["steps"]) == (16, 32, 2, 4)
@@ -241,7 +252,7 @@ def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(op
     figures = {"loss": 0.25, "learning_rate": 1e-4, "gradient_norm": 1.5}
     figures |= {"images_per_second": 2048.25, "data_wait": 0.025, "tflops": 0.01234, "memory_gib": 0.3333}
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(16, 32, figures=figures))
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     found = row(open_run)
     assert figures.items() <= found.items() and found["rate"] == 10.0
     wide = status(open_run)
@@ -260,7 +271,7 @@ def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(op
 def _printed(run, width):
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(status_table(scan_run(run, Queue.query(run)).rows, width))
+        console.print(status_table(scan_run(run, QueueAnswer.query(run)).rows, width))
     return captured.get()
 
 
@@ -268,7 +279,7 @@ def test_what_an_attempt_before_the_last_one_saved_is_still_there(open_run, monk
     token = submitted(open_run, [EXPERT])
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(48, 64, saved=40), verdict=verdict("requeue"))
     write_attempt(open_run, EXPERT, 2, token, "17_0")
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     found = row(open_run)
     assert (found["done"], found["saved_images"], found["rate"], found["seconds_left"]) == (48, 40, None, None)
 
@@ -286,7 +297,7 @@ def test_a_node_that_ended_attempts_is_named_until_a_state_is_saved(open_run, mo
     fault = verdict("requeue", reason) | {"by_slurm": True, "nodes": ["h2"]}
     write_attempt(open_run, EXPERT, 1, token, "17_0", verdict=fault)
     write_attempt(open_run, EXPERT, 2, token, "17_0")
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     assert f"node h2 is to blame for an attempt at {EXPERT}: {reason}" in status(open_run)
     assert row(open_run)["faulty_nodes"] == {"h2": reason}
     write_attempt(open_run, EXPERT, 2, token, "17_0", heartbeat=beat(48, 64, saved=40))
@@ -296,8 +307,8 @@ def test_a_node_that_ended_attempts_is_named_until_a_state_is_saved(open_run, mo
 def test_a_job_that_is_being_cancelled_is_stopping(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat())
-    Journal(open_run.journal).cancelled(token, [EXPERT])
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    Journal(open_run.journal).record_cancelled(token, [EXPERT])
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     assert (row(open_run)["state"], row(open_run)["reason"]) == ("stopping", "by hpcddm cancel")
 
 
@@ -312,12 +323,12 @@ def two_sites(tmp_path, monkeypatch):
         sites = {"experts__sites": ["north", "north", "south", "south"], "site": "north", "cluster__experts": 4}
         run, experiment = RunDir(tmp_path / site), tiny(tmp_path, **sites)
         store_experiment(experiment, run)
-        units = plan(experiment)
+        units = plan_units(experiment)
         finish([unit for unit in units if unit.site is None or unit.key in complete], run)
         own = [unit.key for unit in units if unit.site == site]
         journal = Journal(run.journal)
-        journal.submitted(journal.intend("slurm", site, own), "17")
-        answer(monkeypatch, {key: Job(JobId("17_0"), "running", "h1") for key in jobs})
+        journal.record_submitted(journal.record_intent("slurm", site, own), "17")
+        answer(monkeypatch, {key: Job(JobId("17_0"), "running", nodes="h1") for key in jobs})
         return run
 
     return at
@@ -350,7 +361,7 @@ def test_a_site_that_is_through_hands_over_by_a_command_that_packs_it(two_sites,
 
 
 def test_the_site_that_needs_the_experts_of_another_one_waits_and_then_copies_them(two_sites):
-    own = ["measuring/extractor", "measuring/classifier", MONOLITH, expert_key(0), expert_key(1), ROUTER]
+    own = ["evaluators/extractor", "evaluators/classifier", MONOLITH, expert_key(0), expert_key(1), ROUTER]
     run = two_sites("north", *own[:-1], jobs=own[-1:])
     again = f"hpcddm submit {run.experiment} --run-dir {run.root} --site north"
     copy = f"copy {', '.join(SOUTH)} of site south into {run.root}; next: {again}"
@@ -417,6 +428,26 @@ def test_a_stale_unit_gives_the_words_of_submit(run):
     assert last.endswith(f"; {again}")
 
 
+@pytest.mark.parametrize(
+    "key, source, line",
+    [
+        (None, None, None),
+        (None, ["ant", "bee", "cat", "dog"], "4 classes: ant, bee, cat, dog"),
+        (["a", "b", "c", "d"], ["ant", "bee", "cat", "dog"], "4 classes: a, b, c, d"),
+        (["a", "b", "c", "d"], None, "4 classes: a, b, c, d"),
+    ],
+)
+def test_the_classes_are_named_in_one_line(run, tmp_path, key, source, line):
+    store_experiment(tiny(tmp_path, data__class_names=key), run)
+    folder = run.unit(CATALOG)
+    if source:
+        before = manifest.read(folder)
+        manifest.publish(folder, replace(before, results=before.results | {"class_names": source}))
+    elif key:
+        (folder / "manifest.json").write_text("torn")
+    assert [one for one in status(run).splitlines() if one.startswith("4 classes")] == ([line] if line else [])
+
+
 def test_a_process_of_this_machine_that_died_before_it_said_a_word(open_run):
     submitted(open_run, [EXPERT], "4711", "local", age=5)
     assert row(open_run)["state"] == "starting"
@@ -434,7 +465,7 @@ def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
     assert "manifest.json: holds no usable JSON (settings: Input should be an object)" in row(run)["reason"]
     (run.unit(EXPERT) / "manifest.json").unlink()
     folder = write_attempt(run, EXPERT, 1)
-    names = ("owner", "begun", "heartbeat", "ended", "verdict")
+    names = ("owner", "first_step", "heartbeat", "ended", "verdict")
     [(folder / f"{name}.json").write_text("[3]") for name in names]
     assert row(run)["state"] == "unknown" and EXPERT in status(run)
     for name in names:
@@ -442,14 +473,14 @@ def test_foreign_things_in_the_bookkeeping_are_passed_over(run):
 
 
 def test_the_page_about_the_clusters_is_named_until_there_is_one_about_all(run):
-    page = f"clusters {run.unit(INSPECT) / 'clusters.html'}"
+    page = f"clusters {run.unit(CLUSTER_REPORT) / 'clusters.html'}"
     assert page not in status(run)
     (run.unit(REPORT) / "manifest.json").unlink()
     assert status(run).splitlines()[-2] == page
-    found = manifest.read(run.unit(INSPECT))
-    manifest.publish(run.unit(INSPECT), replace(found, results={"warnings": ["one", "another"]}))
+    found = manifest.read(run.unit(CLUSTER_REPORT))
+    manifest.publish(run.unit(CLUSTER_REPORT), replace(found, results={"warnings": ["one", "another"]}))
     assert status(run).splitlines()[-2] == f"{page}, with 2 warnings"
-    (run.unit(INSPECT) / "manifest.json").unlink()
+    (run.unit(CLUSTER_REPORT) / "manifest.json").unlink()
     assert page not in status(run)
 
 
@@ -487,10 +518,10 @@ def test_a_training_that_waits_is_where_the_state_is_from_which_it_goes_on(open_
     """A state of more images than the training shall see is of no use to it."""
     write_attempt(open_run, EXPERT, 1, submitted(open_run, [EXPERT], "16", age=1000), "16_0", **MADE_BEFORE)
     submitted(open_run, [EXPERT], age=10)
-    unit = next(unit for unit in plan(tiny(open_run.root.parent)) if unit.key == EXPERT)
+    unit = next(unit for unit in plan_units(tiny(open_run.root.parent)) if unit.key == EXPERT)
     inputs = {key: manifest.read(open_run.unit(key)) for key in unit.inputs}
     state = {"trajectory": unit.expected(inputs).trajectory, "images": images, "format": training_states.FORMAT}
-    folder = open_run.unit(EXPERT) / training_states.FOLDER / training_states.name_of(images)
+    folder = open_run.unit(EXPERT) / training_states.FOLDER / training_states.folder_name(images)
     atomic.write_json(folder / training_states.STATE, state)
     answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "pending", "Priority")})
     found = row(open_run)
@@ -502,7 +533,7 @@ def test_a_training_that_waits_is_where_the_state_is_from_which_it_goes_on(open_
 def test_units_that_cannot_start_after_a_failure_share_one_line(tmp_path, monkeypatch):
     run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
     store_experiment(experiment, run)
-    units = [unit.key for unit in plan(experiment)]
+    units = [unit.key for unit in plan_units(experiment)]
     broken = [key for key in units if key.startswith("shard/")]
     token = submitted(run, units)
     for number, key in enumerate(units):
@@ -522,7 +553,7 @@ def test_units_that_cannot_start_after_a_failure_share_one_line(tmp_path, monkey
 
 def test_units_that_lacked_what_is_there_by_now_keep_their_reason(open_run, monkeypatch):
     token = submitted(open_run, [EXPERT])
-    end = verdict("waiting", f"{EXPERT} cannot start: lists/all is not complete")
+    end = verdict("waiting", f"{EXPERT} cannot start: expert_lists/all is not complete")
     write_attempt(open_run, EXPERT, 1, token, "17_0", verdict=end)
     answer(monkeypatch, {})
     assert (row(open_run)["state"], row(open_run)["reason"]) == ("stopped", end["reason"])

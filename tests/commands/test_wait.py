@@ -8,9 +8,9 @@ import pytest
 from hpcddm.commands import wait as waiting
 from hpcddm.launch.base import Job
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(waiting, "READ_SECONDS", 0.05)
     run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
     store_experiment(experiment, run)
-    finish(plan(experiment), run)
+    finish(plan_units(experiment), run)
     (run.unit(EXPERT) / "manifest.json").rename(run.unit(EXPERT) / "kept.json")
     return run
 
@@ -55,7 +55,7 @@ def test_a_run_that_fails_is_left_with_what_to_type(run, monkeypatch):
 
 @pytest.mark.parametrize("state", ["pending", "running", "suspended"])
 def test_jobs_are_waited_for_until_the_time_is_over(run, monkeypatch, state):
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), state, "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), state, nodes="h1")})
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", heartbeat=beat())
     assert "the time is over and jobs wait or run" in ended(run, 5, "--timeout", "0.001").stderr
 
@@ -69,7 +69,7 @@ def test_a_scheduler_that_does_not_answer_is_no_end(run, monkeypatch):
 
 
 def test_what_becomes_complete_ends_the_wait(run, monkeypatch):
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     submitted(run, [EXPERT])
     timer = threading.Timer(0.3, complete, [run])
     timer.start()
@@ -77,27 +77,29 @@ def test_what_becomes_complete_ends_the_wait(run, monkeypatch):
     done = hpcddm("wait", run.root)
     timer.join()
     lines = done.stdout.splitlines()
-    assert (done.exit_code, len(lines)) == (0, 2) and "1 running" in lines[0], done.output
+    assert (done.exit_code, len(lines)) == (0, 2) and "1 starting" in lines[0], done.output
     assert time.monotonic() - started < 20
 
 
 def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
-    jobs = iter([{}, {EXPERT: Job(JobId("17_0"), "running", "h1")}])
+    jobs = iter([{}, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")}])
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
     monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.1)
-    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.states", lambda *given: answers.append(1) or next(jobs, {}))
+    monkeypatch.setattr(
+        "hpcddm.launch.slurm.launcher.SlurmLauncher.states", lambda *given: answers.append(1) or next(jobs, {})
+    )
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2
 
 
 def test_ctrl_c_leaves_the_jobs_alone(run, monkeypatch):
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", "h1")})
+    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), "running", nodes="h1")})
     submitted(run, [EXPERT])
     cancelled = []
-    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.cancel", lambda self, *jobs: cancelled.append(jobs))
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.cancel", lambda self, *jobs: cancelled.append(jobs))
     monkeypatch.setattr(waiting.time, "sleep", lambda seconds: (_ for _ in ()).throw(KeyboardInterrupt))
     done = hpcddm("wait", run.root)
-    assert done.exit_code == 130 and "jobs in a queue go on; next: hpcddm wait" in done.stderr and cancelled == []
+    assert done.exit_code == 130 and "jobs in a queue continue; next: hpcddm wait" in done.stderr and cancelled == []
 
 
 def test_where_there_is_no_run_there_is_nothing_to_wait_for(tmp_path):

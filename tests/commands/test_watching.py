@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from hpcddm.commands import overview
+from hpcddm.commands import run_status
 from hpcddm.commands import status as verb
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, submitted, write_attempt
 from tests.helpers import finish, hpcddm, tiny
@@ -28,7 +28,7 @@ def run(tmp_path):
     """A run with one expert to be made."""
     run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
     store_experiment(experiment, run)
-    finish(plan(experiment), run)
+    finish(plan_units(experiment), run)
     (run.unit(EXPERT) / "manifest.json").unlink()
     return run
 
@@ -61,7 +61,7 @@ def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(run)
     read_until(terminal, b"next: hpcddm submit")
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
-    finish(plan(tiny(run.root.parent)), run)
+    finish(plan_units(tiny(run.root.parent)), run)
     process, terminal = watch(run)
     assert b"complete: " in read_until(terminal, b"index.html") and process.wait(20) == 0
 
@@ -74,7 +74,7 @@ def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_wh
     write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "failed", "reason": "the loss is nan"})
     answer(monkeypatch, {})
     console = verb.Console(width=160, height=height, file=io.StringIO())
-    console.print(verb._screen(overview.scan_run(run, overview.Queue.query(run)), console))
+    console.print(verb._screen(run_status.scan_run(run, run_status.QueueAnswer.query(run)), console))
     lines = console.file.getvalue().splitlines()
     assert len(lines) <= height and any(line.startswith(f"{EXPERT} ") for line in lines)
     assert any(line.startswith("shard/train-000") for line in lines) == complete

@@ -1,20 +1,20 @@
 import pytest
 
-from hpcddm.config.cross_checks import validated
-from hpcddm.config.schema import hashed, validate
+from hpcddm.config.cross_checks import validate_experiment
+from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.pipeline.plan import STAGE_NAMES, plan
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, plan_units
 from tests.helpers import EXPERIMENT, JOINED, REPOSITORY, changed, tiny
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/*.yaml")), ids=lambda path: path.stem)
 def test_every_experiment_of_the_repository_is_valid(path):
     experiment = load_experiment(str(path))
-    assert experiment.name == path.stem and plan(experiment)
-    assert validated(experiment.model_dump(mode="json"), "again") == experiment
+    assert experiment.name == path.stem and plan_units(experiment)
+    assert validate_experiment(experiment.model_dump(mode="json"), "again") == experiment
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("slurm/sites/*.yaml")), ids=lambda path: path.stem)
@@ -24,7 +24,7 @@ def test_every_site_of_the_repository_is_valid(path):
     assert {key.split("/")[0] for key in site.stages} <= set(STAGE_NAMES)
 
 
-TAKEN = "experts.joined.0.name: {} means something else already; take another name"
+TAKEN = "experts.extra.0.name: {} is taken already; choose another name"
 WRONG = {
     "unknown key": ({"colour": 1}, "colour: unknown key; valid keys: name, seed,"),
     "unknown nested key": ({"experts__training__image": 1}, "experts.training.image: unknown key; valid keys: images,"),
@@ -71,36 +71,36 @@ WRONG = {
     ),
     "no expert at all": ({"evaluate__min_experts": 0}, "evaluate.min_experts: input should be greater than 0"),
     "an augmentation that is there twice": (
-        {"data__augmentations": [{"name": "flip"}, {"name": "shift", "most": 1}, {"name": "flip"}]},
-        "data.augmentations.0: flip stands there twice",
+        {"data__augmentations": [{"name": "flip"}, {"name": "shift", "max_pixels": 1}, {"name": "flip"}]},
+        "data.augmentations.0: flip is listed twice",
     ),
     "an unknown augmentation": (
         {"data__augmentations": [{"name": "blur"}]},
         "data.augmentations.0: unknown name 'blur'; valid names: flip, random_crop, shift",
     ),
     "sites for other experts": ({"experts__sites": ["here"]}, "experts.sites: names 1 sites for 2 experts"),
-    "a joined expert named like an arm": ({"experts__joined": [JOINED | {"name": "top-2"}]}, TAKEN.format("top-2")),
-    "a joined expert named like a unit": ({"experts__joined": [JOINED | {"name": "student"}]}, TAKEN.format("student")),
-    "a joined expert named like others": (
-        {"experts__joined": [JOINED | {"name": "expert-07"}]},
+    "a extra expert named like an arm": ({"experts__extra": [JOINED | {"name": "top-2"}]}, TAKEN.format("top-2")),
+    "a extra expert named like a unit": ({"experts__extra": [JOINED | {"name": "student"}]}, TAKEN.format("student")),
+    "a extra expert named like others": (
+        {"experts__extra": [JOINED | {"name": "expert-07"}]},
         TAKEN.format("expert-07"),
     ),
-    "two joined experts of one name": ({"experts__joined": [JOINED] * 2}, "experts.joined.0.name: hats stands there 2"),
-    "a joined expert without images": (
-        {"experts__joined": [{"name": "hats", "list": "hats.txt", "batch": 8}]},
-        "experts.joined.0.images: this key is needed",
+    "two extra experts of one name": ({"experts__extra": [JOINED] * 2}, "experts.extra.0.name: hats is listed 2"),
+    "a extra expert without images": (
+        {"experts__extra": [{"name": "hats", "list": "hats.txt", "batch": 8}]},
+        "experts.extra.0.images: this key is needed",
     ),
-    "a joined expert of no site among others": (
-        {"experts__joined": [JOINED], "experts__sites": ["north", "south"]},
-        "experts.joined.0.site: this key is needed",
+    "a extra expert of no site among others": (
+        {"experts__extra": [JOINED], "experts__sites": ["north", "south"]},
+        "experts.extra.0.site: this key is needed",
     ),
     "classes that do not divide": (
         {"evaluate__images": 25},
         "evaluate.images: 25 cannot be balanced over 4 classes; take 24 or 32",
     ),
     "a first sample inside a batch": (
-        {"evaluate__first": 4},
-        "evaluate.first: 4 is not a multiple of the 4 classes and of evaluate.batch 8; take 8",
+        {"evaluate__first_sample": 4},
+        "evaluate.first_sample: 4 is not a multiple of the 4 classes and of evaluate.batch 8; take 8",
     ),
     "ragged batches": (
         {"evaluate__images": 20},
@@ -141,11 +141,11 @@ WRONG = {
     ),
     "one strategy twice": (
         {"evaluate__strategies": ["top-1", "top1"]},
-        "evaluate.strategies: top-1 stands there twice",
+        "evaluate.strategies: top-1 is listed twice",
     ),
-    "too few images": ({"evaluate__images": 8}, "evaluate.images: 8 are too few to be measured and shown; at least 20"),
+    "too few images": ({"evaluate__images": 8}, "evaluate.images: 8 are too few for the report; needs at least 20"),
     "guidance backwards": ({"evaluate__guidance_interval": [0.9, 0.1]}, "evaluate.guidance_interval: [0.9, 0.1]: from"),
-    "a student of half an image": ({"distill": {"share": 0.03}}, "distill.share: 0.03 of a batch of 16 is no whole"),
+    "a student of half an image": ({"distill": {"share": 0.03}}, "distill.share: 0.03 of a batch of 16 is not a whole"),
     "a student that cannot wait": (
         {"distill": {}, "evaluate__min_experts": 1},
         "evaluate.min_experts: distill waits for all experts; remove one of the two",
@@ -156,7 +156,7 @@ WRONG = {
     ),
     "samples of the experts by caption": (
         {"data__condition": {"name": "text", "encoder": {"name": "words"}}, "router__samples": {"images": 10}},
-        "router.samples: are drawn class by class, and a class does not say an image's caption; remove it",
+        "router.samples: are drawn class by class, and a class does not determine a caption; remove it",
     ),
     "a prior by class without classes": (
         {"data__condition": {"name": "none"}, "router": {"model": {"name": "uniform_router", "prior": "class"}}},
@@ -172,7 +172,7 @@ WRONG = {
 @pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
 def test_a_wrong_experiment_is_named_in_one_line_for_each_mistake(changes, message):
     with pytest.raises(ConfigError) as caught:
-        validated(changed(EXPERIMENT, **changes), "x.yaml")
+        validate_experiment(changed(EXPERIMENT, **changes), "x.yaml")
     first, *others = str(caught.value).split("\n")
     assert first.startswith("x.yaml: ") and message in first and caught.value.exit_code == 2
     assert len(others) <= 1 and all(line.startswith("x.yaml: ") for line in others)
@@ -210,7 +210,7 @@ def test_a_units_resources_override_its_stages_which_override_the_sites():
     site = Site(name="here", scheduler="slurm", resources=Resources(gpus_per_node=1), stages=stages)
     assert site.resources_for("train", "monolith") == Resources(nodes=4, minutes=5, gpus_per_node=1)
     assert site.resources_for("train", "expert-00") == Resources(nodes=2, minutes=5, gpus_per_node=1)
-    assert site.resources_for("route") == Resources(gpus_per_node=1)
+    assert site.resources_for("router") == Resources(gpus_per_node=1)
 
 
 @pytest.mark.parametrize(
@@ -218,21 +218,21 @@ def test_a_units_resources_override_its_stages_which_override_the_sites():
     [
         {"experts__sites": ["a", "b"]},
         {"experts__training__checkpoint_minutes": 0.5},
-        {"experts__training__log_images": 7},
+        {"experts__training__log_every_images": 7},
         {"evaluate__units": 3},
         {"data__source__folder": "elsewhere"},
     ],
     ids=str,
 )
 def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
-    before = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path))}
-    after = {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
+    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
+    after = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **changes))}
     assert all(after[key] == before[key] for key in before.keys() & after.keys())
 
 
 def test_a_transform_is_under_the_fingerprint_of_the_tars_unless_it_is_the_one_of_older_runs(tmp_path):
     def settings(**changes):
-        return {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, **changes))}
+        return {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **changes))}
 
     before, default = settings(), settings(data__transform={"name": "centre_crop"})
     assert before == default and not any("transform" in key for unit in before.values() for key in unit)
@@ -243,6 +243,6 @@ def test_a_transform_is_under_the_fingerprint_of_the_tars_unless_it_is_the_one_o
 
 
 def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
-    kept = hashed(tiny(tmp_path).experts)
+    kept = settings_to_hash(tiny(tmp_path).experts)
     assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()
     assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]

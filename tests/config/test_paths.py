@@ -5,7 +5,7 @@ import pytest
 
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import PathSetting, Positive, StrictModel, hashed
+from hpcddm.config.schema import PathSetting, Positive, StrictModel, settings_to_hash
 from tests.helpers import JOINED, tiny
 
 
@@ -29,7 +29,7 @@ def test_paths_are_found_wherever_they_stand():
     settings = Outer(
         file="a", files=["b", "c"], inner=Inner(folder="d"), many=[Inner(), Inner(folder="../e")], either="/f"
     )
-    moved = paths.located(settings, Path("/data/run"))
+    moved = paths.make_absolute(settings, Path("/data/run"))
     assert moved.model_dump() == {
         "file": "/data/run/a",
         "files": ["/data/run/b", "/data/run/c"],
@@ -42,7 +42,7 @@ def test_paths_are_found_wherever_they_stand():
 
 
 def test_a_path_is_under_no_fingerprint():
-    kept = hashed(Outer(file="a", files=["b"], inner=Inner(folder="c"), many=[Inner(folder="d")]))
+    kept = settings_to_hash(Outer(file="a", files=["b"], inner=Inner(folder="c"), many=[Inner(folder="d")]))
     assert kept == {"caption": "a/b", "inner": {}, "many": [{}]}
 
 
@@ -51,17 +51,17 @@ def test_a_path_is_under_no_fingerprint():
     [{}, {"file": 3, "files": "b"}, {"inner": "x", "many": {"folder": "y"}}, {"files": [1, None], "many": [[], 2]}],
 )
 def test_what_does_not_fit_the_schema_is_passed_over(values):
-    assert list(paths.places(values, Outer)) == []
+    assert list(paths.find_paths(values, Outer)) == []
 
 
 @pytest.mark.parametrize("source", [None, "images", {}, {"folder": "x"}, {"name": "nowhere", "folder": "x"}])
 def test_a_source_that_is_none_has_no_paths(source):
-    assert list(paths.places({"data": {"source": source}}, Experiment)) == []
+    assert list(paths.find_paths({"data": {"source": source}}, Experiment)) == []
 
 
 def test_an_experiments_paths_are_those_of_its_source_and_of_what_it_starts_from(tmp_path):
     start = {"init_from": {"weights": "seed.safetensors"}}
     overrides = [start | {"clusters": [1]}]
-    values = tiny(tmp_path, experts__joined=[JOINED | start], experts__overrides=overrides).model_dump()
-    found = [Path(holder[key]).name for holder, key in paths.places(values, Experiment)]
+    values = tiny(tmp_path, experts__extra=[JOINED | start], experts__overrides=overrides).model_dump()
+    found = [Path(holder[key]).name for holder, key in paths.find_paths(values, Experiment)]
     assert sorted(found) == ["hats.txt", "images", "seed.safetensors", "seed.safetensors"]

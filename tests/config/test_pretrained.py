@@ -15,14 +15,14 @@ ONE = PretrainedFile("net.pth", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT
 def kept(tmp_path, monkeypatch):
     """The weights, whole, in a cache of their own."""
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    path = pretrained.kept_file(ONE)
+    path = pretrained.cached_file(ONE)
     path.parent.mkdir()
     path.write_bytes(CONTENT)
     return path
 
 
 def test_what_is_whole_is_found_under_a_name_that_tells_its_bytes(kept):
-    assert pretrained.find(ONE) == kept
+    assert pretrained.find_verified(ONE) == kept
     assert kept.name == f"net-{ONE.sha256[:16]}.pth"
 
 
@@ -40,7 +40,7 @@ def test_what_is_not_whole_is_told_with_the_command_that_mends_it(kept, content,
     if content is not None:
         kept.write_bytes(content)
     with pytest.raises(UserError, match=f"{kept}: {wrong}; on a node with network run: hpcddm prefetch"):
-        pretrained.find(ONE)
+        pretrained.find_verified(ONE)
 
 
 def test_the_quick_look_sees_a_torn_file_and_reads_none(kept):
@@ -58,7 +58,7 @@ def test_without_a_variable_the_cache_is_the_users(monkeypatch):
 
 def test_a_relative_cache_is_refused_because_jobs_stand_elsewhere(monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", "cache")
-    with pytest.raises(ConfigError, match="HPCDDM_CACHE: 'cache' is no absolute path"):
+    with pytest.raises(ConfigError, match="HPCDDM_CACHE: 'cache' is not an absolute path"):
         pretrained.cache_folder()
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hpcddm.config.strict_yaml import MOST_VALUES, parse_value, read_yaml
+from hpcddm.config.strict_yaml import MAX_VALUES, parse_value, read_yaml
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import matching, read_sweep
+from hpcddm.launch.load_sweep import matching_labels, read_sweep
 from tests.helpers import hpcddm, write_experiment, write_source
 
 VALUES = {
@@ -151,7 +151,7 @@ def test_an_override_is_read_as_a_file_is(tmp_path, override):
         ("seed=", "'seed=': no value; write seed=null for nothing, or 'seed=\"\"' for an empty text"),
         ("seed=#5", "'seed=#5': no value"),
         ("data.source.folder=a #b", "'data.source.folder=a #b': what follows would be a comment"),
-        ("name=*a", "'*a' is no YAML value (found undefined alias 'a'); write 'name=\"...\"' for a text"),
+        ("name=*a", "'*a' is not a YAML value (found undefined alias 'a'); write 'name=\"...\"' for a text"),
         ("name=1.10", "'name=1.10': name: input should be a valid string, found 1.1; put it in quotes"),
         ("monolith.enabled=1", "'monolith.enabled=1': monolith.enabled: needs true or false, found 1"),
         ('monolith.enabled="yes"', "monolith.enabled: needs true or false, found 'yes'"),
@@ -181,10 +181,10 @@ def test_a_choice_of_a_sweeps_settings_is_read_so_too(tmp_path):
     write_experiment(tmp_path)
     (tmp_path / "sweep.yaml").write_text("name: trial\nexperiment: tiny.yaml\ngrid: {seed: [8, 10]}\n")
     sweep = read_sweep(str(tmp_path / "sweep.yaml"))
-    assert matching(sweep, ["seed=10"]) == {"seed=10"}
+    assert matching_labels(sweep, ["seed=10"]) == {"seed=10"}
     for only in ("seed=010", "seed=[1"):
         with pytest.raises(ConfigError, match=f"^--only {only}: ".replace("[", r"\[")):
-            matching(sweep, [only])
+            matching_labels(sweep, [only])
 
 
 def test_a_mark_of_utf_8_and_line_ends_of_windows_change_nothing(tmp_path):
@@ -203,8 +203,8 @@ def test_anchors_and_merges_are_read_and_their_lines_are_those_where_they_stand(
 
 
 def test_many_values_without_anchors_are_read(tmp_path):
-    (tmp_path / "a.yaml").write_text(f"key: [{'1, ' * (MOST_VALUES + 10)}]\n")
-    assert len(read_yaml(tmp_path / "a.yaml")[0]["key"]) == MOST_VALUES + 10
+    (tmp_path / "a.yaml").write_text(f"key: [{'1, ' * (MAX_VALUES + 10)}]\n")
+    assert len(read_yaml(tmp_path / "a.yaml")[0]["key"]) == MAX_VALUES + 10
 
 
 def test_json_is_read_as_it_is(tmp_path):

@@ -1,4 +1,5 @@
 import ast
+import re
 from types import ModuleType
 
 import pytest
@@ -16,18 +17,19 @@ from hpcddm.errors import ConfigError
 from tests.helpers import REPOSITORY, python
 
 PACKAGE = REPOSITORY / "hpcddm"
-ROOMS = sorted(
+PACKAGES = sorted(
     {
-        str(file.parent.relative_to(PACKAGE))
+        declared
         for file in PACKAGE.rglob("*.py")
-        if any(line.startswith("class Settings(") for line in file.read_text().splitlines())
+        for declared in re.findall(r'^    package: ClassVar\[str\] = "(.+)"$', file.read_text(), re.M)
     }
 )
-VARIANTS = [(room, name) for room in ROOMS for name in variants.names(room)]
+VARIANTS = [(package, name) for package in PACKAGES for name in variants.list_variants(package)]
 
 
-def test_every_room_of_the_schema_has_variants():
-    assert set(ROOMS) >= {
+def test_every_package_of_the_schema_has_variants():
+    assert {package for package, _ in VARIANTS} == set(PACKAGES)
+    assert set(PACKAGES) >= {
         "data/sources",
         "encoders/image",
         "clustering",
@@ -37,16 +39,19 @@ def test_every_room_of_the_schema_has_variants():
     }
 
 
-@pytest.mark.parametrize("room, name", VARIANTS)
-def test_the_settings_without_the_code_are_the_settings_of_the_code(room, name):
-    light, real = variants.settings_class(room, name), variants.load(room, name).Settings
+@pytest.mark.parametrize("package, name", VARIANTS)
+def test_the_settings_without_the_code_are_the_settings_of_the_code(package, name):
+    light, module = variants.settings_class(package, name), variants.import_variant(package, name)
+    real = getattr(module, light.__name__)
     assert issubclass(light, VariantSettings) and light.__doc__
     assert light.model_json_schema() == real.model_json_schema()
     assert light.not_hashed == real.not_hashed
 
 
 def test_all_settings_load_without_heavy_imports():
-    code = f"from hpcddm.config import variants\nfor room, name in {VARIANTS!r}: variants.settings_class(room, name)"
+    code = (
+        f"from hpcddm.config import variants\nfor package, name in {VARIANTS!r}: variants.settings_class(package, name)"
+    )
     done = python(f"{code}\nimport sys\nprint({{'torch', 'numpy', 'faiss', 'PIL', 'timm'}} & sys.modules.keys())")
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
@@ -54,13 +59,13 @@ def test_all_settings_load_without_heavy_imports():
 @pytest.mark.parametrize("name", ["", "dit/..", "../config", "DiT", "parts", "dit\n"])
 def test_an_unknown_variant_lists_the_valid_ones(name):
     with pytest.raises(ConfigError, match="valid names: .*dit, router_dit"):
-        variants.load("models", name)
+        variants.import_variant("models", name)
 
 
 def test_roles_part_a_room():
     bases = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)
-    roles = [variants.names("models", base) for base in bases]
-    assert all(roles) and sorted(sum(roles, ())) == list(variants.names("models"))
+    roles = [variants.list_variants("models", base) for base in bases]
+    assert all(roles) and sorted(sum(roles, ())) == list(variants.list_variants("models"))
 
 
 @pytest.mark.parametrize("word, label", [("top-1", "top-1"), ("top2", "top-2"), ("full", "full"), ("oracle", "oracle")])
@@ -119,10 +124,19 @@ def test_a_class_without_a_method_of_the_contract_is_named():
         variants._implementation(Schedule, module)
 
 
-def test_the_settings_may_mention_what_stands_in_their_file():
+def test_a_file_with_two_classes_of_settings_is_named(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("class A(BSettings): ...\nclass ASettings: ...\nclass CSettings: ...\n")
+    with pytest.raises(
+        ConfigError, match="mine.py: has 2 classes of settings, ASettings, CSettings; a variant needs one"
+    ):
+        variants._settings_name(file)
+
+
+def test_the_settings_may_mention_definitions_of_their_file():
     settings = "import math\nimport torch\nHALF = math.pi / 2\nclass Settings:\n    angle: float = HALF\n"
     text = settings + "class Code:\n    settings: Settings"
-    needed = variants._settings_and_mentioned(ast.parse(text))
+    needed = variants._needed_for("Settings", ast.parse(text))
     assert [ast.unparse(node).splitlines()[0] for node in needed] == [
         "import math",
         "HALF = math.pi / 2",

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 import torch
 
-from hpcddm.data.batch import LabelledBatches, NoisyBatches, TurnedBatches, turned
-from hpcddm.data.draws import Draws
+from hpcddm.data.batch import LabelledBatches, NoisyBatches, RotatedBatches, rotate
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import ArrayReader
-from hpcddm.diffusion.spaces.pixels import to_unit
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from tests.orders import uniform
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)
 READER = ArrayReader(IMAGES, np.arange(20), np.arange(20) % 3)
-ORDER, DRAWS = uniform(0, "s", 20), Draws(0, "s")
+ORDER, DRAWS = uniform(0, "s", 20), RandomDraws(0, "s")
 CPU = torch.device("cpu")
 NULL, SHAPE = 99, (3, 4, 6)
 
@@ -23,13 +23,13 @@ def noisy(dropout=0.5):
 
 
 def test_a_batch_holds_the_samples_at_its_places_of_the_order():
-    batch, rows = noisy(dropout=0).read(range(35, 43)), ORDER.rows(range(35, 43))
+    batch, rows = noisy(dropout=0).read(range(35, 43)), ORDER.sample_numbers(range(35, 43))
     assert batch.sample_indices == range(35, 43) and batch.condition.tolist() == rows.tolist()
     assert batch.clusters.tolist() == (rows % 3).tolist()
     assert batch.condition.dtype == batch.clusters.dtype == torch.int64 and batch.x0.dtype == torch.uint8
     assert torch.equal(batch.noise, DRAWS.noise(range(35, 43), (3, 4, 6)))
     assert torch.equal(batch.time, DRAWS.times(range(35, 43)))
-    x0 = batch.to(CPU, to_unit).x0
+    x0 = batch.to(CPU, pixels_to_values).x0
     assert x0.shape == (8, 3, 4, 6) and x0.dtype == torch.float32 and x0.abs().max() <= 1
     assert np.allclose(x0.numpy(), IMAGES[rows].transpose(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
 
@@ -37,15 +37,15 @@ def test_a_batch_holds_the_samples_at_its_places_of_the_order():
 def test_conditions_are_dropped_by_the_samples_own_draws():
     whole = noisy(dropout=0.5).read(range(400))
     dropped = whole.condition == NULL
-    assert torch.equal(dropped, DRAWS.dropped(range(400), 0.5)) and 150 < dropped.sum() < 250
+    assert torch.equal(dropped, DRAWS.dropout_mask(range(400), 0.5)) and 150 < dropped.sum() < 250
     kept = noisy(dropout=0).read(range(400)).condition
     assert torch.equal(whole.condition[~dropped], kept[~dropped])
 
 
 def test_what_is_carried_becomes_the_condition_on_the_device():
     batch = noisy().read(range(8))
-    assert torch.equal(batch.to(CPU, to_unit).condition, -batch.condition)
-    whole, parts = batch.to(CPU, to_unit), batch.to(CPU, to_unit).split(2)
+    assert torch.equal(batch.to(CPU, pixels_to_values).condition, -batch.condition)
+    whole, parts = batch.to(CPU, pixels_to_values), batch.to(CPU, pixels_to_values).split(2)
     assert torch.equal(torch.cat([part.condition for part in parts]), whole.condition)
 
 
@@ -66,14 +66,14 @@ def test_a_batch_is_split_into_equal_parts():
 
 
 def test_images_are_as_they_are_read_without_augmentations():
-    batch, rows = LabelledBatches(READER, ORDER, DRAWS).read(range(12)), ORDER.rows(range(12))
+    batch, rows = LabelledBatches(READER, ORDER, DRAWS).read(range(12)), ORDER.sample_numbers(range(12))
     assert np.array_equal(batch.x0.numpy(), IMAGES[rows]) and batch.labels.tolist() == rows.tolist()
 
 
 def test_images_without_classes_are_turned_and_the_turn_is_their_class():
     square = ArrayReader(IMAGES[:, :, :4], np.zeros(20, int), np.zeros(20, int))
-    batch, rows = TurnedBatches(square, ORDER, DRAWS).read(range(40)), ORDER.rows(range(40))
+    batch, rows = RotatedBatches(square, ORDER, DRAWS).read(range(40)), ORDER.sample_numbers(range(40))
     assert set(batch.labels.tolist()) == {0, 1, 2, 3}
     for image, turn, row in zip(batch.x0.numpy(), batch.labels.tolist(), rows, strict=True):
         assert np.array_equal(image, np.rot90(IMAGES[row, :, :4], turn))
-    assert torch.equal(turned(batch.x0, -batch.labels % 4), torch.from_numpy(IMAGES[rows][:, :, :4]))
+    assert torch.equal(rotate(batch.x0, -batch.labels % 4), torch.from_numpy(IMAGES[rows][:, :, :4]))

@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import tar
-from hpcddm.data.catalog import Catalog, Part, SplitEntry, Tar, blocks_of, open_catalog, write_catalog
+from hpcddm.data import tar_writing
+from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry, split_into_blocks, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.record import Record
+from hpcddm.data.run_samples import open_catalog
+from hpcddm.data.tar_entry import Tar
 from hpcddm.errors import UserError
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 from tests.catalogs import catalog_of
 from tests.helpers import SIDE
@@ -32,7 +34,7 @@ def written(folder, sizes=(5, 4, 3), ranges=1, made=None):
     made, tars = list(made or records()), []
     for number, size in enumerate(sizes):
         tars.append(folder / f"{number}.tar")
-        tar.write_tar(tars[-1], made[:size], SIDE, 1)
+        tar_writing.write_tar(tars[-1], made[:size], SIDE, 1)
         del made[:size]
     return catalog_of(folder, tars, ranges)
 
@@ -46,7 +48,7 @@ def test_samples_are_numbered_by_tar_and_in_a_tar_by_member(tmp_path, ranges):
     assert catalog.texts("key").gather(everything) == [f"train-{number}" for number in everything]
     assert catalog.texts("caption").gather(everything) == [f"number {number}" for number in everything]
     assert [catalog.has(name) for name in ("label", "caption", "latents")] == [True, True, False]
-    spans = [catalog.numbers_of(f"train-{number:03d}") for number in range(ranges)]
+    spans = [catalog.numbers_in_range(f"train-{number:03d}") for number in range(ranges)]
     assert [number for span in spans for number in span] == list(everything)
 
 
@@ -74,24 +76,26 @@ def test_another_key_class_caption_or_image_is_another_list(tmp_path, what):
 
 def test_samples_are_described_with_the_classes_that_they_have(tmp_path):
     numbers = [0, 3, 4]
-    assert written(tmp_path / "a").described(numbers, 4) == {"samples": 3, "class_counts": [2, 1, 0, 0]}
+    assert written(tmp_path / "a").summary(numbers, 4) == {"samples": 3, "class_counts": [2, 1, 0, 0]}
     nothing = dict.fromkeys(range(COUNT))
     unlabelled = written(tmp_path / "b", made=records(label=nothing, caption=nothing))
-    assert unlabelled.described(numbers, None) == {"samples": 3} and len(unlabelled.digest(numbers)) == 64
+    assert unlabelled.summary(numbers, None) == {"samples": 3} and len(unlabelled.digest(numbers)) == 64
     assert not unlabelled.has("label") and not unlabelled.has("caption")
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 @pytest.mark.parametrize("numbers", [range(3, 15), list(range(12)), np.arange(13)], ids=["range", "list", "array"])
 def test_blocks_are_all_numbers_in_order(numbers, size):
-    blocks = list(blocks_of(numbers, size))
+    blocks = list(split_into_blocks(numbers, size))
     assert [number for block in blocks for number in block] == list(numbers)
     assert all(0 < len(block) <= size for block in blocks)
 
 
 def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
     run = RunDir(tmp_path)
-    entry = SplitEntry(["key"], [Tar("shard/train-000/a.tar", 7)], [Part("train-000", "shard/train-000/c.h5", 2, "d")])
+    entry = SplitEntry(
+        ["key"], [Tar("shard/train-000/a.tar", 7)], [CatalogPart("train-000", "shard/train-000/c.h5", 2, "d")]
+    )
     run.unit(CATALOG).mkdir()
     write_columns(tmp_path / "columns.h5", {"key": ["a", "b"]})
     (tmp_path / "shard" / "train-000").mkdir(parents=True)
@@ -100,7 +104,7 @@ def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
     write_catalog(file, {"train": entry})
     catalog: Catalog = open_catalog(run, "train")
     assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", Tar("shard/train-000/a.tar", 7))
-    assert catalog.texts("key").gather([1, 0]) == ["b", "a"] and catalog.form is None
+    assert catalog.texts("key").gather([1, 0]) == ["b", "a"] and catalog.image_format is None
     for content in (file.read_bytes()[:40], b"{}", b'{"train": {"columns": []}}', b"[]"):
         file.write_bytes(content)
         with pytest.raises(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hpcddm.data import column_files, columns
-from hpcddm.data.column_files import Blocks, Spool, write_columns
-from hpcddm.data.columns import Column, TextColumn, counted
+from hpcddm.data.column_files import RowBlocks, Spool, write_columns
+from hpcddm.data.columns import Column, TextColumn, count_values
 from hpcddm.errors import UserError
 from tests.helpers import python
 
@@ -99,7 +99,7 @@ def test_a_number_that_no_sample_has_is_an_error(parts, numbers):
 
 def test_blocks_are_the_rows_that_they_make_together(tmp_path):
     rows = np.arange(24, dtype="<f4").reshape(8, 3)
-    write_columns(tmp_path / "x.h5", {"f": Blocks(rows.shape, rows.dtype, iter([rows[:3], rows[3:4], rows[4:]]))})
+    write_columns(tmp_path / "x.h5", {"f": RowBlocks(rows.shape, rows.dtype, iter([rows[:3], rows[3:4], rows[4:]]))})
     assert np.array_equal(Column("f", {tmp_path / "x.h5": 8}).gather(range(8)), rows)
 
 
@@ -162,7 +162,7 @@ def test_equal_columns_are_equal_bytes(tmp_path):
 
 @pytest.mark.parametrize(
     "columns",
-    [{"a": np.zeros(3), "b": ["x"]}, {"a": Blocks((4,), np.dtype("<u2"), [np.zeros(3, "<u2")])}],
+    [{"a": np.zeros(3), "b": ["x"]}, {"a": RowBlocks((4,), np.dtype("<u2"), [np.zeros(3, "<u2")])}],
     ids=["lengths", "missing rows"],
 )
 def test_columns_that_do_not_fit_leave_the_file_as_it_was(tmp_path, columns):
@@ -289,15 +289,15 @@ def test_values_that_are_no_numbers_of_classes_are_one_line(tmp_path):
         path = tmp_path / f"{number}.h5"
         write_columns(path, {"label": values})
         with pytest.raises(UserError, match="column label: has values that are not whole numbers from 0 to 3"):
-            counted(Column("label", {path: len(values)}), range(len(values)), 4)
+            count_values(Column("label", {path: len(values)}), range(len(values)), 4)
     path = tmp_path / "right.h5"
     write_columns(path, {"label": np.array([3, 0, 3])})
-    assert counted(Column("label", {path: 3}), range(3), 4).tolist() == [1, 0, 0, 2]
+    assert count_values(Column("label", {path: 3}), range(3), 4).tolist() == [1, 0, 0, 2]
 
 
 def test_a_number_of_no_sample_is_one_line(tmp_path):
     write_columns(tmp_path / "a.h5", {"label": np.arange(3)})
     column = Column("label", {tmp_path / "a.h5": 3})
     for numbers in ([0, 3], [-1], range(2, 5)):
-        with pytest.raises(UserError, match="are asked for, and there are 3: a list of numbers is of other data"):
+        with pytest.raises(UserError, match="requested of 3: a list of numbers is of other data"):
             column.gather(numbers)

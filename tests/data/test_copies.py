@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import copies, pictures, tar
-from hpcddm.data.catalog import PictureForm
+from hpcddm.data import copies, image_decoding, tar_writing
+from hpcddm.data.catalog import ImageFormat
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
@@ -24,7 +24,7 @@ def catalog(tmp_path_factory):
     folder, pixels = tmp_path_factory.mktemp("source"), np.random.default_rng(0).integers(0, 256, (COUNT, SIDE, SIDE))
     for number in range(4):
         samples = [sample(index, pixels[index]) for index in range(10 * number, 10 * number + 10)]
-        tar.write_samples(folder / f"{number}.tar", samples)
+        tar_writing.write_samples(folder / f"{number}.tar", samples)
     return catalog_of(folder, [folder / f"{number}.tar" for number in range(4)], ranges=2)
 
 
@@ -32,7 +32,7 @@ def sample(number, pixels):
     stream, name = io.BytesIO(), "JPEG" if number in (5, 6) else "PNG"
     Image.fromarray(pixels.astype(np.uint8)).save(stream, format=name)
     key, caption = f"pictures/{number}", f"picture {number}, caf\u00e9"
-    return tar.Sample(key, stream.getvalue(), {"JPEG": "jpeg"}.get(name, "png"), number % 4, caption)
+    return tar_writing.Sample(key, stream.getvalue(), {"JPEG": "jpeg"}.get(name, "png"), number % 4, caption)
 
 
 def copy(folder, catalog, numbers=LISTED, advance=lambda done: None):
@@ -150,9 +150,10 @@ def placed(name, number):
 @pytest.fixture
 def photographs(tmp_path):
     samples = [
-        tar.Sample(str(number), placed(("JPEG", "PNG", "WEBP")[number % 3], number), "jpg") for number in range(9)
+        tar_writing.Sample(str(number), placed(("JPEG", "PNG", "WEBP")[number % 3], number), "jpg")
+        for number in range(9)
     ]
-    tar.write_samples(tmp_path / "0.tar", samples)
+    tar_writing.write_samples(tmp_path / "0.tar", samples)
     return catalog_of(tmp_path, [tmp_path / "0.tar"])
 
 
@@ -160,8 +161,8 @@ def test_copies_without_exif_show_the_same_pictures(tmp_path, photographs, monke
     monkeypatch.setattr(copies, "TAR_BYTES", 700)
     (tmp_path / "copy").mkdir()
     written = write_copy(tmp_path / "copy", photographs, range(9), lambda done: None, drops_exif=True)
-    form = PictureForm(3, SIDE, {"name": "resize"})
-    images = [TarImages(own.seen_in(form)).images(range(9)) for own in (written, photographs)]
+    form = ImageFormat(3, SIDE, {"name": "resize"})
+    images = [TarImages(own.with_image_format(form)).images(range(9)) for own in (written, photographs)]
     assert np.array_equal(*images) and written.texts("key").gather(range(9)) == list(map(str, range(9)))
     content = b"".join(path.read_bytes() for path in (tmp_path / "copy").glob("*.tar"))
     assert b"52N13E" not in content and b"52N13E" in (tmp_path / "0.tar").read_bytes()
@@ -182,19 +183,19 @@ def test_tars_without_exif_stay_where_a_copy_is_interrupted_and_no_others_do(tmp
 
 
 def test_a_picture_whose_exif_cannot_be_dropped_is_named_with_the_way_out(tmp_path):
-    tar.write_samples(tmp_path / "0.tar", [tar.Sample("cats/7", placed("TIFF", 7), "jpg")])
+    tar_writing.write_samples(tmp_path / "0.tar", [tar_writing.Sample("cats/7", placed("TIFF", 7), "jpg")])
     catalog = catalog_of(tmp_path, [tmp_path / "0.tar"])
-    with pytest.raises(UserError, match=r"cats/7: TIFF: its EXIF .*; 'data.reading.exif: keep' copies it"):
+    with pytest.raises(UserError, match=r"cats/7: TIFF: its EXIF .*; 'data.read_from.exif: keep' copies it"):
         copy(tmp_path / "copy", catalog, range(1))
         write_copy(tmp_path / "copy", catalog, range(1), lambda done: None, drops_exif=True)
 
 
 def test_pictures_of_every_format_are_copied_whatever_their_names_say(tmp_path):
     picture, samples = Image.new("RGB", (SIDE, SIDE), "red"), []
-    for name in pictures.FORMATS + ("MPO",):
+    for name in image_decoding.FORMATS + ("MPO",):
         stream = io.BytesIO()
         picture.save(stream, format=name, **({"save_all": True, "append_images": [picture]} if name == "MPO" else {}))
-        samples.append(tar.Sample(name, stream.getvalue(), "jpg"))
-    tar.write_samples(tmp_path / "0.tar", samples)
+        samples.append(tar_writing.Sample(name, stream.getvalue(), "jpg"))
+    tar_writing.write_samples(tmp_path / "0.tar", samples)
     copied = copy(tmp_path / "copy", catalog_of(tmp_path, [tmp_path / "0.tar"]), range(len(samples)))
     assert TarImages(copied).files(range(len(samples))) == [sample.image for sample in samples]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from hpcddm.data import pictures
-from hpcddm.data.exif import without_exif
-from hpcddm.data.pictures import PictureError, read_picture, to_pixels
+from hpcddm.data import image_decoding
+from hpcddm.data.exif import remove_exif
+from hpcddm.data.image_decoding import ImageError, read_image, to_pixels
 from tests.pictures import EMOJI, SIDE
 
 SECRETS = (b"52N13E-camera", b"Jane Doe", b"GPSLatitude")
@@ -68,27 +68,27 @@ FILES = {
 
 
 def pixels(content):
-    return np.asarray(to_pixels(read_picture(content), 3))
+    return np.asarray(to_pixels(read_image(content), 3))
 
 
 @pytest.mark.parametrize("orientation", [None, *range(1, 9)])
 @pytest.mark.parametrize("kind", FILES)
 def test_pixels_stay_upright_and_all_else_is_gone(kind, orientation):
     content = FILES[kind](orientation)
-    dropped = without_exif(content)
+    dropped = remove_exif(content)
     assert any(secret in content for secret in SECRETS) and len(dropped) < len(content)
     assert not any(secret in dropped for secret in SECRETS)
     assert np.array_equal(pixels(dropped), pixels(content))
     exif = Image.open(io.BytesIO(dropped)).getexif()
     assert dict(exif) == ({0x0112: orientation} if orientation not in (None, 1) else {})
-    assert without_exif(dropped) == dropped
+    assert remove_exif(dropped) == dropped
 
 
 def test_an_orientation_that_xmp_tells_is_kept():
     turned = XMP.replace(b"dc:creator", b'tiff:Orientation="6" dc:creator')
     stream = io.BytesIO()
     PICTURE.save(stream, format="JPEG", xmp=turned)
-    dropped = without_exif(stream.getvalue())
+    dropped = remove_exif(stream.getvalue())
     assert pixels(dropped).shape == (3 * SIDE, 2 * SIDE, 3)
     assert np.array_equal(pixels(dropped), pixels(stream.getvalue())) and b"Jane Doe" not in dropped
 
@@ -97,13 +97,13 @@ def test_an_orientation_that_xmp_tells_is_kept():
 def test_a_file_with_nothing_to_drop_is_as_it_was(name):
     stream = io.BytesIO()
     PICTURE.save(stream, format=name)
-    assert without_exif(stream.getvalue()) == stream.getvalue()
+    assert remove_exif(stream.getvalue()) == stream.getvalue()
 
 
-@pytest.mark.parametrize("name", sorted({*pictures.FORMATS} - {"JPEG", "PNG", "WEBP", "BMP", "GIF"}))
+@pytest.mark.parametrize("name", sorted({*image_decoding.FORMATS} - {"JPEG", "PNG", "WEBP", "BMP", "GIF"}))
 def test_what_would_be_encoded_anew_is_refused(name):
-    with pytest.raises(PictureError, match=f"{name}: its EXIF cannot be dropped"):
-        without_exif(saved(name))
+    with pytest.raises(ImageError, match=f"{name}: its EXIF cannot be dropped"):
+        remove_exif(saved(name))
 
 
 def test_a_gif_with_xmp_is_refused():
@@ -111,8 +111,8 @@ def test_a_gif_with_xmp_is_refused():
     PICTURE.convert("P").save(stream, format="GIF")
     content = stream.getvalue()
     block = b"\x21\xff\x0bXMP DataXMP" + XMP + b"\x01" + bytes(range(255, -1, -1)) + b"\0"
-    with pytest.raises(PictureError, match="GIF: its EXIF"):
-        without_exif(content[:-1] + block + content[-1:])
+    with pytest.raises(ImageError, match="GIF: its EXIF"):
+        remove_exif(content[:-1] + block + content[-1:])
 
 
 @pytest.mark.parametrize("name", ["JPEG", "WEBP"])
@@ -120,8 +120,8 @@ def test_a_file_cut_anywhere_raises_nothing_but_a_picture_error(name):
     content = saved(name, 6)
     for length in range(0, len(content), 7):
         try:
-            without_exif(content[:length])
-        except PictureError:
+            remove_exif(content[:length])
+        except ImageError:
             continue
 
 
@@ -133,4 +133,4 @@ def test_the_thumbnail_of_jfif_is_gone():
     jfif = struct.pack(">BBH", 0xFF, 0xE0, 16 + 48) + plain[6:18] + b"\x04\x04" + secret
     shown = plain[:2] + jfif + plain[20:]
     assert plain[2:4] == b"\xff\xe0" and Image.open(io.BytesIO(shown)).size == (20, 10)
-    assert without_exif(shown) == plain
+    assert remove_exif(shown) == plain

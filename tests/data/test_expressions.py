@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hpcddm.config.filter.keep import Keep
+from hpcddm.config.filter.predicate import Predicate
 from hpcddm.errors import UserError
 
 HOSTILE = {
@@ -42,9 +42,9 @@ HOSTILE = {
     "a in (*b,)": "is not understood",
     "a in ()": "() is not understood",
     "a[0] > 1": "is not understood",
-    "a > 1\u202e and b": "characters that cannot be seen",
-    "a\u200b > 1": "characters that cannot be seen",
-    "a > 1\0": "characters that cannot be seen",
+    "a > 1\u202e and b": "invisible characters",
+    "a\u200b > 1": "invisible characters",
+    "a > 1\0": "invisible characters",
     "a \uff1e 1": "invalid character",
     "\uff41nd > 1 and": "invalid syntax",
     "max(width) > 3": "max(width) is not understood",
@@ -57,8 +57,8 @@ HOSTILE = {
     "a > 'x' + 3": "'x' is a text, where a number is needed",
     "lower(3) == 'x'": "3 is a number, where a text is needed",
     "'x' in ('x', 1) or a": "1 is a number, where a text is needed",
-    "a is None": "None stands behind `is`; only null may",
-    "a == null": "null stands only in",
+    "a is None": "None follows `is`; only null may",
+    "a == null": "null may appear only in",
     "a = 3": "invalid syntax",
     "a > 1 and": "invalid syntax",
     "1 < 2": "names no column",
@@ -70,8 +70,8 @@ HOSTILE = {
 def test_a_hostile_expression_is_refused_with_one_line_and_at_once(expression, message):
     started = time.perf_counter()
     with pytest.raises(UserError) as caught:
-        Keep(expression)
+        Predicate(expression)
     assert time.perf_counter() - started < 1
     line = str(caught.value)
-    assert line.startswith("data.keep: ") and message in line
+    assert line.startswith("data.filter: ") and message in line
     assert line.isprintable() and len(line) < 600

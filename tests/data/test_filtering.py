@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.filtering import WITHOUT_ROW, Filter
-from hpcddm.data.sources.adopted_split import TARS_TRIED
 from hpcddm.data.sources.base import Split
+from hpcddm.data.sources.unindexed_split import MAX_TARS_READ
 from hpcddm.errors import UserError
-from hpcddm.runs.passed_over import Item
+from hpcddm.runs.passed_over import PassedOverItem
 
 KEYS = ["a", "b", "c"]
 ENTRIES = {"aesthetic": [1, None, 9], "pwatermark": [0.1, 0.1, None], "caption": ["x", "y", "z"]}
@@ -62,7 +62,7 @@ def test_rows_are_those_of_samples_and_others(tmp_path_factory, rows, keys, toge
         chosen.look_up(group)
         assert chosen.mask(group, {}).all()
     counts = chosen.table_counts
-    assert chosen.without_row == [Item(key, WITHOUT_ROW) for key in keys if key not in rows]
+    assert chosen.without_row == [PassedOverItem(key, WITHOUT_ROW) for key in keys if key not in rows]
     assert counts["with_row"] + len(chosen.without_row) == len(keys)
     assert counts["with_row"] == len(rows & set(keys)) and (counts["rows"] == len(rows) or not keys)
 
@@ -96,6 +96,6 @@ class KeysOfTars(Split):
 
 def test_a_table_without_any_key_is_refused_only_where_all_tars_were_opened(table):
     with pytest.raises(UserError, match=r"scores.csv: no row for any of 2 samples: its first key is 'a', .* 'x'"):
-        Filter("aesthetic >= 5", table).lacking([KeysOfTars(["x", "y"], TARS_TRIED)], "")
-    items = Filter("aesthetic >= 5", table).lacking([KeysOfTars(["x", "y"], TARS_TRIED + 1)], "")
-    assert items == [Item("x", WITHOUT_ROW), Item("y", WITHOUT_ROW)]
+        Filter("aesthetic >= 5", table).samples_without_row([KeysOfTars(["x", "y"], MAX_TARS_READ)], "")
+    items = Filter("aesthetic >= 5", table).samples_without_row([KeysOfTars(["x", "y"], MAX_TARS_READ + 1)], "")
+    assert items == [PassedOverItem("x", WITHOUT_ROW), PassedOverItem("y", WITHOUT_ROW)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import tar
+from hpcddm.data import tar_writing
 from hpcddm.data.images import TarImages
 from hpcddm.data.sources.base import Record
 from hpcddm.errors import UserError
@@ -18,7 +18,7 @@ def test_samples_in_any_order_are_read_from_front_to_back(tmp_path, monkeypatch)
     pixels = np.random.default_rng(0).integers(0, 256, (8, SIDE, SIDE)).astype(np.uint8)
     for name, numbers in (("a.tar", range(5)), ("b.tar", range(5, 8))):
         records = [Record(f"{number}", Image.fromarray(pixels[number])) for number in numbers]
-        tar.write_tar(tmp_path / name, records, SIDE, 1)
+        tar_writing.write_tar(tmp_path / name, records, SIDE, 1)
     catalog = catalog_of(tmp_path, [tmp_path / "a.tar", tmp_path / "b.tar"])
     offsets = catalog.column("offset").gather(range(8)).tolist()
     images, pread, seen = TarImages(catalog), os.pread, []
@@ -31,7 +31,7 @@ def test_samples_in_any_order_are_read_from_front_to_back(tmp_path, monkeypatch)
 
 
 def test_a_pipe_in_place_of_a_tar_is_named_and_not_waited_for(tmp_path):
-    tar.write_tar(tmp_path / "a.tar", [Record("0", Image.new("L", (SIDE, SIDE)))], SIDE, 1)
+    tar_writing.write_tar(tmp_path / "a.tar", [Record("0", Image.new("L", (SIDE, SIDE)))], SIDE, 1)
     catalog = catalog_of(tmp_path, [tmp_path / "a.tar"])
     (tmp_path / "a.tar").unlink()
     os.mkfifo(tmp_path / "a.tar")

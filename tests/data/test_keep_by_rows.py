@@ -5,7 +5,7 @@ import operator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.config.filter.keep import Keep
+from hpcddm.config.filter.predicate import Predicate
 
 
 class Term:
@@ -133,6 +133,6 @@ tables = st.lists(
 @given(conditions, tables)
 def test_random_expressions_are_what_they_are_row_by_row(condition, table):
     # A condition of constants alone would be refused.
-    kept = Keep(f"{condition!r} and (p or not p or p is null)")
+    kept = Predicate(f"{condition!r} and (p or not p or p is null)")
     columns = {name: [row[name] for row in table] for name in "ifstpq"}
     assert kept.mask(columns).tolist() == [condition.of(row) is True for row in table]

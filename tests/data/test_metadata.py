@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from hpcddm.data.exif import without_exif
-from hpcddm.data.pictures import PictureError, orientation_of, read_picture, to_pixels
+from hpcddm.data.exif import remove_exif
+from hpcddm.data.image_decoding import ImageError, orientation_of, read_image, to_pixels
 from tests.data.oddities import encoded
-from tests.data.test_pictures import chunk
+from tests.data.test_image_decoding import chunk
 
 PICTURE = np.asarray(Image.open(io.BytesIO(encoded(1))))
 PNG = encoded(1)
@@ -38,7 +38,7 @@ def exif(*entries):
 
 
 def pixels(content):
-    return np.asarray(to_pixels(read_picture(content), 3)).astype(int)
+    return np.asarray(to_pixels(read_image(content), 3)).astype(int)
 
 
 def png_with(kind, body, is_last=False):
@@ -73,7 +73,7 @@ BESIDE_PIXELS = {
 
 @pytest.mark.parametrize("content", BESIDE_PIXELS.values(), ids=BESIDE_PIXELS)
 def test_chunks_beside_the_pixels_refuse_no_png(content):
-    assert (pixels(content) == PICTURE).all() and (pixels(without_exif(content)) == PICTURE).all()
+    assert (pixels(content) == PICTURE).all() and (pixels(remove_exif(content)) == PICTURE).all()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "JPEG"])
@@ -82,9 +82,9 @@ def test_odd_tags_refuse_no_picture_and_do_not_keep_it_from_being_turned(kind, e
     options = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}.get(kind, {})
     plain, turned = (encoded(1, kind, exif=exif(*tags), **options) for tags in ([entry], [entry, TURNED]))
     assert (pixels(plain) == pixels(encoded(1, kind, **options))).all()
-    assert orientation_of(read_picture(turned)) == 6
+    assert orientation_of(read_image(turned)) == 6
     assert (pixels(turned) == np.rot90(pixels(plain), -1)).all()
-    assert (pixels(without_exif(turned)) == pixels(turned)).all()
+    assert (pixels(remove_exif(turned)) == pixels(turned)).all()
 
 
 def test_a_text_of_megabytes_does_not_keep_a_png_from_being_turned():
@@ -103,14 +103,14 @@ def test_every_orientation_is_that_of_pillow(orientation):
     expected = np.rot90(PICTURE, quarter)
     assert (pixels(content) == (expected[:, ::-1] if mirrored else expected)).all()
     # What was turned is not turned again.
-    image = to_pixels(read_picture(content), 3)
+    image = to_pixels(read_image(content), 3)
     assert np.array_equal(np.asarray(to_pixels(image, 3)), np.asarray(image))
 
 
 @pytest.mark.parametrize("value", [(2, 2, b"6\0"), (5, 1, struct.pack("<I", 8))])
 def test_an_orientation_of_another_type_turns_nothing(value):
     content = encoded(1, exif=exif((0x112, *value)))
-    assert (pixels(content) == PICTURE).all() and (pixels(without_exif(content)) == PICTURE).all()
+    assert (pixels(content) == PICTURE).all() and (pixels(remove_exif(content)) == PICTURE).all()
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ def test_entries_beside_the_pixels_refuse_no_tiff(order, entry):
 def test_a_changed_byte_of_the_pixels_is_still_found(place):
     changed = bytearray(BESIDE_PIXELS["an unknown chunk"])
     changed[place + 112] ^= 1
-    with pytest.raises(PictureError):
-        read_picture(bytes(changed))
+    with pytest.raises(ImageError):
+        read_image(bytes(changed))

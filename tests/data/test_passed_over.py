@@ -19,7 +19,7 @@ from tests.stages.routes import Bench
 
 PNG, JPEG = encoded(1), encoded(2, "JPEG")
 ONE_TAR = {"data__shards": 1, "data__image_size": 8, "data__channels": 3, "data__num_classes": None}
-ONE_TAR |= {"measuring__classifier": None, "data__condition": {"name": "none"}}
+ONE_TAR |= {"evaluators__classifier": None, "data__condition": {"name": "none"}}
 SAMPLE, BROKEN, COUNTED = "sample", "broken", "counted"
 FILES = {
     ".png": (PNG, SAMPLE),
@@ -118,6 +118,14 @@ def two_folders(root, named):
     )
 
 
+def imagenet(root, named):
+    """Two classes of ILSVRC, the second with a mixture, and a val in folders."""
+    for split in ("train", "val"):
+        class_folder(root / "data" / split, ("n01440764",) if split == "val" else ("n01440764", "n01443537"))
+    expected = put_files(root / "data" / "train" / "n01443537", named) + Counter({SAMPLE: 12})
+    return {"name": "imagenet", "folder": str(root / "data")}, expected
+
+
 def idx(root, named):
     """Four IDX files, and a mixture beside them."""
     for prefix in ("train", "t10k"):
@@ -180,7 +188,7 @@ def _lost(counts):
     return Counter({BROKEN: counts[SAMPLE] + counts[BROKEN], COUNTED: counts[COUNTED]})
 
 
-SOURCES = [image_folder, images_alone, two_folders, idx, arrays, beside_tars, inside_tars, collections]
+SOURCES = [image_folder, images_alone, two_folders, imagenet, idx, arrays, beside_tars, inside_tars, collections]
 
 
 @settings(

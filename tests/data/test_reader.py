@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from hpcddm.data import tar
+from hpcddm.data import tar_writing
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.reader import ArrayReader, TarReader
@@ -30,7 +30,7 @@ def catalog(request, tmp_path, pixels):
         records = [
             Record(f"train-{number}", image, number % 4, f"picture {number}") for number, image in images.items()
         ]
-        tar.write_tar(tmp_path / name, records, SIDE, 1)
+        tar_writing.write_tar(tmp_path / name, records, SIDE, 1)
     return catalog_of(tmp_path, [tmp_path / "a.tar", tmp_path / "b.tar"], request.param)
 
 
@@ -51,7 +51,7 @@ def test_clusters_are_those_of_the_column(catalog, tmp_path):
 
 
 def test_what_the_samples_do_not_have_is_said(tmp_path, pixels):
-    tar.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1)
+    tar_writing.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1)
     reader = TarReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
     assert np.array_equal(reader.images([0]), pixels[:1])
     for ask, missing in ((reader.labels, "classes"), (reader.captions, "captions")):
@@ -93,10 +93,10 @@ def test_a_missing_tar_is_named_when_it_is_read(catalog):
 
 
 def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeypatch):
-    monkeypatch.setattr("hpcddm.data.images.MOST_OPEN", 3)
+    monkeypatch.setattr("hpcddm.data.images.MAX_OPEN_TARS", 3)
     tars = [tmp_path / f"{number}.tar" for number in range(8)]
     for number, path in enumerate(tars):
-        tar.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)
+        tar_writing.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)
     reader = TarReader(catalog_of(tmp_path, tars))
     for numbers in ([0, 1, 2, 3], range(8), [7, 0, 7], range(8)):
         assert np.array_equal(reader.images(numbers), pixels[list(numbers)])

@@ -49,7 +49,7 @@ def test_keys_are_found_to_the_byte(found):
 
 
 def test_keys_are_found_in_every_block(found, monkeypatch):
-    monkeypatch.setattr(sample_keys, "blocks_of", lambda numbers: (range(n, n + 1) for n in numbers))
+    monkeypatch.setattr(sample_keys, "split_into_blocks", lambda numbers: (range(n, n + 1) for n in numbers))
     assert found(b"a\nd\ne\n") == [0, 3, 4]
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import polars
 import pytest
 
-from hpcddm.config.filter.keep import Keep
-from hpcddm.data.parquet_rows import BLOCK
-from hpcddm.data.tables import FORMATS, Table, content
+from hpcddm.config.filter.predicate import Predicate
+from hpcddm.data.rows.parquet_rows import BLOCK
+from hpcddm.data.tables import FORMATS, Table, content_hash
 from hpcddm.errors import UserError
 from tests import pictures
 
@@ -77,8 +77,8 @@ def test_rows_come_in_the_order_of_the_keys(tmp_path, end):
 def test_a_filter_reads_a_table(tmp_path, end):
     columns = img2dataset()
     table = Table(written(columns, tmp_path / f"00000{end}"))
-    kept = Keep("aesthetic >= 5 and original_width >= 256 and status == 'success'")
-    mask = kept.mask(columns_of(table, kept.names, columns["key"]))
+    kept = Predicate("aesthetic >= 5 and original_width >= 256 and status == 'success'")
+    mask = kept.mask(columns_of(table, kept.column_names, columns["key"]))
     assert 0 < mask.sum() < COUNT and np.array_equal(mask, kept.mask(columns))
 
 
@@ -140,7 +140,7 @@ WRONG_PARTS = {
     "no column": ({"a.csv": b"key,a\n", "b.csv": b"key\ny\n"}, "^{folder}/b.csv: no readable table .no column a"),
     "twice": (
         {"a.csv": b"key,a\nx,1\n", "b.csv": b"key,a\n\nx,2\n"},
-        "b.csv: line 3: x stands in line 2 of a.csv, too",
+        "b.csv: line 3: x is in line 2 of a.csv, too",
     ),
     "key": (
         {"a.csv": b"key,a\n", "b.jsonl.csv": b"key,a\nx,1,2\n"},
@@ -159,17 +159,17 @@ def test_what_is_wrong_in_a_folder_of_tables_is_named_with_its_file(tmp_path, fi
 
 def test_a_folder_of_tables_goes_by_their_names_and_contents(tmp_path):
     folder = shutil.copytree(pictures.IMG2DATASET, tmp_path / "collection")
-    before = content(folder)
+    before = content_hash(folder)
     (folder / "00000_stats.json").write_text("{}")
     (folder / "00001.tar").unlink()
-    assert content(folder) == before == content(pictures.IMG2DATASET)
+    assert content_hash(folder) == before == content_hash(pictures.IMG2DATASET)
     hashes = {before}
     (folder / "00003.parquet").rename(folder / "00004.parquet")
-    hashes.add(content(folder))
+    hashes.add(content_hash(folder))
     shutil.copy(folder / "00001.parquet", folder / "00002.parquet")
-    hashes.add(content(folder))
+    hashes.add(content_hash(folder))
     (folder / "00002.parquet").unlink()
-    hashes.add(content(folder))
+    hashes.add(content_hash(folder))
     assert len(hashes) == 4
 
 
@@ -236,15 +236,15 @@ MISSING = ["NA", "N/A", "null", "None", "-", "#N/A", "5,3", "1_000"]
 def test_a_text_among_numbers_is_named_with_its_line(tmp_path, cell):
     path = tmp_path / "t.csv"
     path.write_text(f'key,score,title\na,,x\nb,6,y\nc,"{cell}",z\nd,7,\n')
-    kinds = Table(path).kinds(["score", "title"])
+    kinds = Table(path).empty_columns(["score", "title"])
     assert {name: column.kind for name, column in kinds.items()} == {"score": "text", "title": "text"}
     message = (
         f"score is a text, where a number is needed: {path}: line 4: {cell!r} is not a number; a missing value is an"
     )
     for expression in ("score >= 5", "5 <= score", "score * 2 > 1", "abs(score) > 1", "score in (5, 6)", "-score < 0"):
         with pytest.raises(UserError, match=re.escape(message)):
-            Keep(expression).check_kinds(kinds)
-    Keep(f"score != {cell!r} and title == 'x'").check_kinds(kinds)
+            Predicate(expression).check_kinds(kinds)
+    Predicate(f"score != {cell!r} and title == 'x'").check_kinds(kinds)
     (tmp_path / "t.jsonl").write_text(
         "".join(
             f'{{"key": "{key}", "score": {json.dumps(value)}}}\n'
@@ -254,7 +254,7 @@ def test_a_text_among_numbers_is_named_with_its_line(tmp_path, cell):
     with pytest.raises(
         UserError, match=rf"score: .*t.jsonl: line 3: {re.escape(repr(cell))} is not a number, and .*: line 2: 6 is"
     ):
-        Table(tmp_path / "t.jsonl").kinds(["score"])
+        Table(tmp_path / "t.jsonl").empty_columns(["score"])
 
 
 NULLS = {
@@ -270,9 +270,9 @@ def test_a_missing_value_is_null_in_every_format(tmp_path, end):
         path.write_text(NULLS[end])
     else:
         written({"key": list("abcd"), "score": [6.0, None, float("nan"), None]}, path)
-    table, kept = Table(path), Keep("score is null")
-    kept.check_kinds(table.kinds(["score"]))
-    assert table.kinds(["score"])["score"].kind == "number"
+    table, kept = Table(path), Predicate("score is null")
+    kept.check_kinds(table.empty_columns(["score"]))
+    assert table.empty_columns(["score"])["score"].kind == "number"
     assert kept.mask(columns_of(table, ["score"], list("abcde"))).tolist() == [False, True, True, True, True]
 
 
@@ -286,14 +286,14 @@ def test_the_type_of_a_parquet_column_is_its_kind(tmp_path):
         "list": [[1, 2]],
     }
     table = Table(written(columns, tmp_path / "t.parquet"))
-    kinds = table.kinds(["text", "number", "flag", "nothing"])
+    kinds = table.empty_columns(["text", "number", "flag", "nothing"])
     assert [column.kind for column in kinds.values()] == ["text", "number", "condition", None]
     with pytest.raises(
         UserError, match="text is a text, where a number is needed: .*t.parquet: the type String is not a"
     ):
-        Keep("text > 5").check_kinds(kinds)
+        Predicate("text > 5").check_kinds(kinds)
     with pytest.raises(UserError, match="column list: .*t.parquet: the type List.* is neither a number nor a text"):
-        table.kinds(["list"])
+        table.empty_columns(["list"])
 
 
 def test_files_of_one_table_have_columns_of_one_kind(tmp_path):
@@ -302,7 +302,7 @@ def test_files_of_one_table_have_columns_of_one_kind(tmp_path):
     with pytest.raises(
         UserError, match="score: .*b.parquet: the type String is not a number, and .*a.parquet: the type Int64 is"
     ):
-        Table(tmp_path).kinds(["score"])
+        Table(tmp_path).empty_columns(["score"])
 
 
 WRONG = {
@@ -310,7 +310,7 @@ WRONG = {
     "no key": ("t.csv", b"file,a\nx,1\n", "no readable table .no column key; there are: file, a."),
     "empty": ("t.csv", b"", "no readable table .no column key"),
     "short row": ("t.csv", b"key,a\nx,1\ny\n", "no readable table .line 3: 1 cells, where 2 columns are named"),
-    "twice": ("t.csv", b"key,a\nx,1\n\nx,2\n", "line 4: x stands in line 2, too; remove one"),
+    "twice": ("t.csv", b"key,a\nx,1\n\nx,2\n", "line 4: x is in line 2, too; remove one"),
     "invalid UTF-8": ("t.csv", b"key,a\nx,\xff\n", "no readable table .*can't decode byte 0xff"),
     "invalid UTF-8 in a name": ("t.csv", b"key,a,\xff\nx,1,2\n", "no readable table .line 1: .*can't decode byte 0xff"),
     "a very long cell": (
@@ -320,11 +320,11 @@ WRONG = {
     ),
     "no column in any row": ("t.jsonl", b'{"key": "x"}\n{"key": "y", "b": 1}\n', ".no column a; there are: key, b."),
     "no JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n{"key"\n', "no readable table .line 2: "),
-    "no object": ("t.jsonl", b'["key"]\n', "no readable table .line 1: .'key'. is no object"),
+    "no object": ("t.jsonl", b'["key"]\n', "no readable table .line 1: .'key'. is not an object"),
     "deep": ("t.jsonl", b"[" * 100_000, "no readable table "),
-    "key that is no text": ("t.jsonl", b'{"key": 12, "a": 1}\n', "line 1: key 12 is no text, as a key is"),
-    "row without a key": ("t.jsonl", b'{"a": 1}\n{"key": "x"}\n', "line 1: key None is no text"),
-    "twice in JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n' * 2, "line 2: x stands in line 1, too"),
+    "key that is not a text": ("t.jsonl", b'{"key": 12, "a": 1}\n', "line 1: key 12 is not a text, as keys must be"),
+    "row without a key": ("t.jsonl", b'{"a": 1}\n{"key": "x"}\n', "line 1: key None is not a text"),
+    "twice in JSON": ("t.jsonl", b'{"key": "x", "a": 1}\n' * 2, "line 2: x is in line 1, too"),
     "no parquet": ("t.parquet", b"PAR1 or not", "no readable table "),
     "another format": ("t.tsv", b"key\ta\n", "a table's name ends in one of .csv, .jsonl, .parquet"),
 }
@@ -349,8 +349,8 @@ def test_a_missing_file_is_named(tmp_path):
     "columns, message",
     [
         ({"key": ["x"]}, "no column a; there are: key"),
-        ({"key": [1], "a": [1]}, "row 0: key 1 is no text"),
-        ({"key": ["x", "y", "x"], "a": [1, 2, 3]}, "row 2: x stands in row 0, too"),
+        ({"key": [1], "a": [1]}, "row 0: key 1 is not a text"),
+        ({"key": ["x", "y", "x"], "a": [1, 2, 3]}, "row 2: x is in row 0, too"),
     ],
 )
 def test_a_parquet_table_that_lacks_something_is_named(tmp_path, columns, message):
@@ -368,7 +368,7 @@ def test_a_torn_parquet_table_is_named(tmp_path, kept):
 
 def test_values_that_are_no_texts_are_refused_where_texts_are_wanted(tmp_path):
     (tmp_path / "t.jsonl").write_text(json.dumps({"key": "x", "caption": ["a", "b"]}))
-    with pytest.raises(UserError, match="t.jsonl: caption of x: .'a', 'b'. is no text"):
+    with pytest.raises(UserError, match="t.jsonl: caption of x: .'a', 'b'. is not a text"):
         Table(tmp_path / "t.jsonl").texts("caption", ["x"])
 
 
@@ -386,6 +386,6 @@ def test_numbers_of_a_column_come_in_the_order_of_the_file(tmp_path, end):
     table = Table(written({"key": ["b", "a", "c"], "part": [2, 0, 1]}, tmp_path / f"parts{end}"))
     assert list(table.numbers("part", 3)) == [("b", 2), ("a", 0), ("c", 1)]
     with pytest.raises(
-        UserError, match=f"parts{end}: (line|row) [0-3]: part of b: '?2'? is no whole number from 0 to 1"
+        UserError, match=f"parts{end}: (line|row) [0-3]: part of b: '?2'? is not a whole number from 0 to 1"
     ):
         list(table.numbers("part", 2))

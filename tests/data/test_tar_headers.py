@@ -34,8 +34,8 @@ KINDS = {
 WITH_DATA = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, b"V")
 
 
-def walk(path, needs_end=False):
-    with TarHeaders(path, needs_end) as members:
+def walk(path, require_end=False):
+    with TarHeaders(path, require_end) as members:
         return list(members)
 
 
@@ -216,16 +216,16 @@ def test_an_archive_that_is_cut_anywhere_is_refused_but_behind_a_whole_member(tm
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_an_archive_without_its_end_is_refused_unless_that_is_known(tmp_path, file_format):
     path = write(tmp_path / "x.tar", [entry("a"), entry("b", 513), entry("c", 1)], file_format)
-    members = walk(path, needs_end=True)
+    members = walk(path, require_end=True)
     for member in members:
         end = member.offset + -(-member.size // BLOCK) * BLOCK
         whole = path.read_bytes()
         os.truncate(path, end)
-        with pytest.raises(UserError, match=rf"^{path}: a torn .*probably cut.* at byte {end}\); .*needs_end: false"):
-            walk(path, needs_end=True)
+        with pytest.raises(UserError, match=rf"^{path}: a torn .*probably cut.* at byte {end}\); .*require_end: false"):
+            walk(path, require_end=True)
         # One block of zeros says as much as two.
         path.write_bytes(whole[:end] + bytes(BLOCK))
-        assert walk(path, needs_end=True) == [one for one in members if one.offset <= member.offset]
+        assert walk(path, require_end=True) == [one for one in members if one.offset <= member.offset]
         path.write_bytes(whole)
 
 
@@ -306,7 +306,7 @@ LAST = entry("a").tobuf()
             "a record that is none in the extended header at byte 0",
         ),
         (PAX_HEAD + b"9 path=ab\n".ljust(BLOCK, b"\0") + LAST, "a record that is none"),
-        (PAX_HEAD + b"9 size=x\n".ljust(BLOCK, b"\0") + LAST, "a size that is no number .* at byte 1024"),
+        (PAX_HEAD + b"9 size=x\n".ljust(BLOCK, b"\0") + LAST, "a size that is not a number .* at byte 1024"),
         (entry("L", 1 << 21, b"L").tobuf() + bytes(1 << 21) + LAST, "2097152 bytes of extended header at byte 0"),
         (entry("a", -5).tobuf(tarfile.GNU_FORMAT) + LAST, "no size in the header at byte 0"),
     ],

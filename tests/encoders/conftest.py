@@ -20,9 +20,9 @@ def fetched(tmp_path_factory):
 
     def ensure(room: str, name: str) -> None:
         for one in variants.settings_class(f"encoders/{room}", name).pretrained:
-            if pretrained.defect(one, pretrained.kept_file(one)) is None:
+            if pretrained.defect(one, pretrained.cached_file(one)) is None:
                 continue
-            path = pretrained.kept_file(one, own)
+            path = pretrained.cached_file(one, own)
             if pretrained.defect(one, path):
                 try:
                     fetch(one, path)
@@ -30,13 +30,13 @@ def fetched(tmp_path_factory):
                     if "CI" in os.environ:
                         raise
                     pytest.skip(str(error))
-            os.environ[pretrained.VARIABLE] = str(own)
+            os.environ[pretrained.CACHE_VARIABLE] = str(own)
 
-    before = os.environ.get(pretrained.VARIABLE)
+    before = os.environ.get(pretrained.CACHE_VARIABLE)
     yield ensure
-    os.environ.pop(pretrained.VARIABLE, None)
+    os.environ.pop(pretrained.CACHE_VARIABLE, None)
     if before is not None:
-        os.environ[pretrained.VARIABLE] = before
+        os.environ[pretrained.CACHE_VARIABLE] = before
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,9 @@ def tiny(tmp_path_factory):
     saved = functools.cache(lambda name: SAVED[name](folder / name))
 
     def settings(name: str, **changes: Any) -> Any:
-        room = next(room for room in ("image", "text", "autoencoder") if name in variants.names(f"encoders/{room}"))
+        room = next(
+            room for room in ("image", "text", "autoencoder") if name in variants.list_variants(f"encoders/{room}")
+        )
         return variants.settings_class(f"encoders/{room}", name).model_validate(saved(name) | changes)
 
     return settings

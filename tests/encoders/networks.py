@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from hpcddm.encoders import packages
+from hpcddm.encoders import optional_packages
 
 # Where torchvision is installed transformers looks at it, and a build for CUDA needs help.
 if find_spec("torchvision"):
-    packages.import_torchvision()
+    optional_packages.import_torchvision()
 
 WORDS = ("a", "red", "cat", "sits", "on", "the", "mat", "and", "dog", "runs")
 

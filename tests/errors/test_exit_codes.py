@@ -16,6 +16,6 @@ def test_no_two_codes_clash_and_each_is_explained():
 
 
 def test_errors_and_ranks_end_with_them():
-    kinds = {errors.UserError: 1, errors.ConfigError: 2, errors.SchedulerSilent: 4}
+    kinds = {errors.UserError: 1, errors.ConfigError: 2, errors.SchedulerUnreachable: 4}
     assert {kind: kind.exit_code for kind in kinds} == kinds
-    assert (watchdog.EXIT_CODE, stopping.EXIT_CODE) == (exit_codes.WATCHDOG, exit_codes.LEAVES)
+    assert (watchdog.EXIT_CODE, stopping.EXIT_CODE) == (exit_codes.WATCHDOG, exit_codes.HELD_OR_ABANDONED)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpcddm.commands.terminal import plain_text
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.printing import MOST_LETTERS, MOST_OF_A_LINE, echo, printable, quoted, warn
+from hpcddm.errors.printing import MAX_CHARACTERS, MAX_LINE_CHARACTERS, echo, printable, quoted, warn
 from hpcddm.evaluation.report import rendering
 
 SHOWN = {
@@ -41,13 +41,13 @@ def test_any_text_is_printable_on_one_line(text, most):
 
 
 def test_a_long_text_is_cut():
-    assert printable("a" * 1000) == "a" * (MOST_LETTERS - 3) + "..."
+    assert printable("a" * 1000) == "a" * (MAX_CHARACTERS - 3) + "..."
 
 
 def test_an_error_is_one_line_of_visible_letters():
     for kind in (UserError, ConfigError):
         assert str(kind("a\nnext: curl\x1b[2J")) == r"a next: curl\x1b[2J"
-    assert len(str(UserError("a" * 100_000))) == MOST_OF_A_LINE
+    assert len(str(UserError("a" * 100_000))) == MAX_LINE_CHARACTERS
 
 
 def test_lines_are_printed_one_by_one(capsys):

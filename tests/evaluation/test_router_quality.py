@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from hpcddm.data.reader import ArrayReader
-from hpcddm.evaluation.router_quality import quality
+from hpcddm.evaluation.router_quality import measure_quality
 from tests.helpers import SIDE, tiny
 
 
@@ -20,13 +20,13 @@ class ByClass(torch.nn.Module):
 
 
 def test_temperatures_are_fitted_on_other_images_than_those_that_are_measured(tmp_path):
-    settings = tiny(tmp_path, cluster__experts=4, router__temperature="one")
+    experiment = tiny(tmp_path, cluster__experts=4, router__temperature="one")
     labels = np.arange(400) // 2 % 4
     clusters = np.where(np.arange(400) % 2, (labels + 1) % 4, labels)
     reader = ArrayReader(np.zeros((400, SIDE, SIDE, 1), dtype=np.uint8), labels, clusters)
     images = torch.zeros(400, 1, SIDE, SIDE)
     x0_of = images.__getitem__
-    results, temperatures = quality(settings, ByClass(), reader, np.arange(400), x0_of, lambda: None)
+    results, temperatures = measure_quality(experiment, ByClass(), reader, np.arange(400), x0_of, lambda: None)
     # Always right on the half that is fitted, so it may be surer; never on the half that is measured.
     assert max(temperatures) < 1 and results["accuracy"] == [0.0] * 10
     assert min(results["scaled_nll"]) > max(results["nll"])

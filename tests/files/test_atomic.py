@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, reading
+from hpcddm.files import atomic, checked_reads
 from tests.helpers import python
 
 
@@ -38,7 +38,7 @@ def test_text_is_replaced_and_nothing_else_is_left(tmp_path, durable):
 def test_json_comes_back(tmp_path):
     value = {"a": [1, 2.5, None, "x"], "b": {"c": True}}
     atomic.write_json(tmp_path / "x.json", value)
-    assert reading.read_json(tmp_path / "x.json") == value
+    assert checked_reads.read_json(tmp_path / "x.json") == value
 
 
 def test_a_full_disk_leaves_the_old_file_and_names_place_and_size(full_disk):
@@ -67,7 +67,7 @@ def test_what_cannot_be_written_is_named(tmp_path, target):
 KILLED = """
 import os, signal
 from pathlib import Path
-from hpcddm.files import atomic, reading
+from hpcddm.files import atomic
 def die(*arguments): os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -152,7 +152,7 @@ def test_a_file_of_a_run_is_refused_before_its_data_are_read(tmp_path, case):
 def test_a_source_is_refused_before_its_data_are_read(tmp_path, case):
     make, words = EVERYWHERE[case]
     path = made(tmp_path, make)
-    refused(words, lambda: array_files.rows(path, "a"))
+    refused(words, lambda: array_files.open_rows(path, "a"))
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_a_source_may_be_packed_and_have_other_things_beside(tmp_path, options):
         file.create_dataset("texts", data=["x", "yy"])
         compound(file, tmp_path)
     (tmp_path / "a.h5").symlink_to("b.h5")
-    assert array_files.rows(tmp_path / "a.h5", "in/a").whole().tolist() == DATA.tolist()
-    assert array_files.rows(tmp_path / "a.h5", "in/zeros").row(5) == 0
-    assert array_files.rows(tmp_path / "a.h5", "texts").row(1) == "yy"
-    assert array_files.names(tmp_path / "a.h5") == ["a", "in/a", "in/zeros", "texts"]
+    assert array_files.open_rows(tmp_path / "a.h5", "in/a").whole().tolist() == DATA.tolist()
+    assert array_files.open_rows(tmp_path / "a.h5", "in/zeros").row(5) == 0
+    assert array_files.open_rows(tmp_path / "a.h5", "texts").row(1) == "yy"
+    assert array_files.array_names(tmp_path / "a.h5") == ["a", "in/a", "in/zeros", "texts"]
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
@@ -204,8 +204,8 @@ def mutated(path, change):
     changed.write_bytes(raw[: int(kept * len(raw))])
     started = time.monotonic()
     try:
-        with hdf5.opened(changed) as file:
-            for _, dataset in hdf5.datasets(file):
+        with hdf5.open_checked(changed) as file:
+            for _, dataset in hdf5.list_datasets(file):
                 dataset[()]
     except UserError as error:
         assert str(error).isprintable()

@@ -26,7 +26,7 @@ def network():
 
 
 ENTRIES = [
-    (name, tensors.NAMES[values.dtype], list(values.shape), values.contiguous().numpy().tobytes())
+    (name, tensors.DTYPE_NAMES[values.dtype], list(values.shape), values.contiguous().numpy().tobytes())
     for name, values in network().state_dict().items()
 ]
 FIRST = "0.weight"
@@ -125,7 +125,7 @@ def test_weights_are_those_of_the_file_bit_by_bit(tmp_path):
         tensors.load(model, path, "0" * 64)
 
 
-@pytest.mark.parametrize("dtype", tensors.NAMES)
+@pytest.mark.parametrize("dtype", tensors.DTYPE_NAMES)
 def test_every_type_is_read_back(tmp_path, dtype):
     values = {
         "a": torch.arange(6).reshape(2, 3).to(dtype),
@@ -134,7 +134,7 @@ def test_every_type_is_read_back(tmp_path, dtype):
     }
     save_file(values, tmp_path / "a")
     with TensorFile(tmp_path / "a") as file:
-        file.require(tensors.forms(values))
+        file.require(tensors.tensor_specs(values))
         read = tensors.read(file, values)
     assert all(torch.equal(read[name], value) for name, value in values.items())
 
@@ -157,7 +157,7 @@ def test_what_is_hashed_is_what_is_loaded(tmp_path):
     path = tmp_path / "a.safetensors"
     path.write_bytes(content())
     other = [(name, dtype, shape, bytes(len(raw))) for name, dtype, shape, raw in ENTRIES]
-    with tensors.opened(path) as file:
+    with tensors.open_weights(path) as file:
         (tmp_path / "b").write_bytes(content(other))
         (tmp_path / "b").replace(path)
         model = network()
@@ -190,7 +190,7 @@ def mutated(change):
     started = time.monotonic()
     try:
         with TensorFile(Path(f"/proc/self/fd/{descriptor}"), follows_links=True) as file:
-            file.require(tensors.forms(network().state_dict()))
+            file.require(tensors.tensor_specs(network().state_dict()))
             tensors.fill(network().state_dict(), file, None)
     except UserError as error:
         assert str(error).isprintable()

@@ -10,5 +10,7 @@ def gpus() -> int:
     """How many GPUs torch can use; at least one."""
     count = devices.visible_gpus()
     if not count:
-        pytest.fail(f"no GPU is visible to torch here, so nothing was checked: {devices.advice()}", pytrace=False)
+        pytest.fail(
+            f"no GPU is visible to torch here, so nothing was checked: {devices.missing_gpu_advice()}", pytrace=False
+        )
     return count

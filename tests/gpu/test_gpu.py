@@ -10,11 +10,11 @@ import torch
 import yaml
 
 from hpcddm.jobs import devices
-from hpcddm.jobs.environment import Ranks
-from hpcddm.launch.checks.gpu_requests import all_stages
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.launch.checks.gpu_requests import all_resource_keys
 from hpcddm.launch.local import machine_gpus
-from hpcddm.pipeline.plan import gpus_of
-from hpcddm.pipeline.stage import Gpus
+from hpcddm.pipeline.stage import GpuUse
+from hpcddm.pipeline.unit_graph import usable_gpus
 from tests.helpers import REPOSITORY
 from tests.whole_runs import TINY, hpcddm
 
@@ -25,9 +25,9 @@ import sys
 from pathlib import Path
 import torch
 import torch.distributed as dist
-from hpcddm.runs.layout import RunDir
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
 from hpcddm.training import process_group
@@ -50,11 +50,11 @@ def test_every_rank_takes_its_own_gpu_and_it_has_a_name(gpus):
     names = set()
     for rank in range(gpus):
         unit = SimpleNamespace(key="train/x", ranks=Ranks(rank, rank, gpus, 1, "me"), gpus=gpus)
-        device = devices.own_device(unit)
+        device = devices.choose_device(unit)
         assert device == torch.device("cuda", rank) and torch.cuda.current_device() == rank
         assert torch.ones(2, device=device).sum().item() == 2
         assert devices.device_name(device) != "cpu"
-        names.add(devices.identity(device))
+        names.add(devices.device_uuid(device))
     assert len(names) == gpus and all(names)
 
 
@@ -90,7 +90,7 @@ def test_two_ranks_are_not_put_on_one_gpu(tmp_path, gpus):
 
 
 def test_a_short_run_of_the_whole_pipeline_uses_a_gpu_in_every_stage_that_can(tmp_path):
-    without = [stage for stage in all_stages() if gpus_of(stage) is Gpus.NONE] + ["encode"]
+    without = [place for place in all_resource_keys() if usable_gpus(place) is GpuUse.NONE] + ["encode"]
     stages = {stage: {"gpus_per_node": 0} for stage in without}
     site = {"name": "gpu", "scheduler": "local", "resources": {"gpus_per_node": 1}, "stages": stages}
     place, run = tmp_path / "gpu.yaml", tmp_path / "run"

@@ -2,10 +2,11 @@ import threading
 
 import pytest
 
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.jobs import attempt as attempts_module
-from hpcddm.jobs.attempt import attempts, follows, open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.attempt import is_later_attempt, list_attempts
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 
 
 def ranks(rank=0, owner="job-1", world_size=2):
@@ -14,14 +15,14 @@ def ranks(rank=0, owner="job-1", world_size=2):
 
 def test_attempts_are_numbered_in_the_order_of_numbers(tmp_path):
     numbers = [open_attempt(tmp_path, ranks(owner=f"job-{index}")).number for index in range(11)]
-    assert numbers == list(range(1, 12)) == [number for number, _ in attempts(tmp_path)]
+    assert numbers == list(range(1, 12)) == [number for number, _ in list_attempts(tmp_path)]
 
 
 def test_a_folder_that_somebody_copied_is_no_attempt(tmp_path):
     first = open_attempt(tmp_path, ranks())
     for name in ("attempt-1.bak", "attempt-", "attempt-x"):
         (tmp_path / name).mkdir()
-    assert attempts(tmp_path) == [(1, first.folder)] and open_attempt(tmp_path, ranks(owner="job-2")).number == 2
+    assert list_attempts(tmp_path) == [(1, first.folder)] and open_attempt(tmp_path, ranks(owner="job-2")).number == 2
 
 
 def test_two_launches_at_once_get_two_folders(tmp_path):
@@ -54,25 +55,25 @@ def test_of_two_folders_of_one_owner_the_newest_is_taken(tmp_path):
 
 
 def test_a_rank_that_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
-    monkeypatch.setattr(attempts_module, "MEETING_SECONDS", 0.1)
+    monkeypatch.setattr(attempts_module, "RENDEZVOUS_SECONDS", 0.1)
     open_attempt(tmp_path, ranks(owner="before"))
     with pytest.raises(TimeoutError, match="rank 0 of job-1 opened no attempt"):
         open_attempt(tmp_path, ranks(1))
-    with pytest.raises(TimeoutError, match="meeting.json: rank 0 did not announce itself"):
-        open_attempt(tmp_path, ranks()).meeting()
+    with pytest.raises(TimeoutError, match="rendezvous.json: rank 0 did not announce itself"):
+        open_attempt(tmp_path, ranks()).wait_for_address()
 
 
 def test_the_ranks_meet_where_rank_0_says(tmp_path):
     attempt = open_attempt(tmp_path, ranks())
-    attempt.announce_meeting("10.0.0.1", 4711)
-    assert attempt.meeting() == ("10.0.0.1", 4711)
+    attempt.publish_address("10.0.0.1", 4711)
+    assert attempt.wait_for_address() == ("10.0.0.1", 4711)
 
 
 def test_the_first_word_about_the_end_stands(tmp_path):
     attempt = open_attempt(tmp_path, ranks())
     attempt.close("failed", "disk full")
     attempt.close("complete")
-    ended = reading.read_json(attempt.folder / "ended.json")
+    ended = checked_reads.read_json(attempt.folder / "ended.json")
     assert (ended["outcome"], ended["reason"]) == ("failed", "disk full") and ended["started"] <= ended["ended"]
 
 
@@ -94,7 +95,7 @@ JOB = "slurm-quickstart-train-0123456789ab"
     ids=["requeued", "older", "itself", "neighbour", "resubmitted", "other submission", "no queue", "unreadable"],
 )
 def test_which_execution_of_a_job_follows_which(later, earlier, is_so):
-    assert follows(later, earlier) == is_so
+    assert is_later_attempt(later, earlier) == is_so
 
 
 def test_an_attempt_bows_to_a_later_execution_even_when_another_submission_came_between(tmp_path):

@@ -17,14 +17,14 @@ import torch
 import torch.distributed as dist
 
 from hpcddm.config.site import Site
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 from hpcddm.jobs import devices, entry
 from hpcddm.jobs.devices import Device, MissingGpu
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
-from hpcddm.launch.array_items import items_of, write_specs
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
+from hpcddm.launch.array_items import make_items, write_specs
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.training import process_group
 from tests.helpers import REPOSITORY, tiny
 
@@ -53,15 +53,15 @@ def test_a_rank_that_was_given_a_gpu_and_sees_none_fails_with_rank_node_and_advi
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(MissingGpu, match="^rank 5 on n7 sees no GPU and needs 1 of the 4 that train/expert-00 was"):
-        devices.own_device(unit(rank=5, local_rank=1, world_size=8, nodes=2, gpus=4))
+        devices.choose_device(unit(rank=5, local_rank=1, world_size=8, nodes=2, gpus=4))
 
 
 def test_what_was_given_no_gpu_takes_what_there_is(show):
     show()
-    assert devices.own_device(unit()) == torch.device("cpu")
+    assert devices.choose_device(unit()) == torch.device("cpu")
     assert devices.device_name(torch.device("cpu")) == "cpu"
     show("a")
-    assert devices.own_device(unit()) == torch.device("cuda", 0)
+    assert devices.choose_device(unit()) == torch.device("cuda", 0)
     assert devices.device_name(torch.device("cuda", 0)) == "GPU a"
 
 
@@ -69,7 +69,7 @@ def test_what_was_given_no_gpu_takes_what_there_is(show):
 def test_a_site_shows_a_task_all_gpus_or_only_its_own(show, visible, local_rank, index):
     show(*visible)
     own = unit(rank=7, local_rank=local_rank, world_size=8, nodes=2, gpus=4)
-    device = devices.own_device(own)
+    device = devices.choose_device(own)
     assert device == torch.device("cuda", index)
     assert devices.local_rank_of(device, own.ranks) == index, "DeepSpeed calls set_device(LOCAL_RANK)"
 
@@ -80,9 +80,9 @@ def test_a_rank_without_gpu_keeps_its_own_number():
 
 def test_what_uses_all_gpus_of_its_node_fails_when_one_is_missing(show):
     show("a", "b", "c")
-    assert devices.own_device(unit(gpus=4)) == torch.device("cuda", 0)
+    assert devices.choose_device(unit(gpus=4)) == torch.device("cuda", 0)
     with pytest.raises(MissingGpu, match="sees 3 GPUs and needs 4 of the 4"):
-        devices.own_device(unit(gpus=4), uses_all=True)
+        devices.choose_device(unit(gpus=4), uses_all=True)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_advice_follows_what_the_node_shows(tmp_path, monkeypatch, cuda, fil
     (tmp_path / "version").write_text("NVRM 470.57\nGCC 11\n")
     for name in files:
         (tmp_path / name).touch()
-    assert re.search(words, devices.advice()), devices.advice()
+    assert re.search(words, devices.missing_gpu_advice()), devices.missing_gpu_advice()
 
 
 @pytest.mark.parametrize(
@@ -120,18 +120,18 @@ def test_the_advice_follows_what_the_node_shows(tmp_path, monkeypatch, cuda, fil
     ],
 )
 def test_devices_that_do_not_go_together(found, words):
-    text = devices.complaint([Device(rank, host, name) for rank, (host, name) in enumerate(found)])
+    text = devices.refusal_reason([Device(rank, host, name) for rank, (host, name) in enumerate(found)])
     assert text.startswith(words) and bool(text) == bool(words)
 
 
 def agree_together(devices_of_ranks):
-    """What every rank gets from `agree` over a real store: a backend, or an error."""
+    """What every rank gets from `agree_on_backend` over a real store: a backend, or an error."""
     store = dist.HashStore()
     found = [None] * len(devices_of_ranks)
 
     def one(rank, device):
         try:
-            found[rank] = devices.agree(store, Ranks(rank, rank, len(found), 1, "me"), device)
+            found[rank] = devices.agree_on_backend(store, Ranks(rank, rank, len(found), 1, "me"), device)
         except MissingGpu as error:
             found[rank] = str(error)
 
@@ -168,15 +168,15 @@ import os, sys, time
 from datetime import timedelta
 import torch, torch.distributed as dist
 from hpcddm.jobs import devices
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 rank = int(sys.argv[2])
 store = dist.TCPStore("127.0.0.1", int(sys.argv[1]), 2, rank == 0, timedelta(seconds=60), wait_for_workers=False)
-devices.identity = lambda device: ["a", "cpu"][rank]
+devices.device_uuid = lambda device: ["a", "cpu"][rank]
 class Slow:
     set = lambda self, *pair: store.set(*pair)
     get = lambda self, key: (time.sleep(1), store.get(key))[1]
 try:
-    devices.agree(Slow() if rank else store, Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
+    devices.agree_on_backend(Slow() if rank else store, Ranks(rank, rank, 2, 1, "me"), torch.device("cpu"))
 except devices.MissingGpu as error:
     print(error, flush=True)
 os._exit(0)
@@ -202,16 +202,16 @@ def test_two_ranks_that_would_share_a_gpu_end(show):
 @pytest.mark.parametrize(("given", "allocated"), [(2, ""), (0, "2")])
 def test_a_unit_whose_gpus_are_not_there_fails_and_is_tried_again(tmp_path, monkeypatch, given, allocated):
     """The site's word counts, and so does Slurm's: `extra_sbatch` and whole nodes give GPUs, too."""
-    run, (unit, *_) = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
+    run, (unit, *_) = RunDir(tmp_path / "run"), plan_units(tiny(tmp_path))
     site = Site(name="here", scheduler="local", resources={"gpus_per_node": given})
-    write_specs(items_of([unit], tiny(tmp_path), run), site)
+    write_specs(make_items([unit], tiny(tmp_path), run), site)
     monkeypatch.setenv("SLURM_GPUS_ON_NODE", allocated)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
-    monkeypatch.setattr(entry, "_call_stage", lambda spec, unit: devices.own_device(unit))
+    monkeypatch.setattr(entry, "_call_stage", lambda spec, unit: devices.choose_device(unit))
     assert entry._run(run.spec(unit.key), StopFlag()) == 1
-    ended = reading.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
+    ended = checked_reads.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
     assert "rank 0 on" in ended["reason"] and f"needs 1 of the 2 that {unit.key} was given" in ended["reason"]
     assert not ended.get("final"), "another node may do"
 
@@ -242,7 +242,7 @@ import os, sys
 from types import SimpleNamespace
 import torch, torch.distributed as dist
 from hpcddm.jobs import devices
-from hpcddm.jobs.environment import current_ranks, gpus_on_node
+from hpcddm.jobs.job_environment import current_ranks, gpus_on_node
 if sys.argv[1] == "fake":
     shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: len(shown)
@@ -251,9 +251,9 @@ if sys.argv[1] == "fake":
 me = current_ranks()
 unit = SimpleNamespace(key="train/expert-00", ranks=me, gpus=gpus_on_node())
 try:
-    device = devices.own_device(unit)
+    device = devices.choose_device(unit)
     store = dist.FileStore(sys.argv[2], me.world_size)
-    backend = devices.agree(store, me, device)
+    backend = devices.agree_on_backend(store, me, device)
     print(me.rank, "takes", device.index, "of", os.environ["CUDA_VISIBLE_DEVICES"], backend, flush=True)
 except devices.MissingGpu as error:
     print(error, flush=True)
@@ -278,7 +278,7 @@ def test_ranks_take_the_gpus_that_slurm_gives_them(home, tmp_path):
     none = srun("real", "none", "-N1", "--ntasks-per-node=1", "--gpus-per-node=3")
     (line,) = none
     node = re.match(r"rank 0 on (\S+) sees no GPU and needs 1 of the 3", line)[1]
-    assert node in slurm_nodes(home) and devices.advice() in line
+    assert node in slurm_nodes(home) and devices.missing_gpu_advice() in line
 
 
 def slurm_nodes(conf):

@@ -10,34 +10,35 @@ import pytest
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError
-from hpcddm.files import reading
-from hpcddm.jobs import entry, environment
-from hpcddm.jobs.attempt import SUPERSEDED, Superseded, open_attempt
-from hpcddm.jobs.environment import Ranks
-from hpcddm.jobs.inputs import Inputs
+from hpcddm.files import checked_reads
+from hpcddm.jobs import entry, job_environment
+from hpcddm.jobs.attempt import SUPERSEDED, Superseded
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import POLL_SECONDS, StopFlag, Stopped
 from hpcddm.jobs.unit import Result
-from hpcddm.launch.array_items import items_of, write_specs
-from hpcddm.pipeline.plan import plan
+from hpcddm.jobs.unit_inputs import UnitInputs
+from hpcddm.launch.array_items import make_items, write_specs
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import tiny
 
 
 @pytest.fixture
 def ended(tmp_path, monkeypatch):
     """Run a unit of a stage with what its stage comes to; return the exit code and the record of the end."""
-    run, units = RunDir(tmp_path / "run"), plan(tiny(tmp_path))
+    run, units = RunDir(tmp_path / "run"), plan_units(tiny(tmp_path))
     monkeypatch.setattr(entry, "_prepare_environment", lambda spec: None)
-    monkeypatch.setattr(entry, "patient_gather", lambda spec, run: Inputs({}, []))
+    monkeypatch.setattr(entry, "wait_for_inputs", lambda spec, run: UnitInputs({}, []))
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
 
     def ended(result, stage="train", rank=0):
         unit = next(unit for unit in units if unit.stage == stage)
-        write_specs(items_of([unit], tiny(tmp_path), run), Site(name="here", scheduler="local"))
+        write_specs(make_items([unit], tiny(tmp_path), run), Site(name="here", scheduler="local"))
         if rank:
             open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, "me"))
-        monkeypatch.setattr(environment, "current_ranks", lambda: Ranks(rank, rank, 2, 1, "me"))
+        monkeypatch.setattr(job_environment, "current_ranks", lambda: Ranks(rank, rank, 2, 1, "me"))
 
         def call(spec, unit):
             if isinstance(result, Exception):
@@ -47,7 +48,7 @@ def ended(tmp_path, monkeypatch):
 
         monkeypatch.setattr(entry, "_call_stage", call)
         code = entry._run(run.spec(unit.key), StopFlag())
-        record = reading.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
+        record = checked_reads.read_json(run.logs(unit.key) / "attempt-1" / "ended.json")
         return code, record and (record["outcome"], record["reason"])
 
     return ended
@@ -122,15 +123,15 @@ class Replaced:
 )
 def test_an_execution_that_was_replaced_does_not_end_the_step_of_its_successor(tmp_path, monkeypatch, rank, leaving):
     run = RunDir(tmp_path / "run")
-    unit = next(unit for unit in plan(tiny(tmp_path)) if unit.stage == "train")
-    write_specs(items_of([unit], tiny(tmp_path), run), Site(name="here", scheduler="slurm"))
-    monkeypatch.setattr(entry, "patient_gather", lambda spec, run: Inputs({}, []))
+    unit = next(unit for unit in plan_units(tiny(tmp_path)) if unit.stage == "train")
+    write_specs(make_items([unit], tiny(tmp_path), run), Site(name="here", scheduler="slurm"))
+    monkeypatch.setattr(entry, "wait_for_inputs", lambda spec, run: UnitInputs({}, []))
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
     monkeypatch.setattr("importlib.import_module", lambda name: Replaced(leaving))
     # It would end this very process.
     monkeypatch.setattr(entry, "_leave_if_superseded", lambda attempt: None)
     open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.0"))
-    monkeypatch.setattr(environment, "current_ranks", lambda: Ranks(rank, rank, 2, 1, f"{OWNER}.0"))
+    monkeypatch.setattr(job_environment, "current_ranks", lambda: Ranks(rank, rank, 2, 1, f"{OWNER}.0"))
     assert entry._run(run.spec(unit.key), StopFlag()) == 0
 
 
@@ -184,7 +185,7 @@ def test_one_rank_of_a_node_asks_often_and_the_others_find_the_same_in_the_end(t
 
 @pytest.mark.parametrize("name", ["state", ".lease", "tensorboard"])
 def test_a_unit_with_a_link_fails_by_name_and_nothing_is_written_behind_it(ended, tmp_path, name):
-    key = next(unit.key for unit in plan(tiny(tmp_path)) if unit.stage == "train")
+    key = next(unit.key for unit in plan_units(tiny(tmp_path)) if unit.stage == "train")
     link, target = RunDir(tmp_path / "run").unit(key) / name, tmp_path / "user"
     link.parent.mkdir(parents=True)
     target.mkdir()

@@ -5,13 +5,13 @@ import os
 import pytest
 
 from hpcddm.jobs import failure_cause
-from hpcddm.jobs.environment import Ranks
-from hpcddm.jobs.failure_cause import TAIL_BYTES, cause_of, oom_kills, tails, write_rank_ending
+from hpcddm.jobs.failure_cause import TAIL_BYTES, find_cause, oom_kills, read_tails, write_rank_end
+from hpcddm.jobs.job_environment import Ranks
 
 PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:55440"
 NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, remote process exited or there was a network error"
 STORE = "DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (h1, 4711)."
-NO_MEETING = "TimeoutError: meeting.json: rank 0 did not announce itself in 300 s on h1"
+NO_MEETING = "TimeoutError: rendezvous.json: rank 0 did not announce itself in 300 s on h1"
 OWN = "ValueError: no such class"
 KILLED = """srun: error: h2: task 1: Killed
 srun: launch/slurm: _step_signal: Terminating StepId=12.0
@@ -44,7 +44,7 @@ def attempt(tmp_path, monkeypatch):
     def attempt(reasons, outcome="failed"):
         for rank, reason in reasons.items():
             monkeypatch.setattr(failure_cause.socket, "gethostname", lambda rank=rank: f"h{rank + 1}")
-            write_rank_ending(tmp_path, Ranks(rank, 0, 2, 2, "me"), outcome, reason, 1)
+            write_rank_end(tmp_path, Ranks(rank, 0, 2, 2, "me"), outcome, reason, 1)
         return tmp_path
 
     return attempt
@@ -52,15 +52,15 @@ def attempt(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("consequence", [PEER, NCCL, STORE])
 def test_a_ranks_own_error_outranks_those_that_its_siblings_got_from_its_end(attempt, consequence):
-    assert cause_of(attempt({0: consequence, 1: OWN}), 2).reason == f"rank 1 on h2: {OWN}"
+    assert find_cause(attempt({0: consequence, 1: OWN}), 2).reason == f"rank 1 on h2: {OWN}"
 
 
 def test_where_all_have_lost_their_peers_the_first_word_counts(attempt):
-    assert cause_of(attempt({1: PEER, 0: STORE}), 2).reason == f"rank 1 on h2: {PEER}"
+    assert find_cause(attempt({1: PEER, 0: STORE}), 2).reason == f"rank 1 on h2: {PEER}"
 
 
 def test_a_node_on_which_srun_could_start_nothing_is_the_cause_and_not_the_ranks_that_it_killed_then(attempt):
-    cause = cause_of(attempt({}), None, NOT_STARTED)
+    cause = find_cause(attempt({}), None, NOT_STARTED)
     assert cause.reason == "srun could not start the ranks on h2: Communication connection failure"
     assert not cause.is_memory
 
@@ -91,7 +91,7 @@ FROM_OUTSIDE = {
 
 @pytest.mark.parametrize("srun", FROM_OUTSIDE)
 def test_an_end_that_no_rank_caused_is_from_outside_and_names_the_node_where_srun_does(attempt, srun):
-    cause = cause_of(attempt({}), None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
+    cause = find_cause(attempt({}), None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
     assert cause.is_outside and list(cause.nodes) == FROM_OUTSIDE[srun] and not cause.is_memory
 
 
@@ -108,19 +108,19 @@ OWN_FAULT = [
 
 @pytest.mark.parametrize("srun", OWN_FAULT)
 def test_an_end_by_the_units_own_fault_is_not_from_outside(attempt, srun):
-    cause = cause_of(attempt({}), None, srun)
+    cause = find_cause(attempt({}), None, srun)
     assert cause is None or not cause.is_outside
 
 
 @pytest.mark.parametrize(("reason", "is_outside"), [(PEER, True), (NO_MEETING, True), (OWN, False)])
 def test_a_node_that_does_not_respond_is_the_cause_unless_a_rank_had_an_error_of_its_own(attempt, reason, is_outside):
-    cause = cause_of(attempt({0: reason}), None, SWAPPED, down=["h2"])
+    cause = find_cause(attempt({0: reason}), None, SWAPPED, down=["h2"])
     assert (cause.is_outside, cause.nodes) == (is_outside, ("h2",) if is_outside else ())
 
 
 @pytest.mark.parametrize("srun", [KILLED, SWAPPED], ids=["in order", "its sibling was heard first"])
 def test_a_rank_that_was_killed_without_a_word_was_out_of_memory_it_seems(attempt, srun):
-    cause = cause_of(attempt({0: PEER}), None, srun)
+    cause = find_cause(attempt({0: PEER}), None, srun)
     assert cause.reason == SEEMS and cause.is_memory
 
 
@@ -130,23 +130,23 @@ def test_a_rank_that_was_killed_without_a_word_was_out_of_memory_it_seems(attemp
     ids=["kernel", "slurmstepd"],
 )
 def test_it_was_out_of_memory_where_somebody_counted(attempt, evidence):
-    assert cause_of(attempt({0: PEER}), None, KILLED, **evidence).reason == "out of memory on h2 (rank 1)"
+    assert find_cause(attempt({0: PEER}), None, KILLED, **evidence).reason == "out of memory on h2 (rank 1)"
 
 
 def test_slurms_own_word_is_believed(attempt):
-    assert cause_of(attempt({0: PEER, 2: NCCL}), None, OOM).reason == "out of memory on h3 (rank 1)"
+    assert find_cause(attempt({0: PEER, 2: NCCL}), None, OOM).reason == "out of memory on h3 (rank 1)"
 
 
 def test_who_is_killed_in_the_end_was_not_out_of_memory(attempt):
-    assert cause_of(attempt({0: "SIGTERM"}, "stopped"), None, KILLED_IN_THE_END) is None
+    assert find_cause(attempt({0: "SIGTERM"}, "stopped"), None, KILLED_IN_THE_END) is None
 
 
 def test_a_rank_that_was_killed_after_a_siblings_own_error_is_a_consequence(attempt):
-    assert cause_of(attempt({0: OWN}), None, SWAPPED).reason == f"rank 0 on h1: {OWN}"
+    assert find_cause(attempt({0: OWN}), None, SWAPPED).reason == f"rank 0 on h1: {OWN}"
 
 
 def test_without_a_queue_the_silent_rank_is_named(attempt):
-    cause = cause_of(attempt({0: PEER}), 2)
+    cause = find_cause(attempt({0: PEER}), 2)
     assert cause.reason.startswith("rank 1 ended without a word") and PEER in cause.reason and cause.is_memory
 
 
@@ -155,7 +155,7 @@ def test_without_a_queue_the_silent_rank_is_named(attempt):
     [("MemoryError: ", True), ("OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", False), (OWN, False)],
 )
 def test_only_a_lack_of_the_nodes_memory_is_mended_by_more_of_it(attempt, reason, is_memory):
-    assert cause_of(attempt({0: reason}), 1).is_memory == is_memory
+    assert find_cause(attempt({0: reason}), 1).is_memory == is_memory
 
 
 def test_the_kernels_count_is_that_of_the_whole_job(tmp_path):
@@ -179,10 +179,10 @@ def test_only_the_ends_of_files_are_read_and_nothing_but_files(tmp_path):
         file.write(b"the end")
     os.mkfifo(pipe)
     link.symlink_to("/dev/zero")
-    assert tails([pipe, link, tmp_path, tmp_path / "missing", large], 0.0).endswith("the end")
-    assert len(tails([large], 0.0)) == TAIL_BYTES
+    assert read_tails([pipe, link, tmp_path, tmp_path / "missing", large], 0.0).endswith("the end")
+    assert len(read_tails([large], 0.0)) == TAIL_BYTES
 
 
 def test_ranks_that_no_job_has_are_not_counted(tmp_path):
     srun = "srun: error: n1: tasks 0-99999999999,-7: Killed"
-    assert cause_of(tmp_path, 4, srun) is not None
+    assert find_cause(tmp_path, 4, srun) is not None

@@ -5,21 +5,21 @@ import time
 
 import pytest
 
-from hpcddm.files import inside
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import guarded_writes
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.input_gate import (
-    LONGEST_SILENCE,
+    MAX_UNREACHABLE_SECONDS,
+    awaited_job_names,
     main,
     missing_units,
-    names,
     seconds_to_next_check,
-    silence,
     start_flag,
+    unreachable_cluster,
 )
 from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest, publish
+from hpcddm.runs.run_dir import RunDir
 
 EXPERTS = ["train/expert-00", "train/expert-01"]
 
@@ -61,19 +61,19 @@ def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
 
 def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run):
     journal = Journal(run.journal)
-    train, again = (journal.intend("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
-    other = journal.intend("slurm", "north", ["measuring/classifier"], "x-measuring")
+    train, again = (journal.record_intent("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
+    other = journal.record_intent("slurm", "north", ["evaluators/classifier"], "x-evaluators")
     wanted = missing_units(spec(*EXPERTS), run, run)
-    assert names(wanted, run) == {None: [f"x-train-{train}", f"x-train-{again}"]}
-    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-measuring-{other}"
+    assert awaited_job_names(wanted, run) == {None: [f"x-train-{train}", f"x-train-{again}"]}
+    queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-evaluators-{other}"
     assert start_flag(queue, wanted, run, 300) == "--dependency=afterany:7_0:7_1:8_0"
     assert start_flag("", wanted, run, 300) == ""
 
 
 def test_a_plain_job_is_waited_for_by_its_bare_id(run, monkeypatch):
     journal = Journal(run.journal)
-    train = journal.intend("slurm", "north", EXPERTS[1:], "x-train")
-    own = journal.intend("slurm", "north", ["report/all"], "x-report")
+    train = journal.record_intent("slurm", "north", EXPERTS[1:], "x-train")
+    own = journal.record_intent("slurm", "north", ["report/all"], "x-report")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-report-{own}")
     monkeypatch.setattr("hpcddm.jobs.input_gate.slurm_element", lambda: "9_0")
     queue = f"7_N/A|x-train-{train}\n9_N/A|x-report-{own}"
@@ -83,11 +83,11 @@ def test_a_plain_job_is_waited_for_by_its_bare_id(run, monkeypatch):
 def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_no_matter(run, monkeypatch):
     monkeypatch.setenv("HPCDDM_CLUSTER", "south")
     journal = Journal(run.journal)
-    north = journal.intend("slurm", "both", EXPERTS[:1], "x-train", "north")
-    south = journal.intend("slurm", "both", EXPERTS[1:], "x-train", "south")
-    own = journal.intend("slurm", "both", ["measuring/classifier", "evaluate/0-8"], "x-evaluate", "south")
+    north = journal.record_intent("slurm", "both", EXPERTS[:1], "x-train", "north")
+    south = journal.record_intent("slurm", "both", EXPERTS[1:], "x-train", "south")
+    own = journal.record_intent("slurm", "both", ["evaluators/classifier", "evaluate/0-8"], "x-evaluate", "south")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{own}")
-    assert names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
+    assert awaited_job_names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
     there, here = f"9_0|x-train-{north}\n", f"9_0|x-train-{south}\n"
     assert start_flag(there, set(EXPERTS), run, 300) == "--begin=now+60"
     assert start_flag(there + here, set(EXPERTS), run, 300) == "--dependency=afterany:9_0", "first what is nearer"
@@ -101,20 +101,20 @@ def test_looks_at_another_cluster_become_rarer_up_to_the_longest_time():
 
 
 def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, monkeypatch):
-    token = Journal(run.journal).intend("slurm", "both", EXPERTS, "x-train", "north")
+    token = Journal(run.journal).record_intent("slurm", "both", EXPERTS, "x-train", "north")
     run.jobs.mkdir()
     now = time.time()
     answers = [("?|north", 0), ("?|north", 0.9), (f"9_0|x-train-{token}", 0.95), ("?|north", 1.1), ("?|north", 2.2)]
     reasons = []
     for queue, days in answers:
-        monkeypatch.setattr("hpcddm.jobs.input_gate.time.time", lambda days=days: now + days * LONGEST_SILENCE)
-        reasons.append(silence(queue, set(EXPERTS), run))
+        monkeypatch.setattr("hpcddm.jobs.input_gate.time.time", lambda days=days: now + days * MAX_UNREACHABLE_SECONDS)
+        reasons.append(unreachable_cluster(queue, set(EXPERTS), run))
     assert reasons[:4] == [""] * 4 and "cluster north" in reasons[4] and "submit again" in reasons[4]
 
 
 def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
     journal = Journal(run.journal)
-    token = journal.intend("slurm", "north", [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
+    token = journal.record_intent("slurm", "north", [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
     path = Spec("evaluate/0-8", {}, {}, [], {}).write(run)
     run.jobs.mkdir()
     map_path = run.jobs / f"{token}.json"
@@ -122,7 +122,7 @@ def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{token}")
     monkeypatch.setattr("sys.argv", ["gate", str(map_path)])
     for units, words in (([EXPERTS[0]], ""), (["evaluate/0-8"], "!|cancelled\n")):
-        journal.cancelled(token, units)
+        journal.record_cancelled(token, units)
         main()
         assert capsys.readouterr().out == words
 
@@ -137,8 +137,8 @@ def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
 def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     home = RunDir(tmp_path)
     journal = Journal(home.journal)
-    token = journal.intend("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
-    table = journal.intend("slurm", "north", ["table/all"], "x-table")
+    token = journal.record_intent("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
+    table = journal.record_intent("slurm", "north", ["table/all"], "x-table")
     wanted = missing_units(Spec("table/all", {}, {}, [], {}), home, home)
     assert wanted == {"a/train/expert-00", "a/report/all"}
     queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
@@ -146,18 +146,18 @@ def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
 
 
 def test_an_element_that_the_journal_does_not_know_is_not_waited_for(run):
-    train = Journal(run.journal).intend("slurm", "north", EXPERTS, "x-train")
+    train = Journal(run.journal).record_intent("slurm", "north", EXPERTS, "x-train")
     queue = f"7_2|x-train-{train}\n7_99999|x-train-{train}\n7_\u00b2|x-train-{train}"
     assert start_flag(queue, set(EXPERTS), run, 300) == ""
 
 
 def test_the_time_of_silence_is_removed_in_the_run_and_nowhere_else(run, tmp_path):
-    Journal(run.journal).intend("slurm", "north", EXPERTS, "x-train", "annex")
+    Journal(run.journal).record_intent("slurm", "north", EXPERTS, "x-train", "annex")
     (tmp_path / "user").mkdir()
     precious = tmp_path / "user" / "aaaabbbbcccc@annex.silent"
     precious.write_text("precious")
     run.jobs.symlink_to(precious.parent)
-    inside.guard(run.root)
+    guarded_writes.guard(run.root)
     with pytest.raises(Unreadable, match="jobs: is a link"):
-        silence("", set(EXPERTS), run)
+        unreachable_cluster("", set(EXPERTS), run)
     assert precious.read_text() == "precious"

@@ -1,6 +1,6 @@
 """Nodes that the next attempt avoids: the newest at fault, as long as there are others like them."""
 
-from hpcddm.jobs.nodes import Node, avoided, hostnames, read_nodes
+from hpcddm.jobs.nodes import Node, hostnames, nodes_to_exclude, parse_nodes
 
 PLAIN, BIG = "(null)|(null)|4|8000", "bigmem|gpu:4|64|512000"
 
@@ -13,36 +13,40 @@ MIXED = nodes(PLAIN, p1="idle", p2="mixed", p3="allocated") + nodes(BIG, b1="mix
 
 
 def test_the_newest_nodes_at_fault_are_avoided_beside_those_of_the_site():
-    assert avoided(["s1"], ["p1", "p2"], MIXED, most=1, needed=1) == ["s1", "p2"]
-    assert avoided(["s1", "p1"], ["p1", "p2", "p1"], MIXED, most=4, needed=1) == ["s1", "p1"]
-    assert avoided(["s1"], ["p1"], MIXED, most=0, needed=1) == ["s1"]
+    assert nodes_to_exclude(["s1"], ["p1", "p2"], MIXED, most=1, needed=1) == ["s1", "p2"]
+    assert nodes_to_exclude(["s1", "p1"], ["p1", "p2", "p1"], MIXED, most=4, needed=1) == ["s1", "p1"]
+    assert nodes_to_exclude(["s1"], ["p1"], MIXED, most=0, needed=1) == ["s1"]
 
 
 def test_a_job_that_needs_what_two_nodes_have_keeps_one_of_them():
-    assert avoided([], ["b1"], MIXED, most=4, needed=2) == []
-    assert avoided([], ["b1", "b2"], MIXED, most=4, needed=1) == ["b2"]
+    assert nodes_to_exclude([], ["b1"], MIXED, most=4, needed=2) == []
+    assert nodes_to_exclude([], ["b1", "b2"], MIXED, most=4, needed=1) == ["b2"]
 
 
 def test_one_more_is_left_for_a_node_that_dies_while_the_job_waits_where_older_ones_are_avoided_too():
     for names, left in (("abc", ["c"]), ("abcd", ["c", "b"])):
-        assert avoided([], ["b", "c"], nodes(PLAIN, **dict.fromkeys(names, "idle")), most=4, needed=1) == left
+        assert nodes_to_exclude([], ["b", "c"], nodes(PLAIN, **dict.fromkeys(names, "idle")), most=4, needed=1) == left
 
 
 def test_nodes_that_get_no_jobs_are_no_others():
     for state in ("down", "idle*", "drained", "draining", "maint", "down*", "unknown"):
         few = nodes(PLAIN, p1="idle", p2=state)
-        assert avoided([], ["p1"], few, most=4, needed=1) == [], state
+        assert nodes_to_exclude([], ["p1"], few, most=4, needed=1) == [], state
     for state in ("idle", "mixed-", "allocated", "idle~", "completing", "planned"):
-        assert avoided([], ["p1"], nodes(PLAIN, p1="idle", p2=state), most=4, needed=1) == ["p1"], state
+        assert nodes_to_exclude([], ["p1"], nodes(PLAIN, p1="idle", p2=state), most=4, needed=1) == ["p1"], state
 
 
 def test_a_node_of_which_nothing_is_listed_is_not_avoided():
-    assert avoided([], ["h9"], MIXED, most=4, needed=1) == avoided([], ["h9"], [], most=4, needed=1) == []
+    assert (
+        nodes_to_exclude([], ["h9"], MIXED, most=4, needed=1)
+        == nodes_to_exclude([], ["h9"], [], most=4, needed=1)
+        == []
+    )
 
 
 def test_nodes_are_read_from_the_words_of_sinfo():
     text = "JobId=7 JobState=RUNNING\nPartitionTime=1:00:00 NodeName=p1 NodeState=down* NodeKind=a|b|4|8\n"
-    (node,) = read_nodes(text)
+    (node,) = parse_nodes(text)
     assert node == Node("p1", "down*", "a|b|4|8") and node.is_down and not node.is_usable
 
 

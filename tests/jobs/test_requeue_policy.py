@@ -8,17 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, attempts, open_attempt
-from hpcddm.jobs.ending import Ending, parse_job
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, list_attempts
+from hpcddm.jobs.attempt_records import AttemptRecord
 from hpcddm.jobs.failure_cause import Cause
-from hpcddm.jobs.node_faults import MOST_FAULTS, wait_seconds
+from hpcddm.jobs.job_end import JobEnd, parse_job
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.node_faults import MAX_FAULTS, wait_seconds
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.outcome import Outcome
-from hpcddm.jobs.records import AttemptRecord
-from hpcddm.jobs.requeue_policy import FRUITLESS, decide_requeue, fruitless
+from hpcddm.jobs.requeue_policy import FRUITLESS, count_fruitless, decide_requeue
 from hpcddm.jobs.spec import Spec
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 KEY, TOKEN = "train/expert-00", "0123456789ab"
 RUNNING = "JobId=7 JobState=RUNNING Reason=None Restarts={restart} PreemptTime=None"
@@ -48,7 +49,7 @@ class Unit:
         if reached is not None:
             state = self.run.unit(KEY) / "state" / f"images-{reached:012d}"
             state.mkdir(parents=True)
-            saved = {"images": reached, "trajectory": trajectory, "attempt": len(attempts(self.run.logs(KEY))) + 1}
+            saved = {"images": reached, "trajectory": trajectory, "attempt": len(list_attempts(self.run.logs(KEY))) + 1}
             (state / "state.json").write_text(json.dumps(saved))
         if ended is not None or begun is not None:
             own = open_attempt(self.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.{self.restart}"))
@@ -73,7 +74,7 @@ class Unit:
     def journal(self, units):
         """The journal of the run, with the submission of these units."""
         journal = Journal(self.run.journal)
-        token = journal.intend("slurm", "north", units, "x")
+        token = journal.record_intent("slurm", "north", units, "x")
         self.run.journal.write_text(self.run.journal.read_text().replace(token, TOKEN))
         return journal
 
@@ -123,12 +124,12 @@ def test_a_unit_that_was_cancelled_or_stopped_waits_for_nothing(unit):
     assert unit.attempt(waiting, job=job)[0] == "cancelled"
     unit.run.stop.touch()
     assert unit.attempt(waiting)[0] == "stopped"
-    unit.journal([KEY]).cancelled(TOKEN, [KEY])
+    unit.journal([KEY]).record_cancelled(TOKEN, [KEY])
     assert unit.attempt(waiting)[0] == "cancelled"
 
 
 def test_a_longer_slot_is_asked_for_by_a_new_job_for_only_operators_may_raise_a_limit(tmp_path):
-    unit = Unit(tmp_path, escalate={"minutes": 1.5, "memory_gb": 2})
+    unit = Unit(tmp_path, raise_on_retry={"minutes": 1.5, "memory_gb": 2})
     job = RUNNING + " TimeLimit=00:20:00 MinMemoryNode=4G"
     decision, _, reason = unit.attempt(STOPPED, begun=0, job=job, slot=10)
     assert (decision, reason) == ("resubmit", "SIGTERM; asks for 30 minutes now")
@@ -151,11 +152,11 @@ def test_scancel_is_the_users_word(unit):
 
 def test_who_was_cancelled_through_us_does_not_come_back_whatever_slurm_knows_of_it(unit):
     journal = unit.journal([KEY, "train/expert-01"])
-    journal.cancelled(TOKEN, ["train/expert-01"])
+    journal.record_cancelled(TOKEN, ["train/expert-01"])
     assert unit.attempt(STOPPED, begun=0, reached=64)[0] == "requeue"
-    journal.cancelled(TOKEN, [KEY])
+    journal.record_cancelled(TOKEN, [KEY])
     assert unit.attempt(STOPPED, begun=64, reached=128)[::2] == ("cancelled", "by hpcddm cancel")
-    journal.kept(TOKEN, [KEY])
+    journal.record_not_cancelled(TOKEN, [KEY])
     assert unit.attempt(STOPPED, begun=128, reached=192)[0] == "requeue"
 
 
@@ -280,14 +281,14 @@ def test_a_node_that_refuses_launches_is_avoided_and_does_not_count_against_the_
 
 
 def test_waits_grow():
-    waits = [wait_seconds(faults) for faults in range(1, MOST_FAULTS)]
+    waits = [wait_seconds(faults) for faults in range(1, MAX_FAULTS)]
     assert waits == [0, 15, 30, 60, 120, 240, 480, 900, 900, 900, 900]
 
 
 AT_0, AT_64 = {"images": 0}, {"images": 64}
 BY_SLURM = {"decision": "requeue", "outside": True, "by_slurm": True}
 ITS_OWN = {"decision": "requeue", "outside": False}
-LAST = Ending(1, {}, 0, None, 0.0)
+LAST = JobEnd(1, {}, 0, None, 0.0)
 REFUSED = replace(LAST, cause=Cause("srun could not begin", is_outside=True))
 
 
@@ -308,15 +309,15 @@ def test_attempts_are_counted_on_the_side_that_ended_them(tmp_path, tried, endin
         AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None)
         for number, (begun, verdict) in enumerate([*tried, ({}, {})], start=1)
     ]
-    assert fruitless(records, 64 if tried[-1][0] == AT_64 else 0, ending) == counts
+    assert count_fruitless(records, 64 if tried[-1][0] == AT_64 else 0, ending) == counts
 
 
 def test_a_unit_that_only_nodes_end_stops_in_the_end(tmp_path):
     verdict = AttemptRecord(1, tmp_path, {}, {}, {}, BY_SLURM, None)
-    for number, decision in ((MOST_FAULTS - 1, Outcome.REQUEUE), (MOST_FAULTS, Outcome.GAVE_UP)):
+    for number, decision in ((MAX_FAULTS - 1, Outcome.REQUEUE), (MAX_FAULTS, Outcome.GAVE_UP)):
         decided, reason = decide_requeue("scontrol", [verdict] * (number - 1) + [replace(verdict)], REFUSED, 0, [])
         assert decided == decision, reason
-    assert f"{MOST_FAULTS} attempts without progress, ended by nodes or by Slurm and not by the unit" in reason
+    assert f"{MAX_FAULTS} attempts without progress, ended by nodes or by Slurm and not by the unit" in reason
 
 
 def test_a_partition_never_runs_dry(unit):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcddm.jobs.resource_requests import Request, minutes, raised, request_of
+from hpcddm.jobs.resource_requests import ResourceRequest, parse_minutes, parse_request, raise_request
 
 FACTORS = {"memory_gb": 1.5, "minutes": 2.0}
 PARTITION = {"NodeMemory": "8000", "PartitionTime": "1:00:00"}
@@ -11,46 +11,49 @@ PARTITION = {"NodeMemory": "8000", "PartitionTime": "1:00:00"}
 @pytest.mark.parametrize(
     ("job", "request_"),
     [
-        ({"MinMemoryNode": "4G", "TimeLimit": "00:30:00"}, Request(4, 30)),
-        ({"MinMemoryNode": "1536M", "TimeLimit": "1-00:00:00"}, Request(1.5, 1440)),
-        ({"MinMemoryCPU": "2G", "NumCPUs": "8", "NumNodes": "2", "TimeLimit": "UNLIMITED"}, Request(8, None, 4)),
-        ({"MinMemoryNode": "0", "TimeLimit": "00:30:00"}, Request(None, 30)),
-        ({}, Request(None, None)),
+        ({"MinMemoryNode": "4G", "TimeLimit": "00:30:00"}, ResourceRequest(4, 30)),
+        ({"MinMemoryNode": "1536M", "TimeLimit": "1-00:00:00"}, ResourceRequest(1.5, 1440)),
+        (
+            {"MinMemoryCPU": "2G", "NumCPUs": "8", "NumNodes": "2", "TimeLimit": "UNLIMITED"},
+            ResourceRequest(8, None, 4),
+        ),
+        ({"MinMemoryNode": "0", "TimeLimit": "00:30:00"}, ResourceRequest(None, 30)),
+        ({}, ResourceRequest(None, None)),
     ],
     ids=["total", "in MB", "per processor", "whole node", "no answer"],
 )
 def test_what_was_asked_for_is_read_from_slurms_words(job, request_):
-    assert request_of(job) == request_
+    assert parse_request(job) == request_
 
 
 def test_too_little_is_asked_for_again_as_more_of_it():
-    before = Request(4, 20)
-    after, remark = raised(before, FACTORS, PARTITION, is_memory=True, is_time=False)
+    before = ResourceRequest(4, 20)
+    after, remark = raise_request(before, FACTORS, PARTITION, is_memory=True, is_time=False)
     assert (after.updates(before), after.flags()) == ("MinMemoryNode=6144", "--mem=6144M --time=20")
     assert remark == "asks for 6 GB now"
-    after, remark = raised(before, FACTORS, PARTITION, is_memory=False, is_time=True)
+    after, remark = raise_request(before, FACTORS, PARTITION, is_memory=False, is_time=True)
     assert (after.updates(before), after.minutes, remark) == ("", 40, "asks for 40 minutes now")
 
 
 def test_memory_by_processor_is_asked_for_by_processor():
-    before = Request(8, 20, cpus=4)
-    after, _ = raised(before, FACTORS, {}, is_memory=True, is_time=False)
+    before = ResourceRequest(8, 20, cpus=4)
+    after, _ = raise_request(before, FACTORS, {}, is_memory=True, is_time=False)
     assert (after.updates(before), after.flags()) == ("MinMemoryCPU=3072", "--mem-per-cpu=3072M --time=20")
 
 
 def test_no_more_than_the_partition_has_is_asked_for():
-    after, remark = raised(Request(6, 50), FACTORS, PARTITION, is_memory=True, is_time=True)
+    after, remark = raise_request(ResourceRequest(6, 50), FACTORS, PARTITION, is_memory=True, is_time=True)
     assert (after.memory_gb, after.minutes) == (7.8125, 60) and remark.count("now") == 2
     before = after
-    after, remark = raised(before, FACTORS, PARTITION, is_memory=True, is_time=True)
+    after, remark = raise_request(before, FACTORS, PARTITION, is_memory=True, is_time=True)
     assert after.updates(before) == "" and "no node" in remark and "allows no more than 60 minutes" in remark
 
 
 def test_what_the_site_does_not_name_stays():
-    before = Request(4, 20)
-    assert raised(before, {"minutes": 2.0}, PARTITION, is_memory=True, is_time=False) == (before, "")
+    before = ResourceRequest(4, 20)
+    assert raise_request(before, {"minutes": 2.0}, PARTITION, is_memory=True, is_time=False) == (before, "")
 
 
 @pytest.mark.parametrize(("text", "number"), [("2-01:30:00", 2970), ("30:00", 30), ("infinite", None), ("", None)])
 def test_slurms_times(text, number):
-    assert minutes(text) == number
+    assert parse_minutes(text) == number

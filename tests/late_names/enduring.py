@@ -21,14 +21,14 @@ from torch import nn
 
 from hpcddm.config.site import Resources
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.diffusion.spaces.pixels import to_unit
-from hpcddm.files import atomic, reading
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.files import atomic, checked_reads
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.training import loop
 from slurm.testbed import late_names
 from tests.late_names.mounts import LATE, two_nodes
@@ -48,7 +48,7 @@ class Witness(HeartbeatWriter):
     def saved(self, images: int) -> None:
         super().saved(images)
         state = self._states / f"images-{images:012d}"
-        files = [file["name"] for file in reading.read_json(state / "state.json")["files"]]
+        files = [file["name"] for file in checked_reads.read_json(state / "state.json")["files"]]
         digests = {name: atomic.sha256(state / name) for name in files}
         atomic.append_line(self._log, json.dumps({"images": images, "files": digests}))
 
@@ -138,10 +138,10 @@ class Endurance:
         heartbeat = (
             Witness(*identity, server=self.server, log=self.log) if ranks.rank == 0 else HeartbeatWriter(*identity)
         )
-        often = Resources(agree_every=1)
+        often = Resources(sync_every_steps=1)
         unit = Unit(KEY, run, ranks, attempt, heartbeat, StopFlag(), {}, "f", network_interface="lo", resources=often)
         settings = training(images=self.saves * BATCH, checkpoint_minutes=1e-9)
-        loop.train(loop.Task(0, build, loss, batches(self.reader), to_unit), settings, unit)
+        loop.train(loop.Task(0, build, loss, batches(self.reader), pixels_to_values), settings, unit)
 
 
 def _runs(child: int) -> bool:

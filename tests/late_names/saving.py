@@ -16,9 +16,9 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
 from hpcddm.config.site import Resources
-from hpcddm.files import reading
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.files import checked_reads
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.training.checkpoints import Checkpoints
 
 OWNER = "slurm-x-0123456789ab-7_0.0"
@@ -92,7 +92,7 @@ def main(server: Path, nodes: list[Path], steps: list[int]) -> None:
     children = [fork(rank, node, server.parent / "store", steps) for rank, node in enumerate(nodes)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     states = {state.name: content(state) for state in sorted((server / "state").glob("images-*"))}
-    read = {state: reading.read_json(server / "state" / state / "state.json")["files"] for state in states}
+    read = {state: checked_reads.read_json(server / "state" / state / "state.json")["files"] for state in states}
     listed = {state: sorted(file["name"] for file in files) for state, files in read.items()}
     chosen = (server / "chosen").read_text() if (server / "chosen").exists() else None
     print("RESULT " + json.dumps({"codes": codes, "states": states, "listed": listed, "newest": chosen}))

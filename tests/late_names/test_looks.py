@@ -6,16 +6,18 @@ import time
 import pytest
 
 from hpcddm.jobs import input_gate
-from hpcddm.jobs.attempt import ENDED, open_attempt
+from hpcddm.jobs.attempt import ENDED
+from hpcddm.jobs.attempt_records import read_records
 from hpcddm.jobs.entry import _stopped_by_user
-from hpcddm.jobs.environment import Ranks
-from hpcddm.jobs.inputs import NotReady, gather
-from hpcddm.jobs.records import records
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.spec import Spec
-from hpcddm.pipeline.plan import plan
-from hpcddm.pipeline.unit_states import State, survey
+from hpcddm.jobs.unit_inputs import InputsNotReady, gather_inputs
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 from tests.helpers import finish, tiny
 
@@ -50,7 +52,7 @@ def soon(wait, act):
 def test_the_ranks_meet_though_the_second_one_looked_first(nodes):
     first = open_attempt(nodes.a / "logs", ranks(0))
     second = open_attempt(nodes.b / "logs", ranks(1))
-    assert soon(second.meeting, lambda: first.announce_meeting("10.0.0.1", 4711)) == ("10.0.0.1", 4711)
+    assert soon(second.wait_for_address, lambda: first.publish_address("10.0.0.1", 4711)) == ("10.0.0.1", 4711)
 
 
 def test_a_rank_finds_the_attempt_though_there_was_not_even_a_folder(nodes):
@@ -78,17 +80,17 @@ def test_attempts_of_two_nodes_in_turn_count_up(nodes):
 
 def test_the_first_word_about_the_end_stands_though_another_node_said_it(nodes):
     first, second = (open_attempt(nodes.a / "logs", ranks(0)), open_attempt(nodes.b / "logs", ranks(1)))
-    assert records(nodes.b / "logs")[0].outcome is None
+    assert read_records(nodes.b / "logs")[0].outcome is None
     first.close("failed", "disk full")
     second.close("complete")
-    assert records(nodes.b / "logs")[0].outcome == records(nodes.a / "logs")[0].outcome == "failed"
+    assert read_records(nodes.b / "logs")[0].outcome == read_records(nodes.a / "logs")[0].outcome == "failed"
     assert (first.folder / ENDED).exists()
 
 
 def test_a_submission_of_another_client_counts_though_the_journal_was_looked_for_too_early(nodes):
     here, there = Journal(nodes.b / "journal.jsonl"), Journal(nodes.a / "journal.jsonl")
     assert here.submissions() == []
-    token = there.intend("slurm", "north", ["train/expert-00"])
+    token = there.record_intent("slurm", "north", ["train/expert-00"])
     assert [one.uuid for one in here.submissions()] == [token]
 
 
@@ -101,17 +103,19 @@ def test_the_file_that_stops_a_run_is_seen_by_a_node_that_looked_before(nodes):
 
 
 def test_what_a_unit_reads_and_status_are_told_at_once_when_another_node_completes_it(nodes, tmp_path):
-    units = plan(tiny(tmp_path))
+    units = plan_units(tiny(tmp_path))
     catalog = next(unit for unit in units if unit.key == CATALOG)
     reader = next(unit for unit in units if unit.requires == [CATALOG])
     here, there = RunDir(nodes.b), RunDir(nodes.a)
     finish([unit for unit in units if unit.key in catalog.requires], there)
     spec = Spec(reader.key, {}, reader.fingerprint_settings, reader.requires, {})
-    assert survey(units, here)[CATALOG].state is State.MISSING and input_gate.missing_units(spec, here, here) == {
+    assert survey_units(units, here)[CATALOG].state is State.MISSING and input_gate.missing_units(spec, here, here) == {
         CATALOG
     }
-    with pytest.raises(NotReady):
-        gather(spec, here)
+    with pytest.raises(InputsNotReady):
+        gather_inputs(spec, here)
     finish([catalog], there)
-    assert survey(units, here)[CATALOG].state is State.COMPLETE
-    assert input_gate.missing_units(spec, here, here) == set() and list(gather(spec, here).manifests) == [CATALOG]
+    assert survey_units(units, here)[CATALOG].state is State.COMPLETE
+    assert input_gate.missing_units(spec, here, here) == set() and list(gather_inputs(spec, here).manifests) == [
+        CATALOG
+    ]

@@ -1,7 +1,7 @@
 """A scheduler that takes what it is told to take and knows what it was told to know."""
 
 from hpcddm.config.site import Site
-from hpcddm.launch.array_items import items_of, write_map
+from hpcddm.launch.array_items import make_items, write_element_map
 from hpcddm.launch.base import Job, Limits, QueueFull, QueueLauncher
 from hpcddm.launch.queue import plan_arrays, submit_planned
 from hpcddm.runs.job import JobId
@@ -25,16 +25,16 @@ class Queue(QueueLauncher):
     def render(self, array, script):
         raise AssertionError("nothing is rendered")
 
-    def prove_folder(self, arrays):
+    def check_shared_folder(self, arrays):
         pass
 
     def submit(self, array, token, script):
         if self.room < len(array.keys):
             raise QueueFull("no more jobs")
         self.room -= len(array.keys)
-        write_map(array.specs, self.run.jobs, token)
+        write_element_map(array.specs, self.run.jobs, token)
         self.submitted.append(array)
-        return JobId.of(str(100 + len(self.submitted)), array.resources.cluster)
+        return JobId.on_cluster(str(100 + len(self.submitted)), array.resources.cluster)
 
     def states(self, submissions):
         if self.alive is None:
@@ -43,7 +43,7 @@ class Queue(QueueLauncher):
         found = {key: one.job.element(number) for one in confirmed for number, key in enumerate(one.units)}
         return {key: Job(found[key], self.state) for key in self.alive if key in found}
 
-    def dismiss(self, *jobs):
+    def signal_stop(self, *jobs):
         self.dismissed += jobs
 
     def cancel(self, *jobs):
@@ -52,5 +52,5 @@ class Queue(QueueLauncher):
 
 def submit_all(experiment, run, queue, decision):
     """Submit all of a decision, as the verb does."""
-    planned_arrays, _ = plan_arrays(items_of(decision.to_run, experiment, run), run, queue)
+    planned_arrays, _ = plan_arrays(make_items(decision.to_run, experiment, run), run, queue)
     return list(submit_planned(planned_arrays, run, queue, decision.active))

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from hpcddm.launch.queue import chunks
+from hpcddm.launch.queue import split_into_chunks
 
 SIZES = [*range(1, 40), 97, 500, 1000, 1001, 1002]
 
@@ -12,7 +12,7 @@ SIZES = [*range(1, 40), 97, 500, 1000, 1001, 1002]
 @pytest.mark.parametrize("max_array", [1, 2, 7, 8, 30, 1001])
 def test_every_element_is_in_one_chunk_and_no_chunk_is_empty_or_too_long(max_array):
     for count, max_parallel in itertools.product(SIZES, [1, 2, 5, 256]):
-        found = chunks(count, max_array, max_parallel)
+        found = split_into_chunks(count, max_array, max_parallel)
         assert [index for one in found for index in range(one.start, one.stop)] == list(range(count))
         lengths = [one.stop - one.start for one in found]
         assert 0 < min(lengths) and max(lengths) <= max_array and max(lengths) - min(lengths) <= 1
@@ -32,7 +32,7 @@ def at_the_same_time(found):
 @pytest.mark.parametrize("max_parallel", [1, 2, 3, 8, 256])
 def test_throttles_add_up_to_what_may_run_at_most(max_parallel):
     for count, max_array in itertools.product(SIZES, [1, 2, 3, 8, 1001]):
-        found = chunks(count, max_array, max_parallel)
+        found = split_into_chunks(count, max_array, max_parallel)
         assert all(1 <= one.throttle <= one.stop - one.start for one in found)
         total = at_the_same_time(found)
         assert total <= max_parallel
@@ -44,10 +44,10 @@ def test_throttles_add_up_to_what_may_run_at_most(max_parallel):
 
 
 def test_thirty_settings_under_a_limit_of_eight():
-    found = chunks(30, 8, 10)
+    found = split_into_chunks(30, 8, 10)
     assert [one.stop - one.start for one in found] == [8, 8, 7, 7]
     assert [one.throttle for one in found] == [3, 3, 2, 2] and {one.blocking_chunk for one in found} == {None}
 
 
 def test_nothing_is_no_chunk():
-    assert chunks(0, 8, 2) == []
+    assert split_into_chunks(0, 8, 2) == []

@@ -9,17 +9,16 @@ import sys
 import pytest
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files import inside
+from hpcddm.files import guarded_writes
 from hpcddm.launch import code_copy
-from hpcddm.launch.code_copy import Checkout, Snapshot
+from hpcddm.launch.code_copy import Checkout, CodeCopy
 from hpcddm.runs import manifest, provenance
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.checkouts import break_imports, clone, commit, hpcddm
 from tests.helpers import write_experiment, write_source
 
-IMPORT = (
-    "from hpcddm.runs import provenance; import hpcddm.jobs.entry; print(provenance.own_code(), provenance.__file__)"
-)
+IMPORT = "from hpcddm.runs import provenance; import hpcddm.jobs.entry;"
+IMPORT += " print(provenance.current_code(), provenance.__file__)"
 
 
 def imports(folder):
@@ -41,12 +40,12 @@ def checkout(tmp_path, monkeypatch):
     place = clone(tmp_path)
     for module in (provenance, code_copy):
         monkeypatch.setattr(module, "AROUND", place)
-    monkeypatch.setattr(provenance, "share_file", lambda name: place / name)
+    monkeypatch.setattr(provenance, "find_data_file", lambda name: place / name)
     return place
 
 
 def test_what_is_kept_runs_alone_and_says_what_it_is(checkout, run):
-    code = Snapshot(run).make()
+    code = CodeCopy(run).make()
     assert code.commit and code.modified is False
     kept = run.code / code.digest
     done = imports(kept)
@@ -59,19 +58,19 @@ def test_what_is_kept_runs_alone_and_says_what_it_is(checkout, run):
 
 
 def test_an_edit_in_place_changes_no_snapshot(checkout, run):
-    code = Snapshot(run).make()
+    code = CodeCopy(run).make()
     break_imports(checkout)
     assert imports(checkout).returncode == 1
     assert imports(run.code / code.digest).returncode == 0
 
 
 def test_the_same_code_is_kept_once_and_other_code_shares_the_files_that_did_not_change(checkout, run):
-    first = Snapshot(run).make()
+    first = CodeCopy(run).make()
     before = {path: path.stat().st_mtime_ns for path in run.code.rglob("*")}
-    assert Snapshot(run).make() == first
+    assert CodeCopy(run).make() == first
     assert before == {path: path.stat().st_mtime_ns for path in run.code.rglob("*")}
     break_imports(checkout)
-    again = Snapshot(run)
+    again = CodeCopy(run)
     second = again.make()
     assert second.digest != first.digest and second.modified and second.commit == first.commit
     assert again.others() == [first]
@@ -93,10 +92,10 @@ def plant(path, canary):
 
 @pytest.mark.parametrize("name", ["hpcddm/__init__.py", "sitecustomize.py", "hpcddm/__pycache__/x.cpython-311.pyc"])
 def test_code_that_came_under_a_known_digest_is_refused(checkout, run, name, tmp_path):
-    ours = Snapshot(run)
+    ours = CodeCopy(run)
     plant(ours.folder / name, tmp_path / "canary")
     with pytest.raises(UserError, match="are not the code that jobs are to run; remove this folder") as error:
-        Snapshot(run).make()
+        CodeCopy(run).make()
     assert str(ours.folder) in str(error.value) and not (tmp_path / "canary").exists()
     shutil.rmtree(ours.folder)
     code = ours.make()
@@ -109,30 +108,30 @@ def test_code_that_came_under_a_known_digest_is_refused(checkout, run, name, tmp
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_what_is_no_file_among_the_code_is_named(checkout, run, kind, tmp_path):
-    code = Snapshot(run).make()
+    code = CodeCopy(run).make()
     place = run.code.resolve() / code.digest / "slurm/more"
     place.symlink_to(tmp_path) if kind == "link" else os.mkfifo(place)
     with pytest.raises(UserError, match=f"{place}: not a file; remove it"):
-        Snapshot(run).make()
+        CodeCopy(run).make()
 
 
 def test_a_version_that_is_a_link_is_refused_though_its_files_are_this_code(checkout, run, tmp_path):
-    folder = run.code / Snapshot(run).make().digest
+    folder = run.code / CodeCopy(run).make().digest
     folder.rename(tmp_path / folder.name)
     folder.symlink_to(tmp_path / folder.name)
     with pytest.raises(UserError, match=f"{folder}: files there were changed"):
-        Snapshot(run).make()
+        CodeCopy(run).make()
 
 
 def test_files_of_a_version_whose_hash_does_not_fit_are_not_linked(checkout, run, tmp_path):
-    first = Snapshot(run).make()
+    first = CodeCopy(run).make()
     listing = run.code / f"{first.digest}.json"
     shutil.copytree(run.code / first.digest, run.code / "00000000deadbeef")
     listing.write_text(json.dumps(json.loads(listing.read_text()) | {"digest": "00000000deadbeef", "made": 9e9}))
     listing.rename(run.code / "00000000deadbeef.json")
     shutil.rmtree(run.code / first.digest)
     plant(run.code / "00000000deadbeef/hpcddm/cli.py", tmp_path / "canary")
-    assert Snapshot(run).make() == first
+    assert CodeCopy(run).make() == first
     kept = run.code / first.digest / "hpcddm/cli.py"
     assert kept.read_bytes() == (checkout / "hpcddm/cli.py").read_bytes()
     assert not any(path.stat().st_nlink > 1 for path in (run.code / first.digest).rglob("*.py"))
@@ -140,23 +139,23 @@ def test_files_of_a_version_whose_hash_does_not_fit_are_not_linked(checkout, run
 
 def test_a_folder_of_code_that_is_a_link_is_named(checkout, run, tmp_path):
     run.code.symlink_to(tmp_path / "elsewhere")
-    inside.guard(run.root)
+    guarded_writes.guard(run.root)
     with pytest.raises(UserError, match="code: is a link"):
-        Snapshot(run).make()
+        CodeCopy(run).make()
 
 
 def test_a_file_that_git_does_not_know_is_a_modification(checkout, run):
     (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("")
-    assert Snapshot(run).make().modified is True
+    assert CodeCopy(run).make().modified is True
     commit(checkout)
     (checkout / "hpcddm/diffusion/objectives/mine.py").write_text("# more\n")
     commit(checkout)
-    assert Snapshot(run).make().modified is False
+    assert CodeCopy(run).make().modified is False
 
 
 def test_outside_a_checkout_no_commit_is_claimed_and_live_is_refused(checkout, run):
     shutil.rmtree(checkout / ".git")
-    code = Snapshot(run).make()
+    code = CodeCopy(run).make()
     assert (code.commit, code.modified) == (None, None)
     with pytest.raises(ConfigError, match="--live"):
         Checkout()
@@ -201,7 +200,7 @@ def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_
     assert "edited while jobs were in the queue" in hpcddm(checkout, *submit).stderr
     (first,) = run.code.glob("*.json")
     stage.write_text(mended)
-    done = hpcddm(checkout, "run-stage", run.root, key)
+    done = hpcddm(checkout, "run-unit", run.root, key)
     assert done.returncode == 0, done.stdout + done.stderr
     record = manifest.read(run.unit(key)).record
     (change,) = record["changes"]
@@ -214,12 +213,12 @@ def test_an_attempt_with_other_code_than_the_one_before_says_so_in_log_manifest_
 
 
 def test_a_job_that_submits_hands_on_the_templates_of_its_snapshot(checkout, run, tmp_path, monkeypatch):
-    code = Snapshot(run).make()
+    code = CodeCopy(run).make()
     pulled = tmp_path / "pulled"
     (pulled / "slurm").mkdir(parents=True)
     for name in provenance.TEMPLATES:
         (pulled / name).write_text("# of a later pull\n")
     for module in (provenance, code_copy):
         monkeypatch.setattr(module, "AROUND", run.code.resolve() / code.digest)
-    monkeypatch.setattr(provenance, "share_file", lambda name: pulled / name)
-    assert Snapshot(run).make() == code
+    monkeypatch.setattr(provenance, "find_data_file", lambda name: pulled / name)
+    assert CodeCopy(run).make() == code

@@ -7,18 +7,18 @@ from types import SimpleNamespace
 import pytest
 
 from hpcddm.commands import submit as command
-from hpcddm.commands.overview import Queue as QueueOfARun
+from hpcddm.commands.run_status import QueueAnswer as QueueOfARun
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError, exit_codes
 from hpcddm.launch import code_copy, continuation
-from hpcddm.launch.array_items import items_of
+from hpcddm.launch.array_items import make_items
 from hpcddm.launch.base import Job, Limits
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import provenance
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.lease import HeldElsewhere
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
 from hpcddm.stages import submission_job
 from tests.attempts import answer
@@ -39,12 +39,12 @@ def run(tmp_path):
 def items(run, tmp_path):
     experiment = tiny(tmp_path)
     command.store_experiment(experiment, run)
-    return items_of(plan(experiment), experiment, run)
+    return make_items(plan_units(experiment), experiment, run)
 
 
 def handed_over(items, run, active=(), room=ROOM, **site):
     """What a queue with some room got."""
-    queue = Queue(run, limits=Limits(room=room, reason="its limit for you"), room=room, **site)
+    queue = Queue(run, limits=Limits(free_jobs=room, reason="its limit for you"), room=room, **site)
     command.submit_arrays(items, run, queue, dict(active))
     return queue
 
@@ -56,7 +56,7 @@ def test_the_last_place_is_for_the_job_that_continues(run, items, capsys):
     assert (last.keys, len(taken)) == ([CONTINUATION], ROOM - 1)
     assert last.after == ["101"] and last.resources.extra_sbatch == (f"--nice={continuation.NICE}",)
     assert (last.resources.gpus_per_node, last.resources.memory_gb) == (0, 2)
-    rest = continuation.read(run)
+    rest = continuation.read_remaining(run)
     assert {*rest.units, *taken} == {item.name for item in items} and not {*rest.units} & {*taken}
     assert f"job {100 + len(queue.submitted)} submits them when there is room" in capsys.readouterr().out
 
@@ -66,7 +66,7 @@ def test_one_that_waits_already_takes_the_newest_rest(run, items, capsys):
     queue = handed_over(items, run, {CONTINUATION: waiting})
     taken = [key for array in queue.submitted for key in array.keys]
     assert CONTINUATION not in taken and len(taken) == ROOM
-    assert len(continuation.read(run).units) == len(items) - ROOM
+    assert len(continuation.read_remaining(run).units) == len(items) - ROOM
     assert "job 9_0 submits them when there is room" in capsys.readouterr().out
 
 
@@ -76,7 +76,7 @@ def test_one_that_runs_arranges_for_the_next(run, items):
 
 
 def test_without_a_job_of_its_own_to_wait_for_it_waits_a_while(run, items):
-    queue = Queue(run, limits=Limits(room=0), room=1)
+    queue = Queue(run, limits=Limits(free_jobs=0), room=1)
     command.submit_arrays(items, run, queue, {})
     (only,) = queue.submitted
     assert (only.keys, only.after, only.begin_seconds) == ([CONTINUATION], [], 60 * continuation.BLIND_MINUTES)
@@ -86,7 +86,7 @@ def test_without_a_job_of_its_own_to_wait_for_it_waits_a_while(run, items):
 def test_where_it_cannot_be_or_shall_not_be_the_user_is_told_to(run, items, capsys, room, site):
     queue = handed_over(items, run, room=room, **site)
     assert CONTINUATION not in [key for array in queue.submitted for key in array.keys]
-    assert continuation.read(run) is None
+    assert continuation.read_remaining(run) is None
     assert "later the same command submits them" in capsys.readouterr().out
     assert len([key for array in queue.submitted for key in array.keys]) == room
 
@@ -95,35 +95,37 @@ def test_what_fits_whole_leaves_nothing_behind(run, items):
     handed_over(items, run)
     queue = handed_over(items, run, room=len(items))
     assert len([key for array in queue.submitted for key in array.keys]) == len(items)
-    assert continuation.read(run) is None
+    assert continuation.read_remaining(run) is None
 
 
 def test_a_retry_that_fits_leaves_the_rest_to_the_job_that_waits_for_it(run, items):
     handed_over(items, run)
-    before, (failed, *_) = continuation.read(run), items
+    before, (failed, *_) = continuation.read_remaining(run), items
     waiting = {CONTINUATION: Job(JobId("9_0"), "pending")}
     command.submit_arrays([failed], run, Queue(run), waiting, only=[failed.name])
-    assert continuation.read(run) == before
+    assert continuation.read_remaining(run) == before
     takes_up = next(item for item in items if item.name in before.units)
     command.submit_arrays([failed, takes_up], run, Queue(run), waiting, only=[failed.name])
-    assert continuation.read(run).units == [unit for unit in before.units if unit != takes_up.name]
+    assert continuation.read_remaining(run).units == [unit for unit in before.units if unit != takes_up.name]
 
 
 def test_a_retry_that_does_not_fit_joins_the_rest(run, items):
     handed_over(items, run)
-    before, (failed, *_) = continuation.read(run), items
-    full = Queue(run, limits=Limits(room=0), room=0)
+    before, (failed, *_) = continuation.read_remaining(run), items
+    full = Queue(run, limits=Limits(free_jobs=0), room=0)
     command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
-    assert continuation.read(run) == replace(before, units=[*before.units, failed.name])
+    assert continuation.read_remaining(run) == replace(before, units=[*before.units, failed.name])
 
 
 def test_of_a_rest_that_somebody_else_wrote_units_and_the_last_stage_alone_are_taken_over(run, items):
-    planted = continuation.Rest("north", ["train/monolith"], "/evil/sweep.yaml", "/evil/base.yaml", "inspect")
+    planted = continuation.RemainingUnits(
+        "north", ["train/monolith"], "/evil/sweep.yaml", "/evil/base.yaml", "cluster_report"
+    )
     continuation._store(planted, run)
-    full, (failed, *_) = Queue(run, limits=Limits(room=0), room=0), items
+    full, (failed, *_) = Queue(run, limits=Limits(free_jobs=0), room=0), items
     command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
-    own = continuation.Rest("north", ["train/monolith", failed.name], None, None, "inspect")
-    assert continuation.read(run) == own
+    own = continuation.RemainingUnits("north", ["train/monolith", failed.name], None, None, "cluster_report")
+    assert continuation.read_remaining(run) == own
 
 
 WRONG = {
@@ -139,28 +141,28 @@ WRONG = {
 @pytest.mark.parametrize("keys", WRONG.values(), ids=WRONG)
 def test_a_rest_of_names_that_cannot_be_is_refused_in_one_line(run, keys):
     run.jobs.mkdir()
-    (run.jobs / "rest.json").write_text(json.dumps({"site": "north", "units": ["x/y"]} | keys))
+    (run.jobs / "remaining.json").write_text(json.dumps({"site": "north", "units": ["x/y"]} | keys))
     done = hpcddm("continue-submission", run.root)
-    assert done.exit_code == 1 and "jobs/rest.json: holds no usable JSON" in done.output
+    assert done.exit_code == 1 and "jobs/remaining.json: holds no usable JSON" in done.output
     assert len(done.output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("place, live", [("checkout", True), ("run/code/0123456789abcdef", False)])
 def test_only_a_job_that_runs_from_a_checkout_lets_others_run_it(run, items, tmp_path, monkeypatch, place, live):
-    continuation._store(continuation.Rest("north", [items[0].name]), run)
+    continuation._store(continuation.RemainingUnits("north", [items[0].name]), run)
     around = tmp_path / place
     (around / ".git").mkdir(parents=True)
     for module in (provenance, code_copy):
         monkeypatch.setattr(module, "AROUND", around)
     taken = []
-    monkeypatch.setattr("hpcddm.commands.retry.stored_start", lambda *arguments, **how: (None, {}))
+    monkeypatch.setattr("hpcddm.commands.retry.trusted_site_and_template", lambda *arguments, **how: (None, {}))
     monkeypatch.setattr("hpcddm.commands.retry.submit_missing", lambda *given, live, **how: taken.append(live) or 0)
     assert hpcddm("continue-submission", run.root).exit_code == 0 and taken == [live]
 
 
 def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp_path, monkeypatch):
     (tmp_path / "evil.yaml").write_text("")
-    continuation._store(continuation.Rest("north", [items[0].name], str(tmp_path / "evil.yaml")), run)
+    continuation._store(continuation.RemainingUnits("north", [items[0].name], str(tmp_path / "evil.yaml")), run)
     monkeypatch.setattr("hpcddm.commands.sweep.sweep", lambda *given, **how: pytest.fail("this is no sweep"))
     monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda *given: 0)
     assert hpcddm("continue-submission", run.root).exit_code == 0
@@ -168,31 +170,33 @@ def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp
 
 def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
     handed_over(items, run)
-    before = continuation.read(run)
+    before = continuation.read_remaining(run)
     (late, *_) = [item.name for item in items if item.name not in before.units]
-    continuation.schedule(
+    continuation.schedule_remaining(
         replace(before, units=[late]), items, [late], run, Queue(run), {CONTINUATION: Job(JobId("9_0"), "pending")}
     )
     remaining = [item for item in items if item.name in before.units]
     running = {CONTINUATION: Job(JobId("9_0"), "running")}
     command.submit_arrays(remaining, run, Queue(run), running, only=before.units)
-    assert continuation.read(run).units == [late]
+    assert continuation.read_remaining(run).units == [late]
 
 
 @pytest.mark.parametrize("room", [0, 1000])
 def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
     handed_over(items, run)
-    before = continuation.read(run)
-    other = Queue(run, limits=Limits(room=room), room=room, name="south")
+    before = continuation.read_remaining(run)
+    other = Queue(run, limits=Limits(free_jobs=room), room=room, name="south")
     command.submit_arrays(items[:1], run, other, {CONTINUATION: Job(JobId("9_0"), "pending")})
-    assert continuation.read(run) == before
+    assert continuation.read_remaining(run) == before
     assert ("site north has units to submit in this folder first" in capsys.readouterr().out) == (room == 0)
 
 
 def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monkeypatch):
     monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
     for active, taken in (({}, ROOM - 1), ({CONTINUATION: Job(JobId("9_0"), "pending")}, ROOM)):
-        command.render_scripts(items, run, Queue(run, limits=Limits(room=ROOM, reason="its limit"), room=ROOM), active)
+        command.render_scripts(
+            items, run, Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM), active
+        )
         assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
 
 
@@ -202,11 +206,11 @@ def test_after_a_cancel_nothing_continues(run, items, monkeypatch):
             for n, key in enumerate(one.units)}  # fmt: skip
     answer(monkeypatch, jobs)
     gone = []
-    monkeypatch.setattr("hpcddm.launch.slurm.launcher.Slurm.cancel", lambda self, *jobs: gone.extend(jobs))
-    assert hpcddm("cancel", run.root, "train/monolith").exit_code == 0 and continuation.read(run) is not None
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.cancel", lambda self, *jobs: gone.extend(jobs))
+    assert hpcddm("cancel", run.root, "train/monolith").exit_code == 0 and continuation.read_remaining(run) is not None
     done = hpcddm("cancel", run.root)
     assert done.exit_code == 0 and gone.index(jobs[CONTINUATION].id) < gone.index(jobs["shard/train-000"].id)
-    assert continuation.read(run) is None and queue.submitted[-1].keys == [CONTINUATION]
+    assert continuation.read_remaining(run) is None and queue.submitted[-1].keys == [CONTINUATION]
     done = hpcddm("continue-submission", run.root)
     assert done.exit_code == 0 and "nothing is left to submit" in done.stdout
 
@@ -223,16 +227,16 @@ def test_a_file_of_a_sweep_that_the_node_does_not_see_is_named(run, tmp_path, un
         (tmp_path / file).write_text("")
     (run.root / "sweep.json").write_text("{}")
     files = (str(tmp_path / file) for file in ("sweep.yaml", "base.yaml"))
-    continuation._store(continuation.Rest("north", ["a=1/x/y"], *files), run)
+    continuation._store(continuation.RemainingUnits("north", ["a=1/x/y"], *files), run)
     done = hpcddm("continue-submission", run.root)
     assert done.exit_code == 1
-    assert done.output == f"error: {tmp_path}/{unseen}: not to be seen from here; repeat hpcddm sweep by hand\n"
+    assert done.output == f"error: {tmp_path}/{unseen}: not visible from here; repeat hpcddm sweep by hand\n"
 
 
 def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
     unit = SimpleNamespace(run=run)
     monkeypatch.setattr(submission_job.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
-    codes = [exit_codes.FAILED, exit_codes.SILENT, exit_codes.LEAVES]
+    codes = [exit_codes.FAILED, exit_codes.SCHEDULER_UNREACHABLE, exit_codes.HELD_OR_ABANDONED]
     with pytest.raises(RuntimeError, match="another command is at work"):
         submission_job.run(None, unit)
     with pytest.raises(RuntimeError, match="does not answer"):
@@ -242,20 +246,20 @@ def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monke
 
 
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
-    continuation._store(continuation.Rest("north", ["x/y"]), run)
+    continuation._store(continuation.RemainingUnits("north", ["x/y"]), run)
 
     def held(home, rest, live, trust_run):
         raise HeldElsewhere("somebody is at work here", "somebody")
 
     monkeypatch.setattr("hpcddm.commands.retry.continue_run", held)
-    assert hpcddm("continue-submission", run.root).exit_code == exit_codes.LEAVES
+    assert hpcddm("continue-submission", run.root).exit_code == exit_codes.HELD_OR_ABANDONED
 
 
 def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):
     journal = Journal(run.journal)
-    journal.submitted(journal.intend("slurm", "north", [CONTINUATION]), "9")
+    journal.record_submitted(journal.record_intent("slurm", "north", [CONTINUATION]), "9")
     monkeypatch.setattr(
-        "hpcddm.launch.slurm.launcher.Slurm.states",
+        "hpcddm.launch.slurm.launcher.SlurmLauncher.states",
         lambda self, known: {unit: 1 for one in known for unit in one.units},
     )
     setting = RunDir(run.root / "guidance=1.0")

@@ -1,6 +1,8 @@
 """What an experiment may leave out: `data` alone trains, and a run keeps what the defaults became."""
 
 import json
+import re
+import shutil
 
 import pytest
 import yaml
@@ -8,11 +10,15 @@ from PIL import Image
 
 from hpcddm.errors import ConfigError
 from hpcddm.launch import experiment_defaults
+from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.run_defaults import load_for_run
-from hpcddm.runs.layout import RunDir
-from tests.helpers import hpcddm, write_experiment
+from hpcddm.runs.run_dir import RunDir
+from tests.data.oddities import encoded, write_tar
+from tests.data.sources import ilsvrc
+from tests.helpers import REPOSITORY, hpcddm, write_experiment
 
 CLASSES = {"birds": 60, "boats": 50, "flowers": 40}
 
@@ -46,8 +52,19 @@ def test_data_alone_is_an_experiment(photos):
     assert experiment.cluster.experts == 4 and experiment.encode.encoder.name == "pixels"
     assert (training.images, training.batch) == (4 * 10_240, 4 * 8)
     assert (training.warmup_images, training.ema_halflife_images) == (2048, 4096)
-    assert experiment.measuring.classifier is not None and experiment.router.training.images == 10_240
+    assert experiment.evaluators.classifier is not None and experiment.router.training.images == 10_240
     assert experiment.evaluate.images % 3 == 0 and 20 <= experiment.evaluate.images <= 45
+
+
+def test_the_files_of_the_readme_can_be_loaded(photos):
+    blocks = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    names = ("photos.yaml", "my-cluster.yaml", "my-sweep.yaml")
+    for name, block in zip(names, blocks, strict=True):
+        (photos / name).write_text(block)
+    experiment, site = load_experiment("photos.yaml"), load_site("my-cluster.yaml")
+    assert (experiment.experts.training.batch, experiment.evaluate.strategies) == (32, ["top-1", "top-2"])
+    assert gpu_remarks(site, all_resource_keys(), experiment) == [] and site.resources_for("train").ranks == 8
+    assert len(read_sweep("my-sweep.yaml").settings) == 6
 
 
 SIZES = [(16, 128, 2), (28, 128, 4), (32, 128, 4), (64, 192, 8), (128, 384, 8), (256, 384, 16), (31, 128, 1)]
@@ -80,7 +97,7 @@ def test_images_without_classes_have_no_condition(photos):
         path.rename(photos / "photos" / f"{path.parent.name}-{path.name}")
     experiment = load_experiment("my photos.yaml")
     assert experiment.data.num_classes is None and experiment.data.condition.name == "none"
-    assert experiment.measuring.classifier is None
+    assert experiment.evaluators.classifier is None
 
 
 def test_classes_too_small_to_be_measured_are_none(photos):
@@ -99,15 +116,57 @@ def test_folders_of_the_splits_count_as_before(photos):
     assert experiment.data.source.heldout is None and experiment.evaluate.images == 24
 
 
+def imagenet(root, has_val):
+    ilsvrc.write_images(root, is_flat=False, of_class=12)
+    if not has_val:
+        shutil.rmtree(root / "val")
+
+
+def hub(root, has_validation):
+    shutil.copytree(REPOSITORY / "tests" / "fixtures" / "huggingface" / "hub", root)
+    if not has_validation:
+        next(root.rglob("validation*")).unlink()
+
+
+@pytest.mark.parametrize("name, write, keys", [("imagenet", imagenet, {}), ("huggingface", hub, {"caption": "text"})])
+def test_a_share_is_held_out_where_the_files_say_nothing(tmp_path, name, write, keys):
+    for is_there in (True, False):
+        write(tmp_path / str(is_there), is_there)
+        data = {"source": {"name": name, "folder": str(tmp_path / str(is_there)), **keys}}
+        (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": data}))
+        heldout = load_experiment(str(tmp_path / "e.yaml")).data.source.heldout
+        assert heldout is None if is_there else heldout.share == 0.2
+
+
+def test_several_splits_without_a_usual_one_are_an_error(tmp_path):
+    hub(tmp_path / "d", True)
+    for path in (tmp_path / "d" / "data").glob("validation*"):
+        path.rename(path.with_name(path.name.replace("validation", "extra")))
+    data = {"source": {"name": "huggingface", "folder": str(tmp_path / "d"), "caption": "text"}}
+    (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": data}))
+    assert load_experiment(str(tmp_path / "e.yaml")).data.source.heldout is None
+    done = hpcddm("submit", tmp_path / "e.yaml", "--dry-run", "--site", "embedded", "--run-dir", tmp_path / "run")
+    assert done.exit_code == 1 and "has no split validation or test, but" in done.stderr
+
+
+@pytest.mark.parametrize("classes, images", [(3, 21), (6, 24), (10, 20), (30, 60)])
+def test_images_to_evaluate_are_whole_rounds_of_the_classes(tmp_path, classes, images):
+    write_tar(tmp_path / "d" / "0.tar", [(f"{number:04d}.png", encoded(number)) for number in range(40)])
+    source = {"name": "webdataset", "folder": str(tmp_path / "d"), "heldout": {"share": 0.5}}
+    (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": {"source": source, "num_classes": classes}}))
+    evaluate = load_experiment(str(tmp_path / "e.yaml")).evaluate
+    assert evaluate.images == images and images % evaluate.batch == 0
+
+
 def test_fine_clusters_are_fewer_than_the_images(photos):
-    assert 4 <= load_experiment("my photos.yaml").cluster.clustering.fine <= 150 // 8
+    assert 4 <= load_experiment("my photos.yaml").cluster.clustering.fine_clusters <= 150 // 8
 
 
 def test_an_experiment_that_names_all_is_left_as_it_is(tmp_path):
     path = write_experiment(tmp_path)
     values = yaml.safe_load(path.read_text())
     before = json.dumps(values)
-    experiment_defaults.fill(values, "tiny")
+    experiment_defaults.fill_in(values, "tiny")
     assert json.dumps(values) == before
 
 
@@ -129,6 +188,8 @@ def test_submit_prints_what_the_defaults_became_and_the_run_keeps_them(photos, m
     chosen.store(run)
     monkeypatch.setattr(experiment_defaults, "EXPERT_IMAGES", 999_424)
     assert load_for_run("my photos.yaml", (), run.root)[0] == experiment
+    named = load_for_run("my photos.yaml", ("data.class_names=[a bird, a boat, a flower]",), run.root)[0]
+    assert named.data.class_names == ["a bird", "a boat", "a flower"] and named.experts == experiment.experts
     longer = load_for_run("my photos.yaml", ("experts.training.images=81920",), run.root)[0].experts.training
     assert (longer.images, longer.warmup_images, longer.ema_halflife_images) == (81_920, 2048, 4096)
     larger = load_for_run("my photos.yaml", ("data.image_size=64",), run.root)[0].experts
@@ -159,7 +220,7 @@ WRONG = (
     "experts: {training: [1]}",
     "cluster: {experts: x}",
 )
-WRONG += ("router: {model: {name: [1]}}", "measuring: 3", "evaluate: {images: -1}", "cluster: {clustering: kmeans}")
+WRONG += ("router: {model: {name: [1]}}", "evaluators: 3", "evaluate: {images: -1}", "cluster: {clustering: kmeans}")
 
 
 @pytest.mark.parametrize("section", WRONG)

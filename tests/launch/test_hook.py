@@ -3,7 +3,7 @@
 from hpcddm.config.site import Site
 from hpcddm.jobs.outcome import HookEvent
 from hpcddm.launch.array_items import call_hook
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 
 def site(hook):

@@ -8,12 +8,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.launch.submission import check_experiment, decide, store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.submission import check_experiment, decide_units, store_experiment
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import initial_weights
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from tests.helpers import DATA_STAGES, finish, tiny, write_source
 from tests.launch.queues import Queue
 
@@ -37,8 +37,8 @@ def parameters(count):
 
 
 def starts_checked(experiment, run):
-    finish([unit for unit in plan(experiment) if unit.stage == "shard"], run)
-    check_experiment(experiment, Queue(run).site, decide(experiment, run, Queue(run)))
+    finish([unit for unit in plan_units(experiment) if unit.stage == "shard"], run)
+    check_experiment(experiment, Queue(run).site, decide_units(experiment, run, Queue(run)))
 
 
 def test_weights_to_start_from_are_looked_at_before_the_data_stages(run, tmp_path, capsys):
@@ -83,14 +83,14 @@ def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_pat
     write_source(tmp_path / "images")
     size = tiny(tmp_path).experts.model.parameters(tiny(tmp_path).data)
     run.root.mkdir()
-    experiment = with_content(seeded(tmp_path, parameters(size)), run)
-    store_experiment(within_run(experiment, run), run)
+    experiment = with_content_hashes(seeded(tmp_path, parameters(size)), run)
+    store_experiment(with_relative_paths(experiment, run), run)
     (tmp_path / "seed.safetensors").unlink()
-    again = with_content(seeded(tmp_path), run)
-    assert again.experts.init_from.content == experiment.experts.init_from.content
+    again = with_content_hashes(seeded(tmp_path), run)
+    assert again.experts.init_from.content_hash == experiment.experts.init_from.content_hash
     with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
         starts_checked(again, run)
-    finish([unit for unit in plan(again) if unit.stage in (*DATA_STAGES, "train")], run)
+    finish([unit for unit in plan_units(again) if unit.stage in (*DATA_STAGES, "train")], run)
     starts_checked(again, run)
 
 
@@ -106,4 +106,4 @@ def test_a_router_that_is_refitted_needs_its_file(run, tmp_path):
 def test_a_file_that_describes_itself_by_other_types_is_one_line(tmp_path, description):
     save_file({"a": np.zeros(1)}, tmp_path / "a.safetensors", {"hpcddm": json.dumps(description)})
     with pytest.raises(UserError, match=r"a.safetensors: no weights to start from \("):
-        initial_weights.header(tmp_path / "a.safetensors")
+        initial_weights.read_header(tmp_path / "a.safetensors")

@@ -3,15 +3,15 @@ import shutil
 import pytest
 import yaml
 
-from hpcddm.config.schema import hashed
+from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import _hash_of, with_content
+from hpcddm.launch.content_hashes import _hash_of, with_content_hashes
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import stored_experiment, within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
 from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 
@@ -46,7 +46,7 @@ def test_an_override_reaches_one_place_of_a_mapping_that_stands_in_several(tmp_p
         ("seed", "'seed': an override is key.key=value"),
         ("=3", "'=3': an override is key.key=value"),
         ("name.first=x", "'name.first=x': name holds a value and no further keys"),
-        ("seed=[1", "'[1' is no YAML value"),
+        ("seed=[1", "'[1' is not a YAML value"),
         ("seed.=1", "seed"),
     ],
 )
@@ -63,8 +63,8 @@ WRONG_FILES = {
     "empty": (b"", "needs a mapping of keys at the top"),
     "bytes": (b"\xff\xfe\x00name", "no readable YAML"),
     "control character": (b"name: x\nseed: \x01\n", ":2: no readable YAML"),
-    "a key twice": (b"name: tiny\nseed: 0\nseed: 1\n", ":3:1: key 'seed' stands there twice, first in line 2"),
-    "a nested key twice": (b"data: {shards: 1, channels: 1, shards: 2}\n", ":1:32: key 'shards' stands there twice"),
+    "a key twice": (b"name: tiny\nseed: 0\nseed: 1\n", ":3:1: key 'seed' appears twice, first in line 2"),
+    "a nested key twice": (b"data: {shards: 1, channels: 1, shards: 2}\n", ":1:32: key 'shards' appears twice"),
     "a number as key": (b"a: 1\n1: 2\n", ":2:1: '1' as a key: a key needs to be a text; put it in quotes"),
     "a truth value as key": (b"true: 2\n", ":1:1: 'true' as a key: a key needs to be a text"),
     "a word as key that is one to YAML 1.1": (b"data: {on: 2}\n", ":1:8: 'on' as a key: a key needs to be a text"),
@@ -72,16 +72,16 @@ WRONG_FILES = {
     "two documents": (b"name: tiny\n---\nname: tiny\n", ":2:1: no readable YAML (expected a single document"),
     "a tag": (b"name: tiny\nseed: !!int 010\n", ":2:7: no readable YAML (the tag tag:yaml.org,2002:int is not read"),
     "an object of Python": (b"name: !!python/name:os.system\n", ":1:7: no readable YAML (the tag"),
-    "an alias in itself": (b"name: &a [*a]\n", "no readable YAML (its anchors stand for more than 100,000 values)"),
+    "an alias in itself": (b"name: &a [*a]\n", "no readable YAML (its anchors expand to more than 100,000 values)"),
     "aliases that multiply": (
         b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
         + b"".join(b"%c: &%c [%s]\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
-        "no readable YAML (its anchors stand for more than 100,000 values)",
+        "no readable YAML (its anchors expand to more than 100,000 values)",
     ),
     "merges that multiply": (
         b"a: &a {x: 1}\n"
         + b"".join(b"%c: &%c {<<: [%s]}\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
-        "no readable YAML (its anchors stand for more than 100,000 values)",
+        "no readable YAML (its anchors expand to more than 100,000 values)",
     ),
     "a list in a thousand lists": (b"name: " + b"[" * 5000, "no readable YAML (it is nested too deeply)"),
 }
@@ -120,7 +120,7 @@ def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to
     experiment = tiny(tmp_path)
     assert experiment.data.source.folder == str(tmp_path / "images")
     run = RunDir(tmp_path / "runs" / "tiny")
-    store_experiment(within_run(experiment, run), run)
+    store_experiment(with_relative_paths(experiment, run), run)
     assert stored_experiment(run).data.source.folder == "../../images"
     assert str(tmp_path) not in run.experiment.read_text()
 
@@ -128,19 +128,19 @@ def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to
 def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tmp_path):
     (tmp_path / "hats.txt").write_text("key\n")
     write_source(tmp_path / "images")
-    experiment = tiny(tmp_path, experts__joined=[JOINED])
-    (joined,) = experiment.experts.joined
-    assert (joined.list, joined.content) == (str(tmp_path / "hats.txt"), None)
+    experiment = tiny(tmp_path, experts__extra=[JOINED])
+    (joined,) = experiment.experts.extra
+    assert (joined.list, joined.content_hash) == (str(tmp_path / "hats.txt"), None)
     run = RunDir(tmp_path / "runs" / "tiny")
-    complete = with_content(experiment, run)
-    assert complete.experts.joined[0].content == atomic.sha256(tmp_path / "hats.txt")
-    store_experiment(within_run(complete, run), run)
-    assert stored_experiment(run).experts.joined[0].list == "../../hats.txt"
+    complete = with_content_hashes(experiment, run)
+    assert complete.experts.extra[0].content_hash == atomic.sha256(tmp_path / "hats.txt")
+    store_experiment(with_relative_paths(complete, run), run)
+    assert stored_experiment(run).experts.extra[0].list == "../../hats.txt"
     (tmp_path / "hats.txt").unlink()
-    assert with_content(experiment, run) == complete
-    missing = tiny(tmp_path, experts__joined=[JOINED | {"list": "bags.txt"}])
-    with pytest.raises(ConfigError, match="bags.txt: no keys of samples .No such file.*; experts.joined names"):
-        with_content(missing, run)
+    assert with_content_hashes(experiment, run) == complete
+    missing = tiny(tmp_path, experts__extra=[JOINED | {"list": "bags.txt"}])
+    with pytest.raises(ConfigError, match="bags.txt: no keys of samples .No such file.*; experts.extra names"):
+        with_content_hashes(missing, run)
 
 
 def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_path):
@@ -149,35 +149,37 @@ def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_p
     for score in (1, 2):
         (tmp_path / "scores.csv").write_text(f"key,score\na,{score}\n")
         _hash_of.cache_clear()
-        experiment = with_content(tiny(tmp_path, data__keep="score > 1", data__table={"file": "scores.csv"}), run)
-        assert experiment.data.table.content == atomic.sha256(tmp_path / "scores.csv")
-        shards.append(hashed(experiment.data))
+        experiment = with_content_hashes(
+            tiny(tmp_path, data__filter="score > 1", data__table={"file": "scores.csv"}), run
+        )
+        assert experiment.data.table.content_hash == atomic.sha256(tmp_path / "scores.csv")
+        shards.append(settings_to_hash(experiment.data))
     assert shards[0] != shards[1]
     (tmp_path / "scores.csv").unlink()
     _hash_of.cache_clear()
     with pytest.raises(ConfigError, match=r"scores\.csv: no table .No such file.*; a table of the experiment"):
-        with_content(experiment, run)
+        with_content_hashes(experiment, run)
 
 
 def test_a_table_may_be_a_folder_and_what_is_no_table_is_refused_at_once(tmp_path):
     write_source(tmp_path / "images")
     run, hashes = RunDir(tmp_path / "runs" / "tiny"), []
     (tmp_path / "scores").mkdir()
-    experiment = tiny(tmp_path, data__keep="score > 1", data__table={"file": "scores"})
+    experiment = tiny(tmp_path, data__filter="score > 1", data__table={"file": "scores"})
     with pytest.raises(UserError, match="scores: no table in this folder"):
-        with_content(experiment, run)
+        with_content_hashes(experiment, run)
     for part in ("a", "b"):
         (tmp_path / "scores" / f"{part}.csv").write_text(f"key,score\n{part},1\n")
         _hash_of.cache_clear()
-        hashes.append(with_content(experiment, run).data.table.content)
+        hashes.append(with_content_hashes(experiment, run).data.table.content_hash)
     assert hashes[0] != hashes[1]
-    store_experiment(within_run(with_content(experiment, run), run), run)
+    store_experiment(with_relative_paths(with_content_hashes(experiment, run), run), run)
     shutil.rmtree(tmp_path / "scores")
-    assert with_content(experiment, run).data.table.content == hashes[1]
+    assert with_content_hashes(experiment, run).data.table.content_hash == hashes[1]
     _hash_of.cache_clear()
     (tmp_path / "scores").write_text("key,score\n")
     with pytest.raises(UserError, match="scores: no folder, and a table's name ends in one of .csv"):
-        with_content(experiment, run)
+        with_content_hashes(experiment, run)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "x"}'])

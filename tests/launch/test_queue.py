@@ -5,19 +5,19 @@ from contextlib import nullcontext
 import pytest
 
 from hpcddm.config.site import Site
-from hpcddm.files import reading
-from hpcddm.jobs.spec import read_map, read_spec
-from hpcddm.launch.array_items import arrays, items_of
+from hpcddm.files import checked_reads
+from hpcddm.jobs.spec import read_element_map, read_spec
+from hpcddm.launch.array_items import group_into_arrays, make_items
 from hpcddm.launch.base import Job, Limits, QueueFull
 from hpcddm.launch.queue import plan_arrays, render_planned, submit_planned
 from hpcddm.launch.slurm.launcher import create
-from hpcddm.launch.submission import decide
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.submission import decide_units
+from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from tests.helpers import JOINED, tiny
+from tests.helpers import JOINED, LATENT_SPACE, tiny
 from tests.launch.queues import Queue, submit_all
 
 
@@ -30,14 +30,14 @@ def run(tmp_path):
 
 
 def all_of(experiment, run):
-    return items_of(plan(experiment), experiment, run)
+    return make_items(plan_units(experiment), experiment, run)
 
 
 @pytest.mark.parametrize("experts", [2, 8])
 def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts):
     experiment = tiny(tmp_path, cluster__experts=experts)
     queue = Queue(run, stages={"train": {"nodes": 2}, "train/monolith": {"minutes": 600}})
-    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
     (array,) = [array for array in queue.submitted if "train/expert-00" in array.keys]
     assert array.keys == [expert_key(index) for index in range(experts)] and array.resources.nodes == 2
     assert array.throttle == experts
@@ -46,42 +46,103 @@ def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts)
 
 
 def test_an_expert_that_joins_shares_the_array_of_the_others(run, tmp_path):
-    items, site = all_of(tiny(tmp_path, experts__joined=[JOINED]), run), Site(name="north", scheduler="slurm")
-    shapes = [[item.name for item in group] for group in arrays(items, site)]
-    assert ["lists/all", "lists/hats"] in shapes and [expert_key(0), expert_key(1), "train/hats"] in shapes
+    items, site = all_of(tiny(tmp_path, experts__extra=[JOINED]), run), Site(name="north", scheduler="slurm")
+    shapes = [[item.name for item in group] for group in group_into_arrays(items, site)]
+    assert ["expert_lists/all", "expert_lists/hats"] in shapes and [
+        expert_key(0),
+        expert_key(1),
+        "train/hats",
+    ] in shapes
 
 
 def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):
     site = Site(name="north", scheduler="slurm", stages={"train/expert-01": {"nodes": 2}})
-    shapes = [[item.name for item in items] for items in arrays(all_of(tiny(tmp_path), run), site)]
+    shapes = [[item.name for item in items] for items in group_into_arrays(all_of(tiny(tmp_path), run), site)]
     assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes and [MONOLITH] in shapes
 
 
 @pytest.mark.parametrize("key, value", [("setup", ["module load b"]), ("container", ["box"]), ("exclude", "n3")])
 def test_a_unit_with_a_setup_or_container_of_its_own_is_an_array_of_its_own(run, tmp_path, key, value):
     site = Site(name="north", scheduler="slurm", setup=["module load a"], stages={"train/expert-01": {key: value}})
-    shapes = [[item.name for item in items] for items in arrays(all_of(tiny(tmp_path), run), site)]
+    shapes = [[item.name for item in items] for items in group_into_arrays(all_of(tiny(tmp_path), run), site)]
     assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes
 
 
-def test_every_array_waits_for_what_its_units_read(run, tmp_path):
-    experiment, queue = tiny(tmp_path), Queue(run)
-    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+CAPTIONED = {"data__condition": {"name": "text", "encoder": {"name": "words"}, "cached": True}}
+INSIDE = CAPTIONED | {
+    "data__space": LATENT_SPACE,
+    "concepts": {"vocabulary": {"name": "captions"}, "tagger": {"name": "lit", "image": {"name": "pixels"}}},
+}
+"""Changes by which several stages have units that read others of the same stage."""
+
+
+@pytest.mark.parametrize("changes", [{}, INSIDE], ids=["plain", "inside"])
+def test_every_array_waits_for_what_its_units_read(run, tmp_path, changes):
+    experiment, queue = tiny(tmp_path, **changes), Queue(run)
+    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
     job_of = {key: one.job for one in submitted for key in one.keys}
-    for unit in plan(experiment):
+    for unit in plan_units(experiment):
         (array,) = [one for one in submitted if unit.key in one.keys]
         assert {job_of[key] for key in unit.inputs} <= set(array.after)
         assert all(int(job) < int(array.job) for job in array.after)
 
 
+RANGES = ["train-000", "train-001", "heldout-000"]
+
+
+def test_units_that_read_others_of_their_stage_are_an_array_behind_these(run, tmp_path):
+    items, site = all_of(tiny(tmp_path, **INSIDE), run), Site(name="north", scheduler="slurm")
+    grouped = [[item.name for item in group] for group in group_into_arrays(items, site)]
+    ranges = {
+        stage: [f"{stage}/{name}" for name in RANGES] for stage in ("latents", "concept_vocabulary", "concept_tags")
+    }
+    for first, second in (
+        (ranges["latents"], ["latents/scale"]),
+        (["encode_captions/all"], ["encode_captions/000", "encode_captions/001"]),
+        (ranges["concept_vocabulary"], ["concept_vocabulary/all"]),
+        (["concept_tags/tagger"], ranges["concept_tags"]),
+    ):
+        assert grouped.index(second) == grouped.index(first) + 1
+    assert ["concept_scores/000", "concept_scores/alignment"] in grouped, "neither reads the other"
+
+
+def test_no_array_reads_a_later_one_whatever_runs_lack(tmp_path):
+    experiment, site = tiny(tmp_path, **INSIDE), Site(name="north", scheduler="slurm")
+    units, runs = plan_units(experiment), [RunDir(tmp_path / name) for name in ("one", "other")]
+    for lacking in ({"latents/scale", "concept_tags/heldout-000", "report/all"}, {"encode_captions/001"}, set()):
+        some = [unit for unit in units if unit.key in lacking]
+        items = [*make_items(some, experiment, runs[0], "one"), *make_items(units, experiment, runs[1], "other")]
+        places = {item.name: place for place, group in enumerate(group_into_arrays(items, site)) for item in group}
+        assert len(places) == len(items)
+        assert all(places[name] < places[item.name] for item in items for name in item.needs if name in places)
+
+
+def test_a_chain_of_reads_inside_a_stage_has_an_array_for_each_link(run, tmp_path):
+    reads = {"c": ["b", "other"], "b": ["a"], "a": [], "d": ["a"], "other": []}
+    units = [
+        PlannedUnit(f"expert_lists/{name}", [f"expert_lists/{key}" for key in needs], {}, None)
+        for name, needs in reads.items()
+    ]
+    items, site = make_items(units, tiny(tmp_path), run), Site(name="north", scheduler="slurm")
+
+    def grouped(names):
+        some = [item for item in items if item.unit.key[-1] in names]
+        return [
+            [item.unit.key.removeprefix("expert_lists/") for item in group] for group in group_into_arrays(some, site)
+        ]
+
+    assert grouped("abcdr") == [["a", "other"], ["b", "d"], ["c"]]
+    assert grouped("bc") == [["b"], ["c"]] and grouped("ac") == [["a"], ["c"]]
+
+
 def test_the_map_leads_every_element_to_its_spec_wherever_the_run_lies(run, tmp_path):
     experiment, queue = tiny(tmp_path), Queue(run)
-    submit_all(experiment, run, queue, decide(experiment, run, queue))
+    submit_all(experiment, run, queue, decide_units(experiment, run, queue))
     moved = RunDir(run.root.rename(tmp_path / "moved"))
     for one in Journal(moved.journal).submissions():
-        specs = [read_spec(path)[0] for path in read_map(moved.jobs / f"{one.uuid}.json")]
+        specs = [read_spec(path)[0] for path in read_element_map(moved.jobs / f"{one.uuid}.json")]
         assert [spec.key for spec in specs] == one.units
-        assert "/" not in reading.read_json(moved.jobs / f"{one.uuid}.json")["specs"][0].split("../specs/")[0]
+        assert "/" not in checked_reads.read_json(moved.jobs / f"{one.uuid}.json")["specs"][0].split("../specs/")[0]
 
 
 def test_an_array_may_hold_units_of_several_runs(tmp_path):
@@ -89,16 +150,16 @@ def test_an_array_may_hold_units_of_several_runs(tmp_path):
     home, experiment = RunDir(tmp_path / "sweep"), tiny(tmp_path)
     home.root.mkdir()
     runs = {label: RunDir(home.root / label) for label in ("a", "b")}
-    items = [item for label, one in runs.items() for item in items_of(plan(experiment), experiment, one, label)]
+    items = [item for label, one in runs.items() for item in make_items(plan_units(experiment), experiment, one, label)]
     queue = Queue(home)
     planned_arrays, _ = plan_arrays(items, home, queue)
     submitted = list(submit_planned(planned_arrays, home, queue, {}))
     names = {name for one in submitted for name in one.keys}
-    assert names == {f"{label}/{unit.key}" for label in runs for unit in plan(experiment)}
+    assert names == {f"{label}/{unit.key}" for label in runs for unit in plan_units(experiment)}
     assert not runs["a"].journal.exists() and runs["a"].spec(MONOLITH).exists()
     (one,) = [one for one in Journal(home.journal).submissions() if f"b/{MONOLITH}" in one.units]
     assert one.units == [f"a/{MONOLITH}", f"b/{MONOLITH}"]
-    specs = read_map(home.jobs / f"{one.uuid}.json")
+    specs = read_element_map(home.jobs / f"{one.uuid}.json")
     assert [path.resolve() for path in specs] == [run.spec(MONOLITH).resolve() for run in runs.values()]
     job_of = {name: one.job for one in submitted for name in one.keys}
     (evaluate,) = [one for one in submitted if "b/evaluate/0000000-0000024" in one.keys]
@@ -108,7 +169,7 @@ def test_an_array_may_hold_units_of_several_runs(tmp_path):
 def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
     experiment = tiny(tmp_path, cluster__experts=8)
     queue = Queue(run, limits=Limits(max_array=3), max_parallel=2)
-    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
     pieces = [array for array in queue.submitted if "train/expert" in array.keys[0]]
     assert [key for array in pieces for key in array.keys] == [expert_key(index) for index in range(8)]
     assert [len(array.keys) for array in pieces] == [3, 3, 2] and [array.throttle for array in pieces] == [1, 1, 1]
@@ -123,11 +184,11 @@ def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
 @pytest.mark.parametrize("room", range(15))
 def test_what_fits_is_submitted_and_needs_nothing_of_what_is_left(run, tmp_path, room):
     experiment = tiny(tmp_path)
-    queue = Queue(run, limits=Limits(room=room, reason="ten are enough"))
+    queue = Queue(run, limits=Limits(free_jobs=room, reason="ten are enough"))
     planned_arrays, reason = plan_arrays(all_of(experiment, run), run, queue)
     taken = [item.name for planned in planned_arrays for item in planned.items]
-    assert len(taken) == min(room, len(plan(experiment))) and reason == "ten are enough"
-    for unit in plan(experiment):
+    assert len(taken) == min(room, len(plan_units(experiment))) and reason == "ten are enough"
+    for unit in plan_units(experiment):
         assert unit.key not in taken or set(unit.inputs) <= set(taken)
 
 
@@ -145,8 +206,8 @@ def test_a_queue_that_turns_out_to_be_full_is_filled_and_nothing_refused_leaves_
     assert len(taken) == room
     # The rest goes in later, behind what is in the queue.
     later = Queue(run, alive=taken)
-    submit_all(experiment, run, later, decide(experiment, run, later))
-    everything = [unit.key for unit in plan(experiment)]
+    submit_all(experiment, run, later, decide_units(experiment, run, later))
+    everything = [unit.key for unit in plan_units(experiment)]
     assert sorted(taken + [key for array in later.submitted for key in array.keys]) == sorted(everything)
 
 
@@ -185,7 +246,7 @@ def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
 
     experiment = tiny(tmp_path, cluster__experts=8)
     queue = Narrow(run)
-    submitted = submit_all(experiment, run, queue, decide(experiment, run, queue))
+    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
     pieces = [one for one in submitted if "train/expert" in one.keys[0]]
     assert [len(one.keys) for one in pieces] == [2, 2, 2, 2]
     (evaluate,) = [one for one in submitted if one.keys[0].startswith("evaluate")]
@@ -205,12 +266,12 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
     experiment = tiny(tmp_path)
     launcher = create(Site(name="north", scheduler="slurm", max_parallel=2), run)
     launcher.limits = lambda wanted, cluster: Limits(max_array=1)
-    Journal(run.journal).intend("slurm", "north", ["x"])
+    Journal(run.journal).record_intent("slurm", "north", ["x"])
     planned_arrays, _ = plan_arrays(all_of(experiment, run), run, launcher)
     rendered = list(render_planned(planned_arrays, launcher, {}))
     names = sorted(path.name for path in run.scripts.glob("*.sbatch"))
     assert names == sorted(script for script, _ in rendered) and names[0].startswith("0002-")
-    assert len(set(names)) == len(plan(experiment))
+    assert len(set(names)) == len(plan_units(experiment))
     assert "#SBATCH --array=0-0%1\n" in (run.scripts / names[0]).read_text()
 
 
@@ -236,7 +297,7 @@ BOTH = {"cluster": "north", "stages": {"train/expert-01": {"cluster": "south"}}}
 def test_no_dependency_crosses_clusters_and_what_waits_for_another_one_looks_later(run, tmp_path):
     experiment = tiny(tmp_path)
     queue = Queue(run, **BOTH)
-    decision = decide(experiment, run, queue)
+    decision = decide_units(experiment, run, queue)
     submitted = {key: one for one in submit_all(experiment, run, queue, decision) for key in one.keys}
     assert submitted["train/expert-00"].job.cluster == "north" and submitted["train/expert-01"].job.cluster == "south"
     assert {after.cluster for one in submitted.values() for after in one.after} == {"north"}
@@ -248,7 +309,9 @@ def test_no_dependency_crosses_clusters_and_what_waits_for_another_one_looks_lat
 def test_a_cluster_without_room_leaves_out_its_units_and_what_reads_them(run, tmp_path):
     experiment = tiny(tmp_path)
     queue = Queue(run, **BOTH)
-    queue.limits = lambda wanted, cluster: Limits(room=0 if cluster == "south" else None, reason=f"{cluster} is full")
+    queue.limits = lambda wanted, cluster: Limits(
+        free_jobs=0 if cluster == "south" else None, reason=f"{cluster} is full"
+    )
     planned_arrays, _ = plan_arrays(all_of(experiment, run), run, queue)
     keys = {item.unit.key for planned in planned_arrays for item in planned.items}
     assert "train/expert-00" in keys and keys.isdisjoint({"train/expert-01", "report/all"})

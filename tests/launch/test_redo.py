@@ -4,10 +4,10 @@ import pytest
 
 from hpcddm.files import atomic
 from hpcddm.launch.redo import set_redone_aside
-from hpcddm.launch.submission import decide
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.submission import decide_units
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, training_states
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.helpers import finish, tiny
 from tests.launch.queues import Queue
@@ -27,10 +27,10 @@ def keys(units):
 
 def with_state(run, experiment, key, images):
     """Give a unit a state of the training that the experiment asks for."""
-    unit = next(unit for unit in plan(experiment) if unit.key == key)
+    unit = next(unit for unit in plan_units(experiment) if unit.key == key)
     inputs = {need: manifest.read(run.unit(need)) for need in unit.inputs}
     state = {"trajectory": unit.expected(inputs).trajectory, "images": images, "format": training_states.FORMAT}
-    folder = run.unit(key) / "state" / training_states.name_of(images)
+    folder = run.unit(key) / "state" / training_states.folder_name(images)
     atomic.write_json(folder / "state.json", state)
     return folder
 
@@ -38,16 +38,16 @@ def with_state(run, experiment, key, images):
 def test_redone_trainings_go_on_unless_they_are_complete_and_those_that_fit_stay_where_others_are_stale(run, tmp_path):
     own = {"experts__overrides": [{"clusters": [1], "images": 64}]}
     before, longer = (tiny(tmp_path, **own, experts__training__images=images) for images in (128, 256))
-    finish(plan(before), run)
+    finish(plan_units(before), run)
     states = {key: with_state(run, longer, key, 64) for key in (*EXPERTS, MONOLITH)}
     for _ in range(2):
         # The second time the first has left no manifests.
-        decision = decide(longer, run, Queue(run), redo=["train"])
+        decision = decide_units(longer, run, Queue(run), redo=["train"])
         assert {EXPERTS[0], MONOLITH} <= set(keys(decision.to_run)) and EXPERTS[1] not in keys(decision.to_run)
         set_redone_aside(run, decision, ["train"])
         assert all(folder.is_dir() for folder in states.values())
         assert not (run.unit(EXPERTS[0]) / "manifest.json").exists()
-    finish(plan(longer), run)
-    decision = decide(longer, run, Queue(run), redo=["train"])
+    finish(plan_units(longer), run)
+    decision = decide_units(longer, run, Queue(run), redo=["train"])
     set_redone_aside(run, decision, ["train"])
     assert {*EXPERTS, MONOLITH} <= set(keys(decision.to_run)) and not any(each.exists() for each in states.values())

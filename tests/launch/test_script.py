@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.launch.slurm import launcher as slurm_launcher
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import REPOSITORY
 from tests.launch.slurm.test_launcher import rendered
 
@@ -200,7 +200,7 @@ def test_a_job_hashes_its_code_before_it_runs_it(tmp_path):
 
 
 def test_the_whole_script_is_bash(tmp_path):
-    for site in ({}, {"requeue": "resubmit"}, {"hook": "mail 'x'"}, {"escalate": {"minutes": 2}}):
+    for site in ({}, {"requeue": "resubmit"}, {"hook": "mail 'x'"}, {"raise_on_retry": {"minutes": 2}}):
         done = subprocess.run(["bash", "-n"], input=rendered(tmp_path, **site), capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
 

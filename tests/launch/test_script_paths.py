@@ -18,7 +18,7 @@ from hpcddm.launch.load_site import load_site
 from hpcddm.launch.script_template import command_word
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm import launcher as slurm_launcher
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.launch.slurm.test_launcher import rendered
 

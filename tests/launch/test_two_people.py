@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import REPOSITORY, write_experiment, write_source
 from tests.launch.slurm.test_on_slurm import ALL, ROUNDS, slurm_says
 

@@ -39,7 +39,7 @@ def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any
     Text modulates beside the other options' first values only, of those that change how.
     """
     found = []
-    for name in (name for base in bases for name in variants.names("models", base)):
+    for name in (name for base in bases for name in variants.list_variants("models", base)):
         schema = variants.settings_class("models", name)
         if getattr(schema, "trained", True):
             values = {key: _values(field.annotation) for key, field in schema.model_fields.items()}

@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.models import build_denoiser, build_router
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_key
 from tests.helpers import CLASSES, SIDE, tiny, write_source
 
@@ -50,7 +50,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
         build_router.build(experiment) if is_router else build_denoiser.build(experiment, experiment.expert_config())
     )
     save_file(network.state_dict(), unit / "weights.safetensors")
-    planned = next(one for one in plan(experiment) if one.key == key)
+    planned = next(one for one in plan_units(experiment) if one.key == key)
     outputs = manifest.describe_outputs(unit, ["weights.safetensors"])
     manifest.publish(unit, Manifest(*key.split("/"), planned.fingerprint_settings, {}, outputs, results))
     return unit / "weights.safetensors"
@@ -59,7 +59,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
 def begin(experiment, unit):
     """A denoiser as the training loop starts it where there is no state."""
     model = build_denoiser.build(experiment, experiment.expert_config())
-    build_denoiser.start(experiment, unit)(model)
+    build_denoiser.initial_weights_loader(experiment, unit)(model)
     return model
 
 
@@ -68,9 +68,9 @@ def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
     weights = weights_of(experiment, tmp_path)
     model = build_denoiser.build(experiment, experiment.expert_config())
     assert not torch.equal(model.trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
-    build_denoiser.start(experiment, unit_in(tmp_path / "run"))(model)
+    build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path / "run"))(model)
     assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
-    assert build_denoiser.start(tiny(tmp_path), unit_in(tmp_path)) is None
+    assert build_denoiser.initial_weights_loader(tiny(tmp_path), unit_in(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, cha
     model = build_denoiser.build(experiment, experiment.expert_config())
     before = {name: values.clone() for name, values in model.state_dict().items()}
     with pytest.raises(UserError, match=words):
-        build_denoiser.start(experiment, unit_in(tmp_path))(model)
+        build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path))(model)
     assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
 
 
@@ -151,7 +151,7 @@ def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_k
     start = {"weights": "other/train/monolith/weights.safetensors"}
     mixed = [{"clusters": [1], "objective": OTHER, "init_from": start}]
     experiment = tiny(tmp_path, experts__overrides=mixed)
-    assert build_denoiser.start(experiment, unit_in(tmp_path, expert_key(0))) is None
+    assert build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path, expert_key(0))) is None
     with pytest.raises(
         UserError, match="experts.overrides.0.objective.name is epsilon and the file's is flow_matching"
     ):
@@ -175,11 +175,11 @@ def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
     file = unit_of_a_run(other, tmp_path / "other", ROUTER, images=64, train_flops=500)
     refit = {"weights": str(file)}
     with pytest.raises(UserError, match="router.model.heads is 1 and the file's is 2; only the number of experts"):
-        build_router.initial(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
+        build_router.build_initialised(tiny(tmp_path, router__refit=refit), unit_in(tmp_path, ROUTER))
     experiment, unit = tiny(tmp_path, router__refit=refit, router__model__heads=2), unit_in(tmp_path, ROUTER)
-    build_router.initial(experiment, unit)
-    assert build_denoiser.started(experiment, unit)["start"] == {
-        "sha256": atomic.sha256(file), "source": "route/router", "images": 64, "train_flops": 500,
+    build_router.build_initialised(experiment, unit)
+    assert build_denoiser.initial_weights_record(experiment, unit)["start"] == {
+        "sha256": atomic.sha256(file), "source": "router/all", "images": 64, "train_flops": 500,
     }  # fmt: skip
 
 
@@ -193,8 +193,8 @@ def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_p
     # The unit may be complete long after its start is gone.
     file.unlink()
     expected = {"sha256": digest, "source": "train/monolith", "images": 130, "train_flops": 7500}
-    assert build_denoiser.started(experiment, unit) == {"start": expected}
-    assert build_denoiser.started(tiny(tmp_path), unit) == {}
+    assert build_denoiser.initial_weights_record(experiment, unit) == {"start": expected}
+    assert build_denoiser.initial_weights_record(tiny(tmp_path), unit) == {}
 
 
 def test_a_network_that_is_told_something_else_is_refused(tmp_path):
@@ -213,7 +213,7 @@ def test_a_text_model_starts_from_another_experiments_whatever_its_prompts(tmp_p
     experiment = tiny(tmp_path, data__condition=TEXT, experts__init_from={"weights": str(file)})
     model = begin(experiment, unit_in(tmp_path))
     assert all(torch.equal(values, load_file(file)[name]) for name, values in model.state_dict().items())
-    condition = conditions.build(experiment.data)
+    condition = conditions.create_condition(experiment.data)
     x, t = torch.randn(2, 1, SIDE, SIDE), torch.rand(2)
     assert model(x, t, condition.of_classes([0, 3])).shape == model(x, t, condition.null(2)).shape == x.shape
 
@@ -223,13 +223,13 @@ def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp
     experiment = tiny(tmp_path, experts__init_from={"weights": "seed.safetensors"})
     weights_of(experiment, tmp_path)
     run = RunDir(tmp_path / "runs" / "one")
-    known = with_content(experiment, run)
-    assert known.experts.init_from.content == atomic.sha256(tmp_path / "seed.safetensors")
-    assert within_run(known, run).experts.init_from.weights == "../../seed.safetensors"
+    known = with_content_hashes(experiment, run)
+    assert known.experts.init_from.content_hash == atomic.sha256(tmp_path / "seed.safetensors")
+    assert with_relative_paths(known, run).experts.init_from.weights == "../../seed.safetensors"
 
 
 def test_weights_that_changed_since_they_were_submitted_are_refused(tmp_path):
-    experiment = tiny(tmp_path, experts__init_from=START | {"content": "0" * 64})
+    experiment = tiny(tmp_path, experts__init_from=START | {"content_hash": "0" * 64})
     weights_of(experiment, tmp_path)
     with pytest.raises(UserError, match="has changed since the run was submitted"):
         begin(experiment, unit_in(tmp_path))
@@ -240,4 +240,4 @@ def test_a_folder_is_no_file_of_weights_and_the_file_in_it_is_named(tmp_path):
     file = unit_of_a_run(tiny(tmp_path), tmp_path / "other")
     experiment = tiny(tmp_path, experts__init_from={"weights": str(file.parent)})
     with pytest.raises(ConfigError, match=f"a folder.; name the file in it: {file}"):
-        with_content(experiment, RunDir(tmp_path / "run"))
+        with_content_hashes(experiment, RunDir(tmp_path / "run"))

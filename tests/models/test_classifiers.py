@@ -8,7 +8,7 @@ from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.models.base import Classifier
 from tests.diffusion.spaces.examples import network_data
 
-each_classifier = pytest.mark.parametrize("name", variants.names("models", ClassifierModelSettings))
+each_classifier = pytest.mark.parametrize("name", variants.list_variants("models", ClassifierModelSettings))
 
 
 def build(name, size=28, **changed):

@@ -151,7 +151,7 @@ def test_pooled_text_modulates_and_changes_nothing_at_first(name, kind):
 
 def test_text_that_is_not_there_modulates_nothing():
     for options in ({"condition": "class"}, {"condition": "none"}):
-        with pytest.raises(ValueError, match="text_modulation mean: this network sees no text"):
+        with pytest.raises(ValueError, match="text_modulation mean: this network gets no text"):
             fresh("dit", text_modulation="mean", **options)
 
 

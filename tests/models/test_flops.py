@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.models.dit import DiT, Settings
+from hpcddm.models.dit import DiT, DiTSettings
 from hpcddm.models.flops import forward_flops, training_flops
 from tests.diffusion.spaces.examples import network_data
 
@@ -15,7 +15,7 @@ def dit_inputs(count):
 
 
 def dit():
-    return DiT(Settings(name="dit", width=WIDTH, depth=DEPTH, heads=4, patch=4), DATA)
+    return DiT(DiTSettings(name="dit", width=WIDTH, depth=DEPTH, heads=4, patch=4), DATA)
 
 
 def by_hand():

@@ -47,7 +47,7 @@ def test_attention_on_cpu_is_torchs_attention(dtype, masked):
 def test_a_block_starts_as_the_identity(modulation, with_text):
     x, vectors = torch.randn(2, 9, 32), torch.zeros(2, 6, 32) if modulation == "single" else torch.randn(2, 32)
     prompt = layers.Prompt(torch.randn(2, 3, 32), torch.ones(2, 1, 1, 3, dtype=torch.bool))
-    block = layers.Block(settings("dit", modulation=modulation), with_text)
+    block = layers.TransformerBlock(settings("dit", modulation=modulation), with_text)
     assert torch.equal(block(x, vectors, prompt), x)
 
 

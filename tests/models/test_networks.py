@@ -6,14 +6,14 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models import build_denoiser
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key, expert_keys
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages.training import route_job
+from hpcddm.stages.training import router_job
 from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, SIDE, tiny
 
@@ -36,7 +36,7 @@ def run(tmp_path):
     configs |= dict.fromkeys((MONOLITH, STUDENT), settings.expert_config())
     torch.manual_seed(0)
     built = {key: build_denoiser.build(settings, config) for key, config in configs.items()} | {
-        ROUTER: route_job.build(settings)
+        ROUTER: router_job.build(settings)
     }
     for key, network in built.items():
         weights = {name: one + 0.05 * torch.randn_like(one) for name, one in network.state_dict().items()}
@@ -49,7 +49,7 @@ def run(tmp_path):
 
 
 def ensemble_of(settings, run, without=()):
-    needed = [unit.key for unit in plan(settings) if unit.key not in without]
+    needed = [unit.key for unit in plan_units(settings) if unit.key not in without]
     return load_ensemble.load_ensemble(settings, run.unit, needed, CPU)
 
 
@@ -75,7 +75,7 @@ def test_every_expert_is_read_by_its_own_config(run, tmp_path):
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
 def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
     size = max((run.unit(key) / "weights.safetensors").stat().st_size for key in expert_keys(experiment(tmp_path)))
-    few = {"name": "lru", "gib": 1.5 * size / 2**30}
+    few = {"name": "lru", "max_gib": 1.5 * size / 2**30}
     both = [experiment(tmp_path, evaluate__guidance=guidance)]
     both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__placement=few))
     images = [draw(ensemble_of(settings, run), arm, settings) for settings in both]
@@ -84,7 +84,7 @@ def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
 
 def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
     with pytest.raises(ConfigError, match="evaluate.placement.gib: .* less than"):
-        ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "gib": 1e-6}), run)
+        ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "max_gib": 1e-6}), run)
 
 
 def test_what_is_not_needed_is_not_read(run, tmp_path):

@@ -11,7 +11,7 @@ from hpcddm.config.models import (
 from tests.diffusion.spaces.examples import network_data
 from tests.models.examples import combinations, label, network, settings
 
-UNTRAINED = variants.names("models", PriorRouterSettings)
+UNTRAINED = variants.list_variants("models", PriorRouterSettings)
 
 
 BASES = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)

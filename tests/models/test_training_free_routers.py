@@ -10,7 +10,7 @@ from hpcddm.config import variants
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.models import PriorRouterSettings, RouterModelSettings
 from hpcddm.data.reader import ArrayReader
-from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.models.base import ComputedRouter
 from hpcddm.models.flops import forward_flops
@@ -18,7 +18,7 @@ from tests.diffusion.spaces.examples import network_data
 
 DATA, LATENT_DATA = network_data(1, 8, 3), network_data(1, 8, 3, name="latents")
 CLUSTERS = 4
-NAMES = variants.names("models", PriorRouterSettings)
+NAMES = variants.list_variants("models", PriorRouterSettings)
 OPTIONS = {"feature_router": {"encoder": {"name": "pixels", "size": 4}}}
 each_router = pytest.mark.parametrize("name", NAMES)
 
@@ -39,7 +39,7 @@ def reader(count=400, seed=0):
 
 
 def fit(router, reader, data=DATA, advance=lambda done: None):
-    to_model = space_of(data).to_model
+    to_model = create_space(data).to_model
     router.fit(reader, lambda rows: to_model(torch.from_numpy(reader.images(rows))), advance)
 
 
@@ -53,7 +53,7 @@ def noisy(level, seed=1, data=DATA):
     """Images that no router was computed from: x, t, classes, clusters."""
     other = reader(seed=seed)
     rows = range(len(other))
-    x0 = space_of(data).to_model(torch.from_numpy(other.images(rows)))
+    x0 = create_space(data).to_model(torch.from_numpy(other.images(rows)))
     eps = torch.randn(x0.shape, generator=torch.Generator().manual_seed(seed))
     return (1 - level) * x0 + level * eps, torch.full((len(x0),), level), other.labels(rows), other.clusters(rows)
 

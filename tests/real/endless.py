@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from hpcddm.jobs.records import records
-from hpcddm.launch.array_items import array_spec, items_of, submit_array, write_specs
-from hpcddm.launch.base import launcher_of
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.jobs.attempt_records import read_records
+from hpcddm.launch.array_items import make_array_spec, make_items, submit_array, write_specs
+from hpcddm.launch.base import create_launcher
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.pipeline.plan import STAGES, plan
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import stored_experiment, within_run
+from hpcddm.pipeline.unit_graph import STAGES, plan_units
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
 from tests.helpers import python, tiny, write_source
 
 NORTH = {
@@ -66,10 +66,12 @@ def prepare(folder: Path, site_name: str) -> RunDir:
     """A run with shards and clusters, and experts that will not end by themselves."""
     write_source(folder / "images")
     run, site = RunDir(folder / "run"), load_site(site_name)
-    experiment = within_run(with_content(tiny(folder, experts__training__images=16_000_000), run), run)
+    experiment = with_relative_paths(with_content_hashes(tiny(folder, experts__training__images=16_000_000), run), run)
     store_experiment(experiment, run)
     store_site(site, run)
-    items = items_of([unit for unit in plan(experiment) if STAGES[unit.stage].is_made_everywhere], experiment, run)
+    items = make_items(
+        [unit for unit in plan_units(experiment) if STAGES[unit.stage].runs_at_every_site], experiment, run
+    )
     write_specs(items, site)
     made = python(MAKE, *(item.spec for item in items), timeout=120)
     assert made.returncode == 0, made.stderr
@@ -79,14 +81,14 @@ def prepare(folder: Path, site_name: str) -> RunDir:
 def submit(run: RunDir, key: str, site_name: str, conf: str, after: tuple[str, ...] = ()) -> str:
     """Submit one unit as an array of one element and return the array's id."""
     site, experiment = load_site(site_name), stored_experiment(run)
-    items = items_of([unit for unit in plan(experiment) if unit.key == key], experiment, run)
+    items = make_items([unit for unit in plan_units(experiment) if unit.key == key], experiment, run)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", conf)
         name = f"{key.replace('/', '-')}.sbatch"
-        return submit_array(items, run, launcher_of(site, run), array_spec(items, site, after), name)
+        return submit_array(items, run, create_launcher(site, run), make_array_spec(items, site, after), name)
 
 
 def is_training(run: RunDir, key: str, number: int = 1) -> bool:
     """Whether this attempt, and no later one, has made a step."""
-    tried = records(run.logs(key))
+    tried = read_records(run.logs(key))
     return len(tried) == number and tried[-1].beat is not None and tried[-1].beat.done > 0

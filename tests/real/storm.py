@@ -19,8 +19,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hpcddm.config.variant_files import VARIABLE
-from hpcddm.jobs.records import AttemptRecord, records
+from hpcddm.config.variant_files import VARIANTS_VARIABLE
+from hpcddm.jobs.attempt_records import AttemptRecord, read_records
 from tests.helpers import DATA_STAGES, REPOSITORY
 from tests.whole_runs import TINY, hpcddm
 
@@ -37,7 +37,7 @@ LAUNCH = "launch"
 LONG = [
     "experts.training.images=480000",
     "experts.training.checkpoint_minutes=0.05",
-    "experts.training.log_images=4096",
+    "experts.training.log_every_images=4096",
     "site=nobody",
 ]
 SITE = """
@@ -156,7 +156,7 @@ class Storm:
     @property
     def environment(self) -> dict[str, str]:
         """What the command line is told."""
-        return {"SLURM_CONF": self.conf, VARIABLE: str(REPOSITORY / "tests/real/variants")}
+        return {"SLURM_CONF": self.conf, VARIANTS_VARIABLE: str(REPOSITORY / "tests/real/variants")}
 
     def settle_for_nodes(self) -> None:
         """Leave the neighbour out, and let batch scripts wait at the gate."""
@@ -200,7 +200,7 @@ class Storm:
             print(f"{place} {one.kind} at {one.hit}, attempt {one.attempt} {one.note}", flush=True)
             (self.folder / "storm.json").write_text(json.dumps([asdict(done) for done in self.log], indent=1))
         if self.has_neighbour:
-            self.neighbours_attempts = len(records(self.run / "logs" / NEIGHBOUR))
+            self.neighbours_attempts = len(read_records(self.run / "logs" / NEIGHBOUR))
             # It has shown what it was there for, and would only take time.
             hpcddm("cancel", self.run, NEIGHBOUR, **self.environment)
         self.pace.unlink(missing_ok=True)
@@ -230,7 +230,7 @@ class Storm:
     def disturb_launch(self, one: Disturbance) -> None:
         """Let the next execution wait before srun, strike one of its nodes, and wait for the verdict."""
         self.gate.touch()
-        before = records(self.run / "logs" / KEY)
+        before = read_records(self.run / "logs" / KEY)
         number, restart = (before[-1].number, int(before[-1].owner["restart"])) if before else (0, -1)
         if before and not before[-1].verdict:
             self.until(lambda: self.last.verdict or len(self.ranks()) == 2, 300, "the ranks")
@@ -268,16 +268,16 @@ class Storm:
     @property
     def last(self) -> AttemptRecord:
         """The newest attempt."""
-        return records(self.run / "logs" / KEY)[-1]
+        return read_records(self.run / "logs" / KEY)[-1]
 
     def phase(self) -> str:
         """What the newest attempt is at."""
-        if not records(self.run / "logs" / KEY) or not self.last.owner:
+        if not read_records(self.run / "logs" / KEY) or not self.last.owner:
             return "pending"
         folder, last = self.last.folder, self.last
         if last.ended or last.verdict:
             return "over"
-        if not (folder / "meeting.json").exists():
+        if not (folder / "rendezvous.json").exists():
             return "imports"
         if not last.begun:
             return "rendezvous"
@@ -397,7 +397,7 @@ class Storm:
 
     def own_nodes(self) -> list[str]:
         """The nodes of the newest attempt on which the neighbour is not."""
-        taken = self.nodes(records(self.run / "logs" / NEIGHBOUR)[-1]) if self.has_neighbour else []
+        taken = self.nodes(read_records(self.run / "logs" / NEIGHBOUR)[-1]) if self.has_neighbour else []
         return [node for node in self.nodes() if node not in taken] or self.nodes()[:1]
 
     def nodes(self, record: AttemptRecord | None = None) -> list[str]:
@@ -406,7 +406,7 @@ class Storm:
 
     def settle(self) -> None:
         """Fill in how far each disturbed attempt was and where the next one continued."""
-        tried = {record.number: record for record in records(self.run / "logs" / KEY)}
+        tried = {record.number: record for record in read_records(self.run / "logs" / KEY)}
         for one in self.log:
             record = tried[one.attempt]
             later = [tried[number] for number in sorted(tried) if number > one.attempt and tried[number].begun]
@@ -432,7 +432,7 @@ def weights(run: Path, key: str = KEY) -> bytes:
 
 
 def table(log: list[Disturbance]) -> Table:
-    """Make the table that docs/results.md shows."""
+    """Make the table that docs/results/survival.md shows."""
     found = Table("#", "disturbance", "hit at", "attempt", "steps repeated", "remark")
     for number, one in enumerate(log, 1):
         repeated = "" if one.repeated is None else str(one.repeated)

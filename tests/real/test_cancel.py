@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from hpcddm.jobs.records import records
-from hpcddm.runs.layout import RunDir
+from hpcddm.jobs.attempt_records import read_records
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.whole_runs import hpcddm
@@ -33,7 +33,7 @@ def run(home, tmp_path):
 
 
 def last(run: RunDir, key: str):
-    return records(run.logs(key))[-1]
+    return read_records(run.logs(key))[-1]
 
 
 def test_a_cancelled_training_saves_first_and_what_is_cancelled_stays_away(run, home):

@@ -98,6 +98,8 @@ def test_what_may_not_come_back_by_itself_waits_for_the_user(home, finished, tmp
     site.slurm("scancel", site.last.job)
     assert site.verdict() == "cancelled"
     site.until(lambda: site.row()["state"] == "cancelled", 60, "the job to leave the queue")
+    # What was in the queue behind it starts, finds nothing, and ends.
+    site.until(lambda: site.row("report/all")["state"] == "stopped", 60, "the jobs behind it to end")
 
     again = site.call("retry", site.run)
     assert again.returncode == 0, again.stdout + again.stderr

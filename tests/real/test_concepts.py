@@ -9,10 +9,10 @@ import polars
 import pytest
 
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.whole_runs import TINY, hpcddm
 
-CONCEPTS = "concepts={vocabulary: {name: labels}, tagger: {name: labels}, samples: 4, least_real: 50}"
+CONCEPTS = "concepts={vocabulary: {name: labels}, tagger: {name: labels}, samples: 4, min_real: 50}"
 CLASSES = 10
 
 
@@ -26,12 +26,12 @@ def counted(finished, two_ranks, tmp_path_factory):
 
 
 def content_of(counted):
-    return json.loads((counted[0].unit("concepts/all") / "concepts.json").read_text())
+    return json.loads((counted[0].unit("concept_analysis/all") / "concepts.json").read_text())
 
 
 def test_nothing_is_trained_again(counted, finished):
     run, said = counted
-    assert "train/" not in said and "route/" not in said
+    assert "train/" not in said and "router/" not in said
     assert (
         manifest.read(run.unit("train/expert-00")).digest
         == manifest.read(RunDir(finished).unit("train/expert-00")).digest
@@ -40,9 +40,9 @@ def test_nothing_is_trained_again(counted, finished):
 
 def test_classes_are_counted_by_expert(counted):
     run, content = counted[0], content_of(counted)
-    lists = manifest.read(run.unit("lists/all")).results["lists"]
+    lists = manifest.read(run.unit("expert_lists/all")).results["lists"]
     counts = np.array([row["experts"] for row in content["concepts"]])
-    assert counts.shape == (CLASSES, len(lists)) and content["concepts"][9]["name"] == "9"
+    assert counts.shape == (CLASSES, len(lists)) and content["concepts"][9]["name"] == "Ankle boot"
     assert counts.T.tolist() == [own["class_counts"] for own in lists.values()]
     for row in content["concepts"]:
         assert row["frequency"] == sum(row["experts"]) and row["at_home"] == max(row["experts"])
@@ -65,8 +65,8 @@ def test_every_class_is_scored_in_every_arm_beside_real_images(counted):
 
 
 def test_the_page_shows_what_was_drawn_beside_real_images(counted):
-    folder = counted[0].unit("concepts/all")
-    with h5py.File(folder / "shown.h5") as file:
+    folder = counted[0].unit("concept_analysis/all")
+    with h5py.File(folder / "page_images.h5") as file:
         assert set(file) == {"real", "monolith", "top-1", "home"}
         assert all(images.shape == (4, 28, 28, 1) for arm in file.values() for images in arm.values())
     page = (folder / "concepts.html").read_text()
@@ -83,7 +83,7 @@ def test_equally_frequent_classes_tell_nothing_of_frequency_and_the_fits_say_so(
 
 
 def test_tables_and_proposal_are_there_for_other_programs(counted):
-    folder = counted[0].unit("concepts/all")
+    folder = counted[0].unit("concept_analysis/all")
     table = polars.read_parquet(folder / "concepts.parquet")
     assert table.height == CLASSES and table["frequency"].sum() == 14000
     proposal = polars.read_csv(folder / "proposal.csv")

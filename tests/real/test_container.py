@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.jobs.records import records
+from hpcddm.jobs.attempt_records import read_records
 from tests.helpers import REPOSITORY
 from tests.real.storm import KEY, ON_SLURM, Disturbance, Storm, weights
 
@@ -71,7 +71,7 @@ def test_a_training_over_two_nodes_with_the_images_own_python(home, tmp_path, im
     storm.rage([Disturbance("scancel", "step", 0.0)])
     (struck,) = storm.log
     assert struck.note == "--signal=USR2" and struck.reached == struck.continued_from > 0
-    first = records(storm.run / "logs" / KEY)[0]
+    first = read_records(storm.run / "logs" / KEY)[0]
     assert (first.decision, first.ended["reason"]) == ("requeue", "SIGUSR2")
     storm.submit(tmp_path / "calm", "local")
     assert weights(storm.run) == weights(tmp_path / "calm")

@@ -3,7 +3,7 @@
 import pytest
 
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
 from tests.helpers import tiny, write_source
 from tests.whole_runs import hpcddm

@@ -99,23 +99,23 @@ def test_a_changed_setting_is_refused_by_name_until_its_stage_is_redone(run, two
 
 
 def test_other_tars_of_the_same_samples_make_nothing_stale_that_was_learned_from_them(run, two_ranks):
-    learned = [path for stage in ("train", "route", "measuring", "evaluate") for path in run.glob(f"{stage}/*/")]
-    made = [path / "manifest.json" for path in [*learned, run / "report"]]
+    made = [path for stage in ("train", "evaluators", "evaluate") for path in run.glob(f"{stage}/*/manifest.json")]
+    made += [run / "router/manifest.json", run / "report/manifest.json"]
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made}
     done = submit(run, two_ranks, "data.shards=3", "--redo", "shard")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (run / "shard/train-002/manifest.json").exists() and "lists/all complete" in done.stdout
+    assert (run / "shard/train-002/manifest.json").exists() and "expert_lists/all complete" in done.stdout
     assert len(before) >= 10
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made} == before
 
 
 def test_another_reading_and_kept_activations_make_nothing_stale_and_give_the_same_bits(run, two_ranks, finished):
     before = {path: path.stat().st_mtime_ns for path in run.glob("*/**/manifest.json")}
-    materialised, staged = "data.reading={name: materialised}", "data.reading={name: staged}"
+    materialised, staged = "data.read_from={name: expert_copy}", "data.read_from={name: node_disk}"
     copied = submit(run, two_ranks, materialised)
     assert copied.returncode == 0, copied.stdout + copied.stderr
     completed = re.findall(r"(\S+/\S+) complete \(", copied.stdout)
-    assert sorted(completed) == [f"materialise/expert-{k:02d}" for k in range(4)]
+    assert sorted(completed) == [f"copy_lists/expert-{k:02d}" for k in range(4)]
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
     undo_training(run, "expert-01")
@@ -268,19 +268,26 @@ def test_an_interrupted_or_killed_submit_leaves_a_run_that_continues(run, two_ra
 
 
 def test_where_the_clusters_cannot_be_shown_the_report_comes_all_the_same_and_says_so(run, two_ranks):
-    inspected, partition = run / "inspect/manifest.json", run / "cluster/partition.h5"
+    inspected, partition = run / "cluster_report/manifest.json", run / "cluster/partition.h5"
     before, kept = inspected.read_bytes(), partition.read_bytes()
     for path in (inspected, run / "report/manifest.json"):
         path.unlink()
     partition.write_bytes(bytes(len(kept)))
     done = submit(run, two_ranks)
-    assert done.returncode == 1 and "error: inspect/all: " in done.stderr and "no readable partition" in done.stderr
+    assert (
+        done.returncode == 1 and "error: cluster_report/all: " in done.stderr and "no readable partition" in done.stderr
+    )
     assert "report/all complete (24 of 24)" not in done.stdout and "report/all complete" in done.stdout
-    assert "the stage inspect, which measures the clusters, was not complete" in (run / "report/index.html").read_text()
+    assert (
+        "the stage cluster_report, which measures the clusters, was not complete"
+        in (run / "report/index.html").read_text()
+    )
     # When it is there, the report is to be made again.
     inspected.write_bytes(before)
     rows = {row["unit"]: row for row in json.loads(hpcddm("status", run, "--json").stdout)["units"]}
-    assert rows["report/all"]["state"] == "outdated" and "inspect/all has arrived" in rows["report/all"]["reason"]
+    assert (
+        rows["report/all"]["state"] == "outdated" and "cluster_report/all has arrived" in rows["report/all"]["reason"]
+    )
 
 
 def test_sample_draws_a_picture_whose_images_depend_on_the_seed_alone(finished, tmp_path):

@@ -23,7 +23,7 @@ def evaluated(run):
 def test_draws_are_those_of_the_evaluation_and_others_are_refused(evaluated):
     opened = EvaluatedRun(evaluated, (KEPT, BEST_EACH_STEP))
     decisions = decide(opened)
-    experts = opened.run.settings.cluster.experts
+    experts = opened.run.experiment.cluster.experts
     assert decisions.posterior.shape == (len(opened.rows), experts)
     np.testing.assert_allclose(decisions.posterior.sum(1), 1, rtol=1e-6)
     counted = opened.usage(KEPT)

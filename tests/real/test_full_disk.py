@@ -44,7 +44,7 @@ def states(run: Path) -> list[Path]:
 
 def start(run: Path) -> subprocess.Popen:
     """Train until a state has been saved."""
-    command = [sys.executable, "-m", "hpcddm.cli", "run-stage", run, KEY, "--ranks", "2"]
+    command = [sys.executable, "-m", "hpcddm.cli", "run-unit", run, KEY, "--ranks", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.time() + 120
     while not states(run) and process.poll() is None and time.time() < deadline:
@@ -61,7 +61,7 @@ def fill(disk: Path) -> Path:
 
 def complete(run: Path, finished: Path) -> None:
     assert states(run), "what had been saved before is gone"
-    done = hpcddm("run-stage", run, KEY, "--ranks", "2")
+    done = hpcddm("run-unit", run, KEY, "--ranks", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (run / KEY / "weights.safetensors").read_bytes() == (finished / KEY / "weights.safetensors").read_bytes()
     log = (sorted((run / "logs" / KEY).glob("attempt-*"))[-1] / "rank0.log").read_text()

@@ -48,7 +48,7 @@ def test_the_documented_import_works_in_any_folder(home, place):
             [python, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (command, done.stderr)
-        assert done.stdout in ("hpcddm 0.1.0\n", "python -m hpcddm.cli, version 0.1.0\n")
+        assert done.stdout in ("hpcddm 0.2.0\n", "python -m hpcddm.cli, version 0.2.0\n")
 
 
 def test_an_installed_package_submits_from_any_folder(tmp_path):

@@ -23,7 +23,7 @@ for hidden in {hidden}; do
 done
 if touch {run}/shard/proof 2>/dev/null; then echo 'the shards are writable' >&2; exit 9; fi
 if [ "$(ls /sys/class/net 2>/dev/null | grep -vc '^lo$')" != 0 ] && ip route | grep -q .; then exit 8; fi
-exec {hpcddm} run-stage {run} train/{name} --ranks 2
+exec {hpcddm} run-unit {run} train/{name} --ranks 2
 """
 
 

@@ -29,7 +29,7 @@ def run(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("unit", ["train/expert-00", "train/monolith", "distill/student", "route/router"])
+@pytest.mark.parametrize("unit", ["train/expert-00", "train/monolith", "distill/student", "router"])
 def test_networks_are_of_the_shape_of_latents(run, unit):
     with safe_open(run / unit / "weights.safetensors", "np") as weights:
         assert weights.get_slice("trunk.embed_patch.weight").get_shape()[1] == 4 * 2**2
@@ -41,12 +41,12 @@ def test_every_arm_is_measured_as_images(run):
     # Without training 7.7 and chance, which is 0.1; the router, made from so few rough samples, is not judged here.
     for name in ("monolith", "oracle"):
         assert metrics["arms"][name]["fd"] < 5 and metrics["arms"][name]["agreement"] > 0.2, metrics["arms"][name]
-    results = json.loads((run / "route/router/manifest.json").read_text())["results"]
+    results = json.loads((run / "router/manifest.json").read_text())["results"]
     assert max(results["accuracy"]) > results["accuracy"][-1] + 0.05
 
 
 def test_the_router_is_trained_on_samples_that_are_images(run):
-    samples = np.load(run / "route/router/samples.npy")
+    samples = np.load(run / "router/samples.npy")
     assert samples.shape == (400, 28, 28, 1) and samples.dtype == np.uint8
 
 

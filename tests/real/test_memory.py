@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from hpcddm.jobs.records import records
+from hpcddm.jobs.attempt_records import read_records
 from hpcddm.runs.unit_keys import expert_key
 from tests.real.endless import is_training, prepare, slurm, submit, wait_for, write_site
 from tests.real.storm import Storm
@@ -30,15 +30,19 @@ class Killer(Storm):
         """Kill it; return its node, the verdict's reason, and the memory of the next execution, which must come."""
         number, node = self.last.number, self.nodes()[1]
         self.ranks()[1].send_signal(signal.SIGKILL)
-        self.until(lambda: records(self.run / "logs" / KEY)[number - 1].decision, 120, "a verdict")
+        self.until(lambda: read_records(self.run / "logs" / KEY)[number - 1].decision, 120, "a verdict")
         wait_for(lambda: is_training(self.made, KEY, number + 1), 180)
         said = self.slurm("scontrol", "show", "job", "-o", self.last.job)
-        return node, records(self.run / "logs" / KEY)[number - 1].reason, re.search(r"MinMemoryNode=(\S+)", said)[1]
+        return (
+            node,
+            read_records(self.run / "logs" / KEY)[number - 1].reason,
+            re.search(r"MinMemoryNode=(\S+)", said)[1],
+        )
 
 
 def test_a_rank_without_memory_is_named_the_next_attempt_has_more_and_the_job_is_never_held(home, tmp_path):
     tools = tmp_path / "tools"
-    site = write_site(tmp_path, escalate={"memory_gb": 1.5}, stages={"train": {"nodes": 2}})
+    site = write_site(tmp_path, raise_on_retry={"memory_gb": 1.5}, stages={"train": {"nodes": 2}})
     killer = Killer(tmp_path, home, 0)
     killer.made = prepare(tmp_path, str(site))
     array = submit(killer.made, KEY, str(site), home)

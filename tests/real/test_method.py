@@ -22,7 +22,7 @@ MIXED = [
     "router.samples={images: 100, steps: 3}",
     "router.temperature=by_level",
     "evaluate.strategies=[full, per-trajectory, sample-2, full-until-0.5-then-top-1]",
-    "evaluate.conversion={name: snr_matched, highest: 0.95}",
+    "evaluate.conversion={name: snr_matched, max_time: 0.95}",
     "evaluate.solver={name: heun}",
     "evaluate.guidance=1.5",
     "evaluate.guidance_interval=[0.1, 0.9]",
@@ -35,7 +35,7 @@ MIXED = [
 def mixed(finished, tmp_path_factory):
     """A run of its own from the training on; what was made before any expert is the finished run's."""
     run = tmp_path_factory.mktemp("mixed") / "run"
-    for stage in (*DATA_STAGES, "measuring"):
+    for stage in (*DATA_STAGES, "evaluators"):
         shutil.copytree(finished / stage, run / stage)
     done = hpcddm("submit", "quickstart", "--site", "embedded", "--run-dir", run, *TINY, *MIXED, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,7 +52,7 @@ def test_every_arm_is_measured_and_the_bill_is_of_all_networks(mixed):
     assert list(metrics["arms"]) == labels
     experts = [results(mixed, f"train/expert-0{expert}")["train_flops"] for expert in range(4)]
     assert experts[3] < experts[0] / 3
-    router = results(mixed, "route/router")
+    router = results(mixed, "router")
     assert router["sampling_flops"] > 0
     arms = {label: arm["train_flops"] for label, arm in metrics["arms"].items()}
     assert arms["full"] == arms["per-trajectory"] == sum(experts) + router["train_flops"]
@@ -74,7 +74,7 @@ def test_a_student_that_was_killed_goes_on_where_it_was_to_the_same_bits(mixed, 
     expected = (run / "distill/student/weights.safetensors").read_bytes()
     shutil.rmtree(run / "distill/student")
     shutil.rmtree(run / "logs/distill")
-    command = [sys.executable, "-m", "hpcddm.cli", "run-stage", str(run), "distill/student"]
+    command = [sys.executable, "-m", "hpcddm.cli", "run-unit", str(run), "distill/student"]
     first = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     state = run / "distill/student/state"
     deadline = time.time() + 120

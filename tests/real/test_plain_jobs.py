@@ -80,6 +80,6 @@ def test_plain_jobs_are_submitted_once_throttled_and_cancelled(bare, tmp_path):
 
 def test_the_draft_of_such_a_cluster_lets_its_jobs_come_back(bare, tmp_path):
     path = tmp_path / "bare.yaml"
-    done = hpcddm("site-init", "bare", "--output", path, SLURM_CONF=bare)
+    done = hpcddm("site", "init", "bare", "--output", path, SLURM_CONF=bare)
     assert done.returncode == 0, done.stderr
     assert load_site(str(path)).requeue == "scontrol"

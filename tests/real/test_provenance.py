@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from hpcddm.jobs.records import records
+from hpcddm.jobs.attempt_records import read_records
 from hpcddm.launch.submission import store_experiment
 from hpcddm.runs import manifest
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.stored_experiment import with_relative_paths
 from tests.checkouts import break_imports, clone, hpcddm
 from tests.helpers import tiny
 from tests.real.endless import prepare, wait_for
@@ -25,12 +25,12 @@ def killed(home, tmp_path):
     site = tmp_path / "north.yaml"
     site.write_text(SITE)
     run, checkout = prepare(tmp_path, str(site)), clone(tmp_path)
-    store_experiment(within_run(tiny(tmp_path, experts__training__images=16_000), run), run)
+    store_experiment(with_relative_paths(tiny(tmp_path, experts__training__images=16_000), run), run)
     submitted = hpcddm(checkout, "retry", run.root, KEY, "--site", site, SLURM_CONF=home)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
-    wait_for(lambda: [one for one in records(run.logs(KEY)) if one.begun])
+    wait_for(lambda: [one for one in read_records(run.logs(KEY)) if one.begun])
     break_imports(checkout)
-    os.kill(records(run.logs(KEY))[0].owner["pid"], signal.SIGKILL)
+    os.kill(read_records(run.logs(KEY))[0].owner["pid"], signal.SIGKILL)
     yield run, submitted.stdout
     assert hpcddm(clone(tmp_path / "again"), "cancel", run.root, SLURM_CONF=home).returncode == 0
 
@@ -38,7 +38,7 @@ def killed(home, tmp_path):
 def test_a_requeued_expert_completes_from_what_was_submitted_and_its_manifest_says_so(killed):
     run, said = killed
     made = wait_for(lambda: manifest.read(run.unit(KEY)), 240)
-    assert [one.number for one in records(run.logs(KEY))] == [1, 2]
+    assert [one.number for one in read_records(run.logs(KEY))] == [1, 2]
     (kept,) = run.code.glob("*.json")
     stored = json.loads(kept.read_text())
     assert made.record["code"] == stored["digest"] == kept.stem and f"code {kept.stem}" in said

@@ -1,5 +1,6 @@
-"""Python on a finished run: the code of its page, and the same images and velocities as the verb and the sampler."""
+"""Python on a finished run: the code of the pages, and the same images and velocities as the verb and the sampler."""
 
+import json
 import re
 
 import numpy as np
@@ -8,36 +9,50 @@ import torch
 from PIL import Image
 
 import hpcddm
-from hpcddm.data import draws
+from hpcddm.data import randomness
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.evaluation.report.pictures import grid
+from hpcddm.evaluation.report.image_grids import grid
 from tests import whole_runs
 from tests.helpers import REPOSITORY
 
 
-def test_the_code_of_the_page_runs(finished, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_code_of_the_page_runs(page, finished, tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/quickstart").symlink_to(finished)
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/python.md").read_text(), re.DOTALL)
+    (block,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
     names: dict = {}
     exec(block, names)
-    assert names["images"].shape == names["denoised"].shape == (8, 28, 28, 1) and names["distance"] > 0
+    assert names["images"].shape == (8, 28, 28, 1) and names["distance"] > 0
+    assert page == "README.md" or names["denoised"].shape == (8, 28, 28, 1)
     assert names["velocity"].shape == (8, 1, 28, 28) and names["velocity"].isfinite().all()
 
 
 def test_python_draws_what_the_verb_draws(finished, tmp_path):
     output = tmp_path / "grid.png"
-    options = ("--strategy", "top-1", "--class", "3", "--num-images", 4, "--seed", 7, "--steps", 3)
+    options = ("--strategy", "top-1", "--class", "dress", "--num-images", 4, "--seed", 7, "--steps", 3)
     done = whole_runs.hpcddm("sample", finished, "--output", output, *options)
     assert done.returncode == 0, done.stderr
-    images = hpcddm.open(finished, steps=3).sample(4, strategy="top-1", classes=[3], seed=7)
+    opened = hpcddm.open(finished, steps=3)
+    images = opened.sample(4, strategy="top-1", classes=[3], seed=7)
+    assert opened.class_names[3] == "Dress" and f"{output}: 4 images of Dress, top-1, 3 euler steps" in done.stdout
     assert np.array_equal(np.asarray(Image.open(output)), np.asarray(grid(images, columns=8)))
+
+
+def test_the_pages_name_the_classes(finished):
+    names = hpcddm.open(finished).class_names
+    facts = json.loads((finished / "cluster_report/clusters.json").read_text())
+    frequent = {name for cluster in facts["clusters"] for name, _ in cluster["classes"]}
+    assert names[-1] == "Ankle boot" and frequent == set(names)
+    report, clusters = ((finished / page).read_text() for page in ("report/index.html", "cluster_report/clusters.html"))
+    columns = "".join(f"<span>{name}</span>\n" for name in names)
+    assert columns in report and all(name in clusters for name in names)
 
 
 def test_one_euler_step_along_the_velocity_is_a_sample_of_one_step(finished):
     run = hpcddm.open(finished, steps=1, guidance=1.5)
-    noise = draws.gaussian(0, "initial", range(6), run.space.shape)
+    noise = randomness.gaussian(0, "initial", range(6), run.space.shape)
     condition = run.condition.of_classes([2] * 6)
     x0 = run.space.finish(noise - run.velocity(noise, 1.0, condition, "top-2"))
     assert np.array_equal(run.space.to_images(x0), run.sample(6, "top-2", classes=[2]))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.config.package_data import share_folder
+from hpcddm.config.package_data import find_data_folder
 from tests.whole_runs import hpcddm
 
 pytestmark = pytest.mark.slurm
@@ -100,7 +100,7 @@ def write_site(folder: Path, name: str, cluster: str, changes: dict) -> Path:
     wrapper = folder / "wrapper.sh"
     wrapper.write_text(SWALLOW)
     wrapper.chmod(0o755)
-    values = yaml.safe_load((share_folder() / f"slurm/sites/testbed-{cluster}.yaml").read_text()) | changes
+    values = yaml.safe_load((find_data_folder() / f"slurm/sites/testbed-{cluster}.yaml").read_text()) | changes
     path = folder / "site.yaml"
     path.write_text(yaml.safe_dump(values).replace("WRAPPER", str(wrapper)))
     return path
@@ -138,7 +138,7 @@ def test_a_good_site_passes_and_nothing_is_left(answers, name):
     assert verdicts(answer) == dict.fromkeys(ON_SLURM, "ok"), answer
     assert answer["code"] == 0 and answer["passed"] and answer["left"] == []
     seen = {row["check"]: row["seen"] for row in answer["checks"]}
-    assert "submitted itself anew" in seen["requeue"] if "resubmitting" in name else "restart 1" in seen["requeue"]
+    assert "resubmitted itself" in seen["requeue"] if "resubmitting" in name else "restart 1" in seen["requeue"]
     assert seen["collective"].startswith("gloo sums 64 MB over 2 ranks at ")
     assert "2 ranks on" in seen["ranks, rendezvous"] and "cores 0" in seen["environment"]
 

@@ -89,7 +89,7 @@ def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_r
     for run in (here, there):
         # The stages before training are bit for bit the same everywhere; one test of that is enough.
         run.mkdir()
-        for unit in (*DATA_STAGES, "measuring", "train/monolith"):
+        for unit in (*DATA_STAGES, "evaluators", "train/monolith"):
             if run is here:
                 shutil.copytree(finished / unit, run / unit)
     submit(there, partner, "testbed-partner", sites, "site=testbed-home")
@@ -97,7 +97,7 @@ def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_r
     assert "elsewhere (testbed-partner): train/expert-02, train/expert-03" in said
     states = wait(here, home, {"complete", "elsewhere", "missing", "waiting"})
     assert {states[f"train/{name}"]["state"] for name in EXPERTS[2:]} == {"elsewhere"}
-    assert states["train/expert-00"]["state"] == states["route/router"]["state"] == "complete"
+    assert states["train/expert-00"]["state"] == states["router/all"]["state"] == "complete"
     wait(there, partner, {"complete", "elsewhere"})
     assert not (there / "train/expert-00").exists() and not (here / "train/expert-02").exists()
     for name in EXPERTS[2:]:

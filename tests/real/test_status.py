@@ -92,7 +92,7 @@ def test_a_requeue_is_seen_as_one_and_never_as_anything_else(watched, partner):
         row = rows(run, partner)[FIRST]
         seen.append((row["state"], row["reason"]))
         assert len(seen) < 200
-    assert {"requeued"} < {state for state, _ in seen} <= {"running", "stopping", "requeued"}, seen
+    assert {"requeued"} < {state for state, _ in seen} <= {"running", "starting", "stopping", "requeued"}, seen
     again = rows(run, partner)[FIRST]
     assert (again["state"], again["attempts"]) == ("running", 2) and again["saved_images"] > 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.jobs.records import records
+from hpcddm.jobs.attempt_records import read_records
 from tests.late_names.mounts import LATE
 from tests.real.storm import (
     BY_NODES,
@@ -80,7 +80,7 @@ def test_a_storm_of_every_kind(home, tmp_path):
 
 def test_an_attempt_that_outlives_its_nodes_leaves_when_the_next_one_begins(storm):
     one = storm.log[0]
-    old = records(storm.run / "logs" / KEY)[one.attempt - 1]
+    old = read_records(storm.run / "logs" / KEY)[one.attempt - 1]
     assert "began: 2" in one.note and (old.outcome, old.decision) == ("superseded", "superseded")
     # Its successor went on until somebody else disturbed it.
     assert storm.log[1].attempt == one.attempt + 1
@@ -116,17 +116,19 @@ def storm_of_nodes(folder, home, disturbances, images, finished=None):
     storm.submit(storm.run, "slurm")
     storm.rage(disturbances)
     require_nothing_lost(storm)
-    refused = [records(storm.run / "logs" / KEY)[one.attempt - 1] for one in storm.log if one.phase == LAUNCH]
+    refused = [read_records(storm.run / "logs" / KEY)[one.attempt - 1] for one in storm.log if one.phase == LAUNCH]
     assert {record.verdict["by_slurm"] for record in refused} == {True}
-    assert [record.faulty for record in refused] == [[one.note.split()[1]] for one in storm.log if one.phase == LAUNCH]
+    assert [record.faulty_nodes for record in refused] == [
+        [one.note.split()[1]] for one in storm.log if one.phase == LAUNCH
+    ]
     return storm
 
 
 def test_nodes_that_refuse_launches_and_die_are_avoided_and_the_unit_does_not_give_up(home, finished, tmp_path):
     storm = storm_of_nodes(tmp_path, home, _all(BY_NODES_SHORT), images=32_000, finished=finished)
-    tried = records(storm.run / "logs" / KEY)
+    tried = read_records(storm.run / "logs" / KEY)
     first = storm.log[0].attempt
-    assert tried[first - 1].faulty[0] not in storm.nodes(tried[first]), "the next attempt avoids it"
+    assert tried[first - 1].faulty_nodes[0] not in storm.nodes(tried[first]), "the next attempt avoids it"
 
 
 @pytest.mark.long

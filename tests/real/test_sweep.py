@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.jobs.records import records
+from hpcddm.jobs.attempt_records import read_records
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.controllers import partner_with
 from tests.helpers import DATA_STAGES
 from tests.whole_runs import TINY, hpcddm
@@ -21,7 +21,7 @@ from tests.whole_runs import TINY, hpcddm
 pytestmark = pytest.mark.slurm
 SETTINGS, MAX_ARRAY = 5, 3
 VALUES = [round(1 + number / 20, 2) for number in range(SETTINGS)]
-SHARED = (*DATA_STAGES, "measuring", "train", "route")
+SHARED = (*DATA_STAGES, "evaluators", "train", "router")
 SITE = """
 name: small
 scheduler: slurm
@@ -89,7 +89,7 @@ def test_five_settings_run_once_each_where_arrays_have_three_elements(sweep, par
     for value in VALUES:
         run = RunDir(home / f"guidance={value}")
         for key in ("evaluate/0000000-0000040", "report/all"):
-            assert [record.outcome for record in records(run.logs(key))] == ["complete"], f"{run.root} {key}"
+            assert [record.outcome for record in read_records(run.logs(key))] == ["complete"], f"{run.root} {key}"
     rows = list(csv.DictReader((home / "table.csv").read_text().splitlines()))
     assert {float(row["evaluate.guidance"]) for row in rows} == set(VALUES) and {row["state"] for row in rows} == {
         "complete"

@@ -143,10 +143,10 @@ PROVE = """
 import sys
 from hpcddm.errors import UserError
 from hpcddm.launch.slurm import shared_folder
-from hpcddm.runs.layout import RunDir
-shared_folder.PROOF_SECONDS, shared_folder.SEEN_SECONDS = 60, 1
+from hpcddm.runs.run_dir import RunDir
+shared_folder.PROOF_SECONDS, shared_folder.LATE_ANSWER_SECONDS = 60, 1
 try:
-    shared_folder.prove(RunDir(__import__('pathlib').Path(sys.argv[1])), {'annex': '#SBATCH --array=0-3'})
+    shared_folder.check_all_clusters(RunDir(__import__('pathlib').Path(sys.argv[1])), {'annex': '#SBATCH --array=0-3'})
 except UserError as error:
     sys.exit(str(error))
 """
@@ -163,7 +163,7 @@ def test_a_folder_that_the_other_cluster_does_not_see_is_refused_and_a_proof_is_
     shell = 'mount -t tmpfs none "$2" && exec "$0" -c "$1" "$2"'
     command = ["unshare", "--mount", "sh", "-c", shell, sys.executable, PROVE, str(hidden)]
     done = subprocess.run(command, env=os.environ | {"SLURM_CONF": home}, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and f"cluster annex does not see {hidden} as this node does" in done.stderr
+    assert done.returncode == 1 and f"cluster annex cannot read or write {hidden} as this node can" in done.stderr
 
 
 @pytest.fixture(scope="module")

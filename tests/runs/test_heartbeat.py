@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from hpcddm.files.reading import Unreadable
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat, HeartbeatWriter
 

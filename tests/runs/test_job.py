@@ -9,7 +9,7 @@ from hpcddm.runs.job import JobId
 def test_a_job_is_its_id_and_its_cluster(text, number, cluster, index):
     job = JobId(text)
     assert (job.number, job.cluster, job.array_index) == (number, cluster, index)
-    assert JobId.of(number, cluster) == job and job.array.element(3).array == job.array
+    assert JobId.on_cluster(number, cluster) == job and job.array.element(3).array == job.array
 
 
 def test_equal_ids_of_two_clusters_differ():

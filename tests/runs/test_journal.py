@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hpcddm.runs.journal import LOST_SECONDS, Journal, current
+from hpcddm.runs.journal import NODE_LOSS_SECONDS, Journal, select_current
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def test_an_empty_journal_has_no_submissions(journal):
 
 
 def test_an_intent_without_an_answer_stays_visible(journal, tmp_path):
-    first = journal.intend("slurm", "north", ["train/expert-00", "train/expert-01"])
-    second = journal.intend("slurm", "south", ["route/router"])
-    journal.submitted(first, "17")
+    first = journal.record_intent("slurm", "north", ["train/expert-00", "train/expert-01"])
+    second = journal.record_intent("slurm", "south", ["router/all"])
+    journal.record_submitted(first, "17")
     found = journal.submissions()
     assert [(one.uuid, one.site, one.job) for one in found] == [(first, "north", "17"), (second, "south", None)]
     assert found[0].units == ["train/expert-00", "train/expert-01"] and len({first, second}) == 2
@@ -28,14 +28,14 @@ def test_an_intent_without_an_answer_stays_visible(journal, tmp_path):
 
 def test_a_torn_last_line_is_passed_over_and_costs_no_later_one(journal, tmp_path):
     path = tmp_path / "journal.jsonl"
-    first = journal.intend("slurm", "north", ["route/router"])
+    first = journal.record_intent("slurm", "north", ["router/all"])
     whole = path.read_text()
-    journal.submitted(first, "17")
+    journal.record_submitted(first, "17")
     torn = path.read_text()[:-5]
     for length in range(len(whole) + 1, len(torn)):
         path.write_text(torn[:length])
         later = Journal(path)
-        later.submitted(later.intend("slurm", "north", ["train/monolith"]), "18")
+        later.record_submitted(later.record_intent("slurm", "north", ["train/monolith"]), "18")
         assert [one.job for one in later.submissions()] == [None, "18"]
 
 
@@ -56,66 +56,68 @@ NOTHING = [
 @pytest.mark.parametrize("line", NOTHING)
 def test_a_line_that_says_nothing_is_passed_over(journal, tmp_path, line):
     (tmp_path / "journal.jsonl").write_text(line + "\n")
-    journal.intend("slurm", "north", ["route/router"])
-    assert [one.units for one in journal.submissions()] == [["route/router"]]
+    journal.record_intent("slurm", "north", ["router/all"])
+    assert [one.units for one in journal.submissions()] == [["router/all"]]
 
 
 def test_a_submission_that_was_refused_was_none(journal):
-    first = journal.intend("slurm", "north", ["route/router"], "tiny-route")
-    second = journal.intend("slurm", "north", ["train/monolith"], "tiny-monolith")
-    journal.refused(first)
+    first = journal.record_intent("slurm", "north", ["router/all"], "tiny-route")
+    second = journal.record_intent("slurm", "north", ["train/monolith"], "tiny-monolith")
+    journal.record_refused(first)
     assert [one.job_name for one in journal.submissions()] == [f"tiny-monolith-{second}"]
 
 
 def test_a_cancellation_names_its_units_or_means_all(journal):
-    token = journal.intend("slurm", "north", ["a/x", "a/y"])
-    journal.submitted(token, "17")
-    journal.cancelled(token, ["a/y"])
+    token = journal.record_intent("slurm", "north", ["a/x", "a/y"])
+    journal.record_submitted(token, "17")
+    journal.record_cancelled(token, ["a/y"])
     assert [one.cancelled for one in journal.submissions()] == [("a/y",)]
-    journal.cancelled(token)
+    journal.record_cancelled(token)
     assert set(journal.submissions()[0].cancelled) == {"a/x", "a/y"}
 
 
 def test_of_a_unit_the_last_submission_of_each_site_can_be_in_a_queue(journal):
     def submit(site, *units):
-        token = journal.intend("slurm", site, list(units))
-        journal.submitted(token, "17")
+        token = journal.record_intent("slurm", site, list(units))
+        journal.record_submitted(token, "17")
         return token
 
     first = submit("north", "a/x", "a/y")
     submit("north", "a/z")
     south = submit("south", "a/x")
     again = submit("north", "a/x", "a/z")
-    assert [one.uuid for one in current(journal.submissions())] == [first, south, again], "a/y is only in the first"
+    assert [one.uuid for one in select_current(journal.submissions())] == [first, south, again], (
+        "a/y is only in the first"
+    )
     later = submit("north", "a/y")
-    lost = journal.intend("slurm", "north", ["a/x"])
+    lost = journal.record_intent("slurm", "north", ["a/x"])
     submit("north", "a/x")
-    assert {one.uuid for one in current(journal.submissions())} >= {south, later, lost}, (
+    assert {one.uuid for one in select_current(journal.submissions())} >= {south, later, lost}, (
         "nobody knows what became of it"
     )
-    assert first not in {one.uuid for one in current(journal.submissions())}
+    assert first not in {one.uuid for one in select_current(journal.submissions())}
 
 
 def test_lost_nodes_are_those_of_one_cluster_of_a_site_for_a_day_the_last_one_seen_at_the_end(journal, monkeypatch):
     tokens = {
-        (site, cluster): [journal.intend("slurm", site, ["a/x", "a/y"], cluster=cluster) for _ in range(2)]
+        (site, cluster): [journal.record_intent("slurm", site, ["a/x", "a/y"], cluster=cluster) for _ in range(2)]
         for site, cluster in (("north", None), ("north", "annex"), ("south", None))
     }
     first, second = tokens["north", None]
     for token, unit, node in ((first, "a/x", "n1"), (first, "a/y", "n2"), (second, "a/x", "n1"), (first, "a/y", "n2")):
-        journal.lost(token, unit, node)
-    journal.lost(tokens["north", "annex"][0], "a/x", "annex-n1")
-    journal.lost(tokens["south", None][0], "a/x", "south-n1")
+        journal.record_node_loss(token, unit, node)
+    journal.record_node_loss(tokens["north", "annex"][0], "a/x", "annex-n1")
+    journal.record_node_loss(tokens["south", None][0], "a/x", "south-n1")
     assert journal.lost_nodes("north", None) == ["n2", "n1"], "one loss is told once, a second one is the newest"
     assert journal.lost_nodes("north", "annex") == ["annex-n1"] and journal.lost_nodes("south", None) == ["south-n1"]
-    later = time.time() + LOST_SECONDS
+    later = time.time() + NODE_LOSS_SECONDS
     monkeypatch.setattr("hpcddm.runs.journal.time.time", lambda: later)
     assert journal.lost_nodes("north", None) == []
 
 
 def test_it_tells_who_submitted_and_reads_lines_that_do_not(tmp_path):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.intend("slurm", "north", ["a/x"])
+    journal.record_intent("slurm", "north", ["a/x"])
     line = json.loads((tmp_path / "journal.jsonl").read_text())
     older = {key: value for key, value in line.items() if key != "user"} | {"uuid": "older"}
     with open(tmp_path / "journal.jsonl", "a") as file:

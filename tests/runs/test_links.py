@@ -3,9 +3,9 @@
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.links import link_above, link_at, require_no_links
-from hpcddm.runs.sweep_index import link
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.sweep_index import link_shared_units
 
 UNIT = "train/expert-00"
 
@@ -24,14 +24,14 @@ def runs(tmp_path):
 @pytest.mark.parametrize("owners", [{UNIT: "a=1"}, {UNIT: "a=1", "train/expert-01": "a=2"}], ids=["stage", "unit"])
 def test_what_a_sweep_shares_is_followed(runs, owners):
     first, second = runs
-    link(second, owners)
+    link_shared_units(second, owners)
     assert (second.root / "train").is_symlink() == (len(owners) == 1)
     assert second.unit(UNIT).samefile(first.unit(UNIT)) and link_above(second, UNIT) is None
 
 
 def test_a_link_of_a_sweep_to_one_that_was_never_its_own_is_named(runs, tmp_path):
     first, second = runs
-    link(second, {UNIT: "a=1"})
+    link_shared_units(second, {UNIT: "a=1"})
     (first.root / "train").rename(tmp_path / "elsewhere")
     (first.root / "train").symlink_to(tmp_path / "elsewhere")
     assert link_above(second, UNIT) == (f"{first.root}/train is a link; put the files themselves there, or remove it")
@@ -55,7 +55,7 @@ def test_links_that_lead_to_each_other_are_named(runs):
 
 def test_a_sweeps_links_are_followed_in_its_folder_only(runs):
     first, second = runs
-    link(second, {UNIT: "a=1"})
+    link_shared_units(second, {UNIT: "a=1"})
     (first.root.parent / "sweep.json").unlink()
     assert "is a link" in link_above(second, UNIT)
 
@@ -64,12 +64,12 @@ def test_links_of_the_user_in_the_way_of_a_sweeps_are_left_and_named(runs, tmp_p
     _, second = runs
     (second.root / "train").symlink_to(tmp_path)
     with pytest.raises(UserError, match="a=2/train is a link"):
-        link(second, {UNIT: "a=1"})
+        link_shared_units(second, {UNIT: "a=1"})
     assert (second.root / "train").readlink() == tmp_path
     (second.root / "train").unlink()
     (second.root / "logs").symlink_to(tmp_path)
     with pytest.raises(UserError, match="a=2/logs is a link"):
-        link(second, {UNIT: "a=1"})
+        link_shared_units(second, {UNIT: "a=1"})
 
 
 @pytest.mark.parametrize("inside", ["state", ".lease", "tensorboard", "state/images-1", "state/images-1/rank0"])
@@ -85,8 +85,8 @@ def test_a_link_anywhere_in_a_unit_is_named(tmp_path, inside):
 
 def test_in_the_folder_of_a_stage_only_its_own_training_counts(tmp_path):
     run = RunDir(tmp_path / "run")
-    (run.unit("lists/all") / "hats").mkdir(parents=True)
-    (run.unit("lists/all") / "hats" / "link").symlink_to(tmp_path)
-    assert link_at(run, "lists/all") is None and "hats/link is a link" in link_at(run, "lists/hats")
-    (run.unit("lists/all") / "state").symlink_to(tmp_path)
-    assert "lists/state is a link" in link_at(run, "lists/all")
+    (run.unit("expert_lists/all") / "hats").mkdir(parents=True)
+    (run.unit("expert_lists/all") / "hats" / "link").symlink_to(tmp_path)
+    assert link_at(run, "expert_lists/all") is None and "hats/link is a link" in link_at(run, "expert_lists/hats")
+    (run.unit("expert_lists/all") / "state").symlink_to(tmp_path)
+    assert "expert_lists/state is a link" in link_at(run, "expert_lists/all")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcddm.files.reading import Unreadable
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import manifest, provenance
 from hpcddm.runs.manifest import Manifest, Output, flatten
 from tests.helpers import REPOSITORY
@@ -27,7 +27,7 @@ def test_what_was_published_is_read(finished):
     folder, made = finished
     assert manifest.read(folder) == made
     assert made.outputs[0] == Output("a.bin", 4, "61be55a8e2f6b4e172338bddf184d6dbee29c98853e0a0485ecee7f27b9af0b4")
-    assert manifest.damage(folder, made) is None
+    assert manifest.find_damage(folder, made) is None
 
 
 def test_a_manifest_that_is_torn_at_any_byte_is_damaged(finished):
@@ -83,9 +83,9 @@ def test_a_manifest_of_other_types_is_damaged(finished, change):
 def test_a_missing_output_and_one_of_another_size_are_named(finished):
     folder, made = finished
     (folder / "a.bin").write_bytes(b"aaa")
-    assert manifest.damage(folder, made) == f"{folder}/a.bin has 3 bytes instead of 4"
+    assert manifest.find_damage(folder, made) == f"{folder}/a.bin has 3 bytes instead of 4"
     (folder / "a.bin").unlink()
-    assert manifest.damage(folder, made) == f"{folder}/a.bin is missing"
+    assert manifest.find_damage(folder, made) == f"{folder}/a.bin is missing"
 
 
 def test_the_digest_is_over_the_outputs_and_the_fingerprint_over_what_shaped_them(finished):
@@ -105,7 +105,7 @@ def test_nested_settings_become_dotted_keys():
 
 def test_a_record_names_no_host_user_or_path():
     origin = provenance.origin()
-    record = manifest.record(0.0, 2, origin)
+    record = manifest.provenance_record(0.0, 2, origin)
     assert record.keys() == origin.keys() | {"world_size", "seconds", "finished"}
     assert {"hpcddm", "code", "commit", "modified", "python", "torch", "cuda", "deepspeed", "numpy"} <= record.keys()
     words = json.dumps(record)
@@ -115,12 +115,12 @@ def test_a_record_names_no_host_user_or_path():
 
 def test_the_trajectory_of_a_training_does_not_know_where_it_ends():
     settings = {"training.images": 100, "training.batch": 10, "experts.model.images": 3}
-    first = Manifest("train", "a", settings, {"lists/a": "x"}, [])
+    first = Manifest("train", "a", settings, {"expert_lists/a": "x"}, [])
     longer = replace(first, settings=settings | {"training.images": 200})
     assert longer.trajectory == first.trajectory and longer.fingerprint != first.fingerprint
     for key in ("training.batch", "experts.model.images"):
         assert replace(first, settings=settings | {key: 7}).trajectory != first.trajectory
-    assert replace(first, inputs={"lists/a": "y"}).trajectory != first.trajectory
+    assert replace(first, inputs={"expert_lists/a": "y"}).trajectory != first.trajectory
 
 
 def test_a_rate_that_falls_to_the_end_of_a_training_makes_its_end_a_part_of_the_trajectory():
@@ -133,14 +133,14 @@ def test_a_rate_that_falls_to_the_end_of_a_training_makes_its_end_a_part_of_the_
 
 
 def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
-    lists = Manifest("lists", "all", {}, {}, [Output("a", 1, "x")], {"digests": {"expert-00": "d0"}})
-    inputs = {"lists/all": lists, "catalog/all": lists, "cluster/all": lists}
-    parts = {"lists/all": "expert-00", "catalog/all": ""}
+    lists = Manifest("expert_lists", "all", {}, {}, [Output("a", 1, "x")], {"digests": {"expert-00": "d0"}})
+    inputs = {"expert_lists/all": lists, "catalog/all": lists, "cluster/all": lists}
+    parts = {"expert_lists/all": "expert-00", "catalog/all": ""}
     expected = Manifest.expected("train/expert-00", {}, inputs, parts)
-    assert expected.inputs == {"lists/all#expert-00": "d0", "cluster/all": lists.digest}
+    assert expected.inputs == {"expert_lists/all#expert-00": "d0", "cluster/all": lists.digest}
     assert lists.digest_of("unknown") == lists.digest_of(None) == lists.digest
-    named = [manifest.referenced(name) for name in expected.inputs]
-    assert named == [("lists/all", "expert-00"), ("cluster/all", None)]
+    named = [manifest.parse_input_name(name) for name in expected.inputs]
+    assert named == [("expert_lists/all", "expert-00"), ("cluster/all", None)]
 
 
 def test_flops_of_the_largest_trainings_are_read(tmp_path):

@@ -8,7 +8,7 @@ from tests.helpers import tiny
 
 @pytest.mark.parametrize("tars, most", [(1, 256), (7, 256), (7, 3), (256, 256), (257, 256), (40_000, 256)])
 def test_every_tar_and_image_is_in_one_range_in_order(tmp_path, monkeypatch, tars, most):
-    monkeypatch.setattr(ranges, "MOST_RANGES", most)
+    monkeypatch.setattr(ranges, "MAX_RANGES", most)
     experiment, images = tiny(tmp_path, data__shards=tars), {"train": 123_457, "heldout": 40}
     keys = ranges.range_keys(experiment, "shard", (ranges.TRAIN,))
     assert len(keys) == min(tars, most) and keys[0] == "shard/train-000"

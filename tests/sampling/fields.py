@@ -7,7 +7,7 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.sampling import ConversionSettings, EvaluateSettings
 from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.sampling.mixtures import Mixture, objective
 
@@ -22,15 +22,15 @@ def conversion(name: str = "snr_matched", precision: str = "fp32", **keys: objec
     return variants.create(Conversion, ConversionSettings.model_validate({"name": name} | keys), precision)
 
 
-def flowing(velocity: Callable) -> Denoiser:
+def flowing(velocity: Callable) -> DenoiserVelocity:
     """A velocity of the linear path as a denoiser."""
-    return Denoiser(velocity, objective("flow_matching"), conversion())
+    return DenoiserVelocity(velocity, objective("flow_matching"), conversion())
 
 
-def experts_of(mixture: Mixture, name: str = "flow_matching", **keys: object) -> list[Denoiser]:
+def experts_of(mixture: Mixture, name: str = "flow_matching", **keys: object) -> list[DenoiserVelocity]:
     """The ideal experts of a mixture's clusters, trained for the same objective."""
     own = objective(name, **keys)
-    return [Denoiser(mixture.model(own, k), own, conversion()) for k in range(mixture.clusters)]
+    return [DenoiserVelocity(mixture.model(own, k), own, conversion()) for k in range(mixture.clusters)]
 
 
 def context(count: int, step: int = 0, time: float = 0.5, seed: int = 0, first: int = 0) -> StepContext:

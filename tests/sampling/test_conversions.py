@@ -11,9 +11,11 @@ from tests.sampling.fields import conversion
 from tests.sampling.mixtures import Mixture, objective
 
 ROOM = "sampling/conversions"
-NAMES = variants.names(ROOM)
+NAMES = variants.list_variants(ROOM)
 EVERY = list(
-    itertools.product(variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules"))
+    itertools.product(
+        variants.list_variants("diffusion/objectives"), variants.list_variants("diffusion/objectives/schedules")
+    )
 )
 MIXTURE = Mixture(dimension=4, clusters=2)
 
@@ -101,7 +103,7 @@ def test_snr_matched_has_no_jump_where_a_network_ends_to_know(name, schedule):
 
 
 def test_above_the_highest_level_the_nearest_one_s_image_stands():
-    one, how = objective("epsilon", "cosine"), conversion("snr_matched", highest=0.9)
+    one, how = objective("epsilon", "cosine"), conversion("snr_matched", max_time=0.9)
     x, t = torch.tensor([0.3, -2.0], dtype=torch.float64).view(2, 1, 1, 1), torch.tensor([0.95, 1.0]).double()
     eps = torch.tensor([0.2, 1.0], dtype=torch.float64).view(2, 1, 1, 1)
     y, tau = how.to_native(one, x, t)
@@ -111,7 +113,7 @@ def test_above_the_highest_level_the_nearest_one_s_image_stands():
 
 
 def test_below_the_lowest_level_the_nearest_one_s_score_stands():
-    one, how = objective("x0_prediction"), conversion("snr_matched", lowest=0.1)
+    one, how = objective("x0_prediction"), conversion("snr_matched", min_time=0.1)
     x, t = torch.tensor([0.3, -2.0], dtype=torch.float64).view(2, 1, 1, 1), torch.tensor([0.05, 0.0]).double()
     image = torch.tensor([0.2, -1.0], dtype=torch.float64).view(2, 1, 1, 1)
     score = (0.9 * image - x) / 0.1**2
@@ -119,7 +121,7 @@ def test_below_the_lowest_level_the_nearest_one_s_score_stands():
     torch.testing.assert_close(how.velocity(one, image, x, t), (eps - x) / (1 - t).view(-1, 1, 1, 1))
 
 
-@pytest.mark.parametrize("name", variants.names("diffusion/objectives"))
+@pytest.mark.parametrize("name", variants.list_variants("diffusion/objectives"))
 def test_only_epsilon_networks_in_low_precision_are_believed_less(name):
     one = objective(name)
     fp32, bf16 = (conversion(precision=precision) for precision in ("fp32", "bf16"))
@@ -127,7 +129,7 @@ def test_only_epsilon_networks_in_low_precision_are_believed_less(name):
     assert conversion(precision="fp16").valid_range(one)[1] == (0.99 if name == "epsilon" else 1.0)
     assert bf16.valid_range(one) == ((0.0, 0.97) if name == "epsilon" else fp32.valid_range(one))
     if name == "epsilon":
-        assert conversion(precision="bf16", highest=0.9).valid_range(one) == (0.0, 0.9)
+        assert conversion(precision="bf16", max_time=0.9).valid_range(one) == (0.0, 0.9)
 
 
 @pytest.mark.parametrize(("name", "schedule"), EVERY)
@@ -143,7 +145,7 @@ def test_a_clamp_bounds_the_estimated_image_and_nothing_else(name, schedule):
 
 def test_skip_above_silences_epsilon_networks_only():
     how, t = conversion("snr_matched", skip_above=0.85), torch.tensor([0.1, 0.85, 0.9])
-    for name in variants.names("diffusion/objectives"):
+    for name in variants.list_variants("diffusion/objectives"):
         expected = [True, True, name != "epsilon"]
         assert how.is_active(objective(name), t).tolist() == expected
 

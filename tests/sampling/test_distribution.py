@@ -6,7 +6,7 @@ Deviations are counted in standard errors of as many draws from the mixture; wha
 import pytest
 import torch
 
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import integrate
 from hpcddm.sampling.step_context import SampleStream
@@ -58,14 +58,14 @@ def test_full_and_once_draw_from_the_data(arm, experts):
     assert deviation(drawn(arm, experts)) < 4
 
 
-@pytest.mark.parametrize(("keys", "most"), [({}, 0.01), ({"highest": 0.999}, None)], ids=["default", "as fp32"])
+@pytest.mark.parametrize(("keys", "most"), [({}, 0.01), ({"max_time": 0.999}, None)], ids=["default", "as fp32"])
 def test_a_perfect_epsilon_network_rounded_to_bf16_ends_at_the_same_modes(keys, most):
     mixture, own, count = Mixture(dimension=256, clusters=2, components=4, spread=0.5), objective("epsilon"), 256
     exact = mixture.model(own)
 
     def modes(model, precision):
         start = torch.randn(count, *mixture.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-        denoiser = Denoiser(model, own, conversion(precision=precision, **keys))
+        denoiser = DenoiserVelocity(model, own, conversion(precision=precision, **keys))
         evaluate, classes = evaluation(steps=20), torch.zeros(count, dtype=torch.long)
         field = Ensemble([denoiser], None, None, None, 0).field("expert-0", evaluate)
         found = integrate(field, start, SampleStream(0, range(count)), classes, evaluate)

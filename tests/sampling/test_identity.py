@@ -22,7 +22,9 @@ GRID = torch.sigmoid(LOGIT).clamp(1e-3, 1 - 1e-3)
 """Times from 1e-3 to 1 - 1e-3, equally spaced in log-SNR."""
 
 EVERY = list(
-    itertools.product(variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules"))
+    itertools.product(
+        variants.list_variants("diffusion/objectives"), variants.list_variants("diffusion/objectives/schedules")
+    )
 )
 FM, DDPM = ("flow_matching", "linear"), ("epsilon", "cosine")
 MIXES = {

@@ -10,19 +10,19 @@ from hpcddm.config import variants
 from hpcddm.config.sampling import PlacementSettings
 from hpcddm.errors import ConfigError
 from hpcddm.models import build_denoiser
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.sampling.placements.lru import GIB, WeightCache
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages.training import route_job
+from hpcddm.stages.training import router_job
 from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, SIDE, tiny
 from tests.sampling.fields import conversion, evaluation
 from tests.sampling.mixtures import objective
 
 ROOM, EXPERTS, CPU = "sampling/placements", 4, torch.device("cpu")
-WORDS = {"resident": {}, "spread": {}, "lru": {"gib": 1.0}}
+WORDS = {"resident": {}, "spread": {}, "lru": {"max_gib": 1.0}}
 STRATEGIES = ["full", "top-1", "top-2", "sample-1", "per-trajectory", "expert-2"]
 
 
@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
         save_file(
             _stirred(build_denoiser.build(experiment, experiment.expert_config(index))), path / f"{index}.safetensors"
         )
-    save_file(_stirred(route_job.build(experiment)), path / "router.safetensors")
+    save_file(_stirred(router_job.build(experiment)), path / "router.safetensors")
     return path
 
 
@@ -51,7 +51,7 @@ def networks(folder):
         network = build_denoiser.build(experiment, experiment.expert_config(index)).eval()
         network.load_state_dict(load_file(folder / f"{index}.safetensors"))
         found[f"train/expert-{index:02d}"] = network.requires_grad_(False)
-    router = route_job.build(experiment).eval()
+    router = router_job.build(experiment).eval()
     router.load_state_dict(load_file(folder / "router.safetensors"))
     return found, router
 
@@ -61,14 +61,14 @@ def place(name, found, **keys):
 
 
 def draw(placed, router, arm, guidance=2.0):
-    experts = [Denoiser(one, objective("flow_matching"), conversion()) for one in placed.values()]
+    experts = [DenoiserVelocity(one, objective("flow_matching"), conversion()) for one in placed.values()]
     evaluate = evaluation(steps=4, guidance=guidance)
     field = Ensemble(experts, router, None, None, CLASSES).field(arm, evaluate)
     return sample(field, 0, range(12), torch.arange(12) % CLASSES, pixels(1, SIDE, SIDE), evaluate)
 
 
 def test_every_placement_is_covered():
-    assert set(WORDS) == set(variants.names(ROOM))
+    assert set(WORDS) == set(variants.list_variants(ROOM))
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -137,4 +137,4 @@ def test_an_expert_that_does_not_fit_is_named_with_what_it_needs(folder):
     found, _ = networks(folder)
     bound = 0.5 * size(found) / GIB
     with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
-        place("lru", found, gib=bound)
+        place("lru", found, max_gib=bound)

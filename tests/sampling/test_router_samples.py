@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from hpcddm.files.reading import Unreadable
-from hpcddm.sampling.router_samples import opened
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.sampling.router_samples import open_images
 
 IMAGES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
 
@@ -44,7 +44,7 @@ WRONG = {
 
 def test_images_of_the_plan_are_mapped(tmp_path):
     np.save(tmp_path / "samples.npy", IMAGES)
-    assert np.array_equal(opened(tmp_path / "samples.npy", IMAGES.shape), IMAGES)
+    assert np.array_equal(open_images(tmp_path / "samples.npy", IMAGES.shape), IMAGES)
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -52,4 +52,4 @@ def test_anything_else_is_one_line(tmp_path, case):
     make, reason = WRONG[case]
     make(tmp_path / "samples.npy")
     with pytest.raises(Unreadable, match=rf"samples\.npy: {reason}"):
-        opened(tmp_path / "samples.npy", IMAGES.shape)
+        open_images(tmp_path / "samples.npy", IMAGES.shape)

@@ -5,7 +5,7 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.sampling import SolverSettings
-from hpcddm.data import draws
+from hpcddm.data import randomness
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.sampling.solvers.base import Solver
@@ -17,7 +17,7 @@ SHAPE = (1, 4, 4)
 SPACE = pixels(*SHAPE)
 ROOM = "sampling/solvers"
 ORDERS = {"euler": 1, "heun": 2, "midpoint": 2}
-SOLVERS = [name for name in variants.names(ROOM) if not variants.settings_class(ROOM, name).native]
+SOLVERS = [name for name in variants.list_variants(ROOM) if not variants.settings_class(ROOM, name).native]
 
 
 def solve(name, velocity, x, steps, shift=1.0):
@@ -88,7 +88,7 @@ def test_an_image_depends_on_seed_and_index_and_class_only(name):
 def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidance):
     mixture = Mixture(dimension=2, clusters=4)
     ensemble = Ensemble(experts_of(mixture), mixture.router, None, None, 0)
-    evaluate = evaluation(steps=6, solver={"name": solver}, guidance=guidance, route_every=2)
+    evaluate = evaluation(steps=6, solver={"name": solver}, guidance=guidance, route_every_steps=2)
 
     def drawn(indices):
         own = ensemble.field(arm, evaluate)
@@ -102,7 +102,7 @@ def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidan
 
 def test_starts_from_the_numbered_noise_and_stays_in_range():
     images = sample(lambda x, *rest: 0 * x, 1, [7, 3], torch.zeros(2), SPACE, evaluation(steps=2))
-    assert torch.equal(images, draws.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
+    assert torch.equal(images, randomness.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
     assert images.abs().max() == 1
 
 

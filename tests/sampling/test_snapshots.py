@@ -5,18 +5,18 @@ import torch
 from safetensors.torch import save_file
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.files.tensor_file import Form
+from hpcddm.files.tensor_file import TensorSpec
 from hpcddm.models import build_denoiser, build_router
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.runs.unit_settings import expert_training, numbered
-from hpcddm.runs.weights_files import Choice, Kept, own_images, power_average, weights_file, weights_name
+from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.weights_files import WeightsChoice, power_average_name, weights_file, weights_name
 from hpcddm.sampling import load_ensemble, posthoc_ema
-from hpcddm.training import budgets
+from hpcddm.training import ema, flops_budget
 from hpcddm.training.power_ema import exponent
 from tests.helpers import JOINED, hpcddm, tiny
 
@@ -28,20 +28,20 @@ KEPT = {
 POWERS = {"experts__training__power_ema": [0.05, 0.1], "experts__training__snapshots": [16, 32, 48]}
 LARGE = [{"clusters": [1], "model": {"name": "dit", "width": 32, "depth": 2, "heads": 2, "patch": 4}}]
 
-FORMS = {"a": Form("F32", (2,)), "b": Form("I64", (1,))}
+FORMS = {"a": TensorSpec("F32", (2,)), "b": TensorSpec("I64", (1,))}
 
 
 def files_of(experiment, snapshot):
     keys = [MONOLITH, STUDENT, ROUTER, expert_key(0), expert_key("hats")]
-    return {key: weights_file(experiment, key, Choice(snapshot)) for key in keys}
+    return {key: weights_file(experiment, key, WeightsChoice(snapshot)) for key in keys}
 
 
 def test_a_snapshot_is_taken_at_the_first_step_that_reaches_it(tmp_path):
-    experiment = tiny(tmp_path, **KEPT, distill={"share": 0.25}, experts__joined=[JOINED | {"images": 200}])
-    assert own_images(experiment, expert_key(0)) == {100: 56, 320: 160, 640: 320}
-    assert own_images(experiment, STUDENT) == {100: 28, 320: 80, 640: 160}
+    experiment = tiny(tmp_path, **KEPT, distill={"share": 0.25}, experts__extra=[JOINED | {"images": 200}])
+    assert unit_training(experiment, expert_key(0)).by_experiment_number == {100: 56, 320: 160, 640: 320}
+    assert unit_training(experiment, STUDENT).by_experiment_number == {100: 28, 320: 80, 640: 160}
     # As many steps as the others', of which it makes fewer.
-    assert own_images(experiment, expert_key("hats")) == {100: 56, 320: 160}
+    assert unit_training(experiment, expert_key("hats")).by_experiment_number == {100: 56, 320: 160}
     name = "snapshots/images-000000000640.safetensors"
     others = {ROUTER: "weights.safetensors", expert_key("hats"): "weights.safetensors"}
     assert files_of(experiment, 640) == dict.fromkeys([MONOLITH, STUDENT, expert_key(0)], name) | others
@@ -53,29 +53,34 @@ def test_a_snapshot_is_taken_at_the_first_step_that_reaches_it(tmp_path):
 def test_the_monoliths_snapshots_cost_what_those_of_experts_and_router_cost(tmp_path, overrides, router_snapshots):
     changes = {"experts__overrides": overrides, "router__training__snapshots": router_snapshots}
     experiment = tiny(tmp_path, **KEPT, **changes)
-    monolith = budgets.monolith_training(experiment)
-    *experts, dense = budgets.flops_of_each(experiment, (0, 1, None), budgets.train_flops)
-    per_image = budgets.fit_flops(experiment) // 320
-    for place, (number, images) in enumerate(numbered(experiment.experts.training, monolith).items()):
-        own = [own_images(experiment, expert_key(expert))[number] * flops for expert, flops in enumerate(experts)]
-        routed = list(own_images(experiment, ROUTER).values())[place] if router_snapshots else 320
+    monolith = flops_budget.training_of(experiment, MONOLITH)
+    *experts, dense = flops_budget.flops_of_experts(experiment, (0, 1, None), flops_budget.train_flops)
+    per_image = flops_budget.router_fit_flops(experiment) // 320
+    for place, (number, images) in enumerate(monolith.by_experiment_number.items()):
+        own = [
+            unit_training(experiment, expert_key(expert)).by_experiment_number[number] * flops
+            for expert, flops in enumerate(experts)
+        ]
+        routed = unit_training(experiment, ROUTER).snapshots[place] if router_snapshots else 320
         assert abs(images * dense - sum(own) - routed * per_image) <= 8 * dense and images % 16 == 0
     assert images == monolith.images
     # More images move none of those before them.
-    longer = budgets.monolith_training(tiny(tmp_path, **(KEPT | {"experts__training__images": 6400}), **changes))
+    longer = flops_budget.training_of(
+        tiny(tmp_path, **(KEPT | {"experts__training__images": 6400}), **changes), MONOLITH
+    )
     assert longer.snapshots == monolith.snapshots and longer.images > 6 * monolith.images
 
 
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"experts__training__snapshots": [32, 16]}, "snapshots: needs numbers of which each is larger"),
-        ({"experts__training__snapshots": [65]}, "snapshots: 65 lies beyond the 64 images"),
+        ({"experts__training__snapshots": [32, 16]}, "snapshots: each number must be larger"),
+        ({"experts__training__snapshots": [65]}, "snapshots: 65 is beyond the 64 images"),
         ({"evaluate__snapshot": 32}, "evaluate.snapshot: 32 is not kept; valid numbers: none, name some in experts"),
         (KEPT | {"evaluate__snapshot": 32}, "evaluate.snapshot: 32 is not kept; valid numbers: 100, 320, 640"),
         (KEPT | {"router__training__snapshots": [9]}, "router.training.snapshots: 1 here, 3 in experts.training"),
-        ({"measuring__extractor__training__snapshots": [16]}, "extractor.training.snapshots: nothing reads them"),
-        ({"experts__training__power_ema": [0.1]}, "power_ema: needs two lengths or more"),
+        ({"evaluators__extractor__training__snapshots": [16]}, "extractor.training.snapshots: nothing reads them"),
+        ({"experts__training__power_ema": [0.1]}, "power_ema: needs two or more lengths to"),
         ({"experts__training__power_ema": [0.1, 0.3]}, "power_ema.1: input should be less than 0.28"),
         ({"evaluate__sigma_rel": 0.1}, "evaluate.sigma_rel: is made of averages .* names none"),
         (POWERS | {"evaluate__sigma_rel": 0.28}, "evaluate.sigma_rel: 0.28: needs a length above 0 and below 0.28"),
@@ -88,7 +93,7 @@ def test_snapshots_that_nothing_names_or_keeps_are_refused(tmp_path, changes, wo
 
 def test_snapshots_are_under_the_fingerprint_and_not_in_the_trajectory(tmp_path):
     def expected(**changes):
-        return {unit.key: unit.expected({}) for unit in plan(tiny(tmp_path, **changes)) if unit.stage in STAGES}
+        return {unit.key: unit.expected({}) for unit in plan_units(tiny(tmp_path, **changes)) if unit.stage in STAGES}
 
     none, one = expected(), expected(experts__training__snapshots=[32], router__training__snapshots=[16])
     assert len(none) == 4 and all(not any("snapshot" in key for key in each.settings) for each in none.values())
@@ -97,21 +102,21 @@ def test_snapshots_are_under_the_fingerprint_and_not_in_the_trajectory(tmp_path)
         assert one[key].fingerprint != before.fingerprint and one[key].trajectory == before.trajectory
 
 
-STAGES = ("train", "route")
+STAGES = ("train", "router")
 
 
 def test_further_averages_are_hashed_and_have_files_at_the_end_and_of_every_snapshot(tmp_path):
     changes = {"experts__training__power_ema": [0.05, 0.1], "experts__training__snapshots": [32]}
     experiment = tiny(tmp_path, **changes, distill__share=0.25)
-    units = {unit.key: unit.expected({}) for unit in plan(experiment) if unit.stage in ("train", "distill")}
+    units = {unit.key: unit.expected({}) for unit in plan_units(experiment) if unit.stage in ("train", "distill")}
     powers = [[value for name, value in unit.settings.items() if "power" in name] for unit in units.values()]
     assert len(powers) == 4 and all(own == [[0.05, 0.1]] for own in powers)
     # An average cannot be had of a training that has begun without it.
-    plain = {unit.key: unit.expected({}) for unit in plan(tiny(tmp_path)) if unit.stage == "train"}
+    plain = {unit.key: unit.expected({}) for unit in plan_units(tiny(tmp_path)) if unit.stage == "train"}
     assert all(unit.trajectory != units[key].trajectory for key, unit in plain.items())
-    kept = Kept.of(experiment.experts.training, expert_training(experiment, 0))
-    assert kept.averages == {"": "ema", "power-0.05": "power-0.05", "power-0.1": "power-0.1"}
-    assert kept.files() == [
+    averages = ema.update_weights(unit_training(experiment, expert_key(0)))
+    assert list(averages) == ["ema", "power-0.05", "power-0.1"]
+    assert [weights_name(number, average) for number in (None, 32) for average in averages] == [
         f"{stem}{added}.safetensors"
         for stem in ("weights", "snapshots/images-000000000032")
         for added in ("", "-power-0.05", "-power-0.1")
@@ -127,7 +132,7 @@ def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
         names = {}
         for number, own in points.items():
             for sigma_rel in (0.05, 0.1):
-                name, gamma = weights_name(number, power_average(sigma_rel)), exponent(sigma_rel)
+                name, gamma = weights_name(number, power_average_name(sigma_rel)), exponent(sigma_rel)
                 names[name] = (gamma + 1) / (gamma + 2) * own
         (folder / "snapshots").mkdir(parents=True)
         for name, value in names.items():
@@ -137,15 +142,15 @@ def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
         manifest.publish(folder, Manifest(*key.split("/"), {}, {}, outputs, results))
         for number, own in points.items():
             for sigma_rel, most in ((0.05, 1e-6), (0.1, 1e-6), (0.07, 0.01), (0.15, 0.06)):
-                made = posthoc_ema.average(experiment, key, folder, Choice(number, sigma_rel), FORMS)
+                made = posthoc_ema.average(experiment, key, folder, WeightsChoice(number, sigma_rel), FORMS)
                 gamma = exponent(sigma_rel)
                 aim = (gamma + 1) / (gamma + 2) * own
                 assert made["a"].dtype == torch.float32 and made["b"].item() == 7
                 assert (made["a"] - aim).abs().max() <= most * own, (key, number, sigma_rel)
-    changed = folder / weights_name(16, power_average(0.1))
+    changed = folder / weights_name(16, power_average_name(0.1))
     changed.write_bytes(changed.read_bytes()[:-1] + b"\1")
     with pytest.raises(UserError, match="its bytes are not those of its manifest"):
-        posthoc_ema.average(experiment, key, folder, Choice(None, 0.07), FORMS)
+        posthoc_ema.average(experiment, key, folder, WeightsChoice(None, 0.07), FORMS)
 
 
 def test_the_weights_that_were_chosen_are_loaded(tmp_path):
@@ -163,7 +168,7 @@ def test_the_weights_that_were_chosen_are_loaded(tmp_path):
         for file, value in files.items():
             save_file({name: torch.full_like(one, value) for name, one in network.state_dict().items()}, folder / file)
         manifest.publish(folder, Manifest(*key.split("/"), {}, {}, manifest.describe_outputs(folder, list(files))))
-    for choice, values in ((Choice(), [0.5] * 4), (Choice(32), [0, 0.5, 2, 3])):
+    for choice, values in ((WeightsChoice(), [0.5] * 4), (WeightsChoice(32), [0, 0.5, 2, 3])):
         loaded = load_ensemble.load_ensemble(experiment, run.unit, keys, torch.device("cpu"), choice)
         networks = [loaded.monolith.model, loaded.router, *(expert.model for expert in loaded.experts)]
         assert [next(network.parameters()).flatten()[0].item() for network in networks] == values

@@ -10,7 +10,7 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.strategies import StrategySettings, parse
 from hpcddm.errors import ConfigError
-from hpcddm.sampling.strategies.base import Strategy, draw
+from hpcddm.sampling.strategies.base import Strategy, draw_expert
 from tests.sampling.fields import context, posterior
 
 NAMES = [
@@ -67,8 +67,8 @@ def test_names_have_one_label(name, label):
 def test_an_unknown_name_is_answered_with_the_valid_ones(name):
     with pytest.raises(ConfigError) as error:
         parse(name)
-    for variant in variants.names(StrategySettings.room):
-        assert variants.settings_class(StrategySettings.room, variant).usage in str(error.value)
+    for variant in variants.list_variants(StrategySettings.package):
+        assert variants.settings_class(StrategySettings.package, variant).usage in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name):
         ("threshold-1", "at least 0 and below 1"),
         ("full-until-1-then-top-1", "time must be above 0 and below 1"),
         ("full-until-0.5-then-top-5", "top-5 needs 5 experts"),
-        ("per-trajectory-until-0.5-then-top-1", "per-trajectory does not ask the router anew"),
-        ("full-until-0.5-then-oracle", "oracle does not ask the router anew"),
+        ("per-trajectory-until-0.5-then-top-1", "per-trajectory cannot be switched: it does not evaluate the router"),
+        ("full-until-0.5-then-oracle", "oracle cannot be switched: it does not evaluate the router"),
         ("full-until-0.5-then-best", "unknown name 'best'; valid names: full"),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_login_node_can_parse_without_torch():
 
 
 def test_every_strategy_is_covered():
-    assert {parse(name).name for name in NAMES} == set(variants.names(StrategySettings.room))
+    assert {parse(name).name for name in NAMES} == set(variants.list_variants(StrategySettings.package))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -235,5 +235,5 @@ def test_only_the_oracle_needs_no_router_and_only_once_keeps_its_draw():
 def test_the_smallest_and_the_largest_number_draw_experts_that_have_weight():
     given = torch.tensor([[0.0, 0.3, 0.7, 0.0], [0.0, 0.0, 0.0, 0.0]])
     for number, expert in ((0.0, 1), (1 - 2**-24, 2)):
-        found = draw(given, torch.full((2,), number))
+        found = draw_expert(given, torch.full((2,), number))
         assert found[0].argmax() == expert and found.sum(1).tolist() == [1, 0]

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from tests.sampling.fields import context, conversion, evaluation, flowing
 from tests.sampling.mixtures import objective
@@ -192,7 +192,7 @@ def test_the_router_is_asked_every_so_many_steps(name, asked):
         return router(x, t, classes)
 
     x, _, classes = batch()
-    field = field_of(name, own=ensemble(logits=noted), route_every=3, guidance=3.0)
+    field = field_of(name, own=ensemble(logits=noted), route_every_steps=3, guidance=3.0)
     number = context(64).stream
     for step in range(8):
         t = torch.full((64,), 1 - step / 10, dtype=torch.float64)
@@ -229,7 +229,7 @@ def clamped(k):
         x, t = y / (torch.cos(torch.pi / 2 * tau) + torch.sin(torch.pi / 2 * tau)).view(-1, 1, 1, 1), linear_time(tau)
         return mixture_velocity(x, t, classes, CLUSTER_OF == k) * (1 - t).view(-1, 1, 1, 1) + x
 
-    return Denoiser(predict, objective("epsilon"), conversion(x0_clamp=1.0))
+    return DenoiserVelocity(predict, objective("epsilon"), conversion(x0_clamp=1.0))
 
 
 def linear_time(tau):
@@ -304,7 +304,7 @@ def test_the_oracle_leaves_the_samples_of_missing_experts_to_the_router(guidance
 
 
 def test_an_expert_that_is_not_trusted_leaves_its_weight_to_the_others():
-    silent = Denoiser(never, objective("epsilon"), conversion(skip_above=0.7))
+    silent = DenoiserVelocity(never, objective("epsilon"), conversion(skip_above=0.7))
     own = ensemble(experts=[silent, *EXPERTS[1:]])
     x, t, classes = batch()
     above = (x, t.clamp(min=0.71), classes)
@@ -319,7 +319,7 @@ def test_an_expert_that_is_not_trusted_leaves_its_weight_to_the_others():
 
 def test_once_draws_experts_that_are_not_yet_trusted_when_it_draws():
     """If it did not, their clusters would be lost for the whole trajectory."""
-    shy = Denoiser(lambda y, tau, classes: y, objective("epsilon"), conversion(skip_above=0.7))
+    shy = DenoiserVelocity(lambda y, tau, classes: y, objective("epsilon"), conversion(skip_above=0.7))
     x, _, classes = batch()
     start = torch.ones(64, dtype=torch.float64)
     plain, skipping = (

@@ -1,8 +1,8 @@
-"""The settings of runs on adopted tars, and what is in tars and runs."""
+"""The settings of runs on existing tars, and what is in tars and runs."""
 
 import tarfile
 
-from hpcddm.data import samples
+from hpcddm.data import run_samples
 from hpcddm.runs.unit_keys import MONOLITH
 
 ADOPTED = {
@@ -10,9 +10,9 @@ ADOPTED = {
     "data__channels": 3,
     "data__num_classes": None,
     "data__condition": {"name": "none"},
-    "measuring__classifier": None,
+    "evaluators__classifier": None,
     "encode__encoder": {"name": "pixels", "size": 4},
-    "cluster__clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1},
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1},
     "cluster__experts": 2,
     "experts__training__batch": 12,
     "evaluate__images": 20,
@@ -30,5 +30,5 @@ def members(folder, pattern="*.tar"):
 
 
 def keys_of(bench, split):
-    reader = samples.reader(bench.unit(MONOLITH), split)
+    reader = run_samples.open_reader(bench.unit(MONOLITH), split)
     return reader.keys(range(len(reader)))

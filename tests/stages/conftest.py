@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from hpcddm.launch.content_hashes import with_tars
+from hpcddm.launch.content_hashes import with_tar_counts
 from tests.pictures import IMG2DATASET
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench
@@ -28,7 +28,7 @@ def adopted_run(tmp_path, collection):
             "label": None,
         }
         run = Bench(tmp_path, "run", data__source=source | (own or {}), **(ADOPTED | changes))
-        run.settings = with_tars(run.settings)
+        run.settings = with_tar_counts(run.settings)
         return run
 
     return make

@@ -16,42 +16,39 @@ from safetensors.torch import load_file, save_file
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.files import atomic
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_denoiser
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.stored_results import list_results
-from hpcddm.runs.unit_keys import INSPECT, LISTS, ROUTER, expert_keys
+from hpcddm.runs.unit_keys import CLUSTER_REPORT, EXPERT_LISTS, ROUTER, expert_keys
 from hpcddm.stages.concepts import (
     concept_counts_job,
-    concept_mentions_job,
-    concept_tagger_job,
     concept_tags_job,
     concept_vocabulary_job,
 )
 from hpcddm.stages.data import (
     assign_job,
-    captions_job,
     catalog_job,
     cluster_job,
+    cluster_report_job,
+    copy_lists_job,
+    encode_captions_job,
     encode_job,
-    inspect_job,
-    lists_job,
-    materialise_job,
+    expert_lists_job,
     shard_job,
-    texts_job,
 )
-from hpcddm.stages.training import route_job
+from hpcddm.stages.training import router_job
 from tests.helpers import ALL_DATA_STAGES, REPOSITORY, tiny, write_idx
 
 TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
@@ -60,7 +57,7 @@ IMAGES = {
     "data__image_size": 28,
     "data__num_classes": 10,
     "encode__encoder": {"name": "pixels"},
-    "cluster__clustering": {"name": "kmeans", "fine": 64, "iterations": 10, "nredo": 1},
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 64, "iterations": 10, "restarts": 1},
     "cluster__experts": 4,
     "experts__training__images": 64,
     "evaluate__images": 20,
@@ -72,15 +69,12 @@ STAGES = {
     "encode": encode_job,
     "cluster": cluster_job,
     "assign": assign_job,
-    "lists": lists_job,
-    "inspect": inspect_job,
-    "captions": captions_job,
-    "texts": texts_job,
-    "materialise": materialise_job,
-    "route": route_job,
+    "expert_lists": expert_lists_job,
+    "cluster_report": cluster_report_job,
+    "encode_captions": encode_captions_job,
+    "copy_lists": copy_lists_job,
+    "router": router_job,
     "concept_vocabulary": concept_vocabulary_job,
-    "concept_mentions": concept_mentions_job,
-    "concept_tagger": concept_tagger_job,
     "concept_tags": concept_tags_job,
     "concept_counts": concept_counts_job,
 }
@@ -107,24 +101,24 @@ class Bench:
         """The experiment with some keys changed."""
         return tiny(self.root, **(IMAGES | changes))
 
-    def unit(self, key: str, settings: Experiment | None = None, run: RunDir | None = None) -> Unit:
+    def unit(self, key: str, experiment: Experiment | None = None, run: RunDir | None = None) -> Unit:
         """A unit as the entry of a job makes it."""
         run = run or self.run
-        planned = next(unit for unit in plan(settings or self.settings) if unit.key == key)
+        planned = next(unit for unit in plan_units(experiment or self.settings) if unit.key == key)
         inputs = {need: manifest.read(self.run.unit(need)) for need in planned.requires}
         digests = {need: found.digest for need, found in inputs.items()}
         trajectory = Manifest(*key.split("/"), planned.fingerprint_settings, digests, []).trajectory
         run.unit(key).mkdir(parents=True, exist_ok=True)
-        atomic.write_json(run.experiment, within_run(settings or self.settings, run).model_dump())
+        atomic.write_json(run.experiment, with_relative_paths(experiment or self.settings, run).model_dump())
         ranks = Ranks(0, 0, 1, 1, "me")
         attempt = open_attempt(run.logs(key), ranks)
         heartbeat = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        often = Resources(agree_every=1)
+        often = Resources(sync_every_steps=1)
         return Unit(key, run, ranks, attempt, heartbeat, StopFlag(), inputs, trajectory, resources=often)
 
-    def publish(self, unit: Unit, result: Result, settings: Experiment | None = None) -> None:
+    def publish(self, unit: Unit, result: Result, experiment: Experiment | None = None) -> None:
         """Write the manifest that a job of these settings writes, by default of those of the run."""
-        planned = next(one for one in plan(settings or self.settings) if one.key == unit.key)
+        planned = next(one for one in plan_units(experiment or self.settings) if one.key == unit.key)
         outputs = manifest.describe_outputs(unit.folder, result.outputs)
         digests = {key: found.digest for key, found in unit.inputs.items()}
         found = Manifest(*unit.key.split("/"), planned.fingerprint_settings, digests, outputs, result.results)
@@ -134,16 +128,22 @@ class Bench:
         """Make units, one after the other."""
         for key in keys:
             unit = self.unit(key)
-            settings = paths.located(self.settings, self.run.root)
+            settings = paths.make_absolute(self.settings, self.run.root)
             self.publish(unit, STAGES[key.split("/")[0]].run(settings, unit))
 
     def make_data(self) -> None:
         """Make everything that trainings read."""
-        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in ALL_DATA_STAGES and unit.key != INSPECT))
+        self.make(
+            *(
+                unit.key
+                for unit in plan_units(self.settings)
+                if unit.stage in ALL_DATA_STAGES and unit.key != CLUSTER_REPORT
+            )
+        )
 
     def make_experts(self) -> None:
         """Experts that were never trained, whose predictions differ."""
-        made = {LISTS: manifest.read(self.run.unit(LISTS))}
+        made = {EXPERT_LISTS: manifest.read(self.run.unit(EXPERT_LISTS))}
         for number, key in enumerate(expert_keys(self.settings)):
             unit = self.unit(key)
             torch.manual_seed(number)
@@ -152,12 +152,12 @@ class Bench:
             save_file(weights, unit.folder / "weights.safetensors")
             self.publish(unit, Result(["weights.safetensors"], list_results(made, number)))
 
-    def train(self, unit: Unit, run: Callable[[], Result], settings: Experiment | None = None) -> None:
+    def train(self, unit: Unit, run: Callable[[], Result], experiment: Experiment | None = None) -> None:
         """Make a unit that trains in a process of its own, as the ranks of a job leave by ending theirs."""
         child = os.fork()
         if child == 0:
             try:
-                self.publish(unit, run(), settings)
+                self.publish(unit, run(), experiment)
                 os._exit(0)
             except BaseException:
                 traceback.print_exc()
@@ -176,7 +176,7 @@ class Bench:
     def route(self, name: str, **changes: Any) -> dict:
         """Make a router in a process of its own; its manifest's facts and outputs."""
         settings, unit = self.router(name, **changes)
-        self.train(unit, lambda: route_job.run(settings, unit), settings)
+        self.train(unit, lambda: router_job.run(settings, unit), settings)
         found = manifest.read(unit.folder)
         return {
             "facts": found.results,
@@ -227,8 +227,8 @@ def main(root: Path) -> dict:
     bench.make_experts()
     found: dict[str, Any] = {name: bench.route(name, **changes) for name, changes in ROUTERS.items()}
     found["refit"] = refits(root, bench, Path(found["natural"]["folder"]))
-    found["sizes"] = manifest.read(bench.run.unit(LISTS)).results["sizes"]
-    clusters = samples.clusters(open_catalog(bench.run, "heldout"))
+    found["sizes"] = manifest.read(bench.run.unit(EXPERT_LISTS)).results["sizes"]
+    clusters = run_samples.clusters(open_catalog(bench.run, "heldout"))
     found["heldout"] = np.bincount(clusters.gather(range(len(clusters)))).tolist()
     return found
 

@@ -17,24 +17,23 @@ import yaml
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from hpcddm.data import samples
+from hpcddm.data import run_samples
 from hpcddm.data.batch import PixelInputs
-from hpcddm.data.catalog import open_catalog
 from hpcddm.data.copies import open_copy, write_copy
+from hpcddm.data.image_decoding import read_image
 from hpcddm.data.images import TarImages
-from hpcddm.data.pictures import read_picture
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_tars
+from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.models import build_denoiser
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import PASSED_OVER
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.stages.data import shard_job
-from hpcddm.training.inputs import training_inputs
-from hpcddm.training.noisy_batches import noisy_batches
+from hpcddm.training.training_inputs import noisy_batches, training_inputs
 from tests import pictures
 from tests.helpers import changed
 from tests.pictures import IMG2DATASET
@@ -50,16 +49,16 @@ EXPERIMENT = {
     "data": {
         "source": {"name": "webdataset", "folder": "collection", "heldout": {"shards": 2}},
         "image_size": 16,
-        "keep": "aesthetic >= 3.5",
-        "reading": {"name": "materialised"},
+        "filter": "aesthetic >= 3.5",
+        "read_from": {"name": "expert_copy"},
         "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6},
     },
     "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1}},
     "experts": {"model": {"name": "dit"} | NETWORK, "objective": {"name": "flow_matching"}, "training": TRAINING},
     "monolith": {"enabled": False},
     "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},
-    "measuring": {"extractor": {"model": {"name": "small_cnn", "width": 16, "features": 32}, "training": TRAINING}},
+    "evaluators": {"extractor": {"model": {"name": "small_cnn", "width": 16, "features": 32}, "training": TRAINING}},
     "evaluate": {"images": 20, "batch": 10, "steps": 2, "strategies": ["top-1"]},
 }
 """The smallest run on captioned tars; each expert reads tars of its own."""
@@ -72,7 +71,7 @@ def test_pictures_are_read_where_they_lie_and_every_sample_once(adopted_run, col
     contents = members(collection)
     train, heldout = keys_of(made, "train"), keys_of(made, "heldout")
     assert sorted(train + heldout) == sorted(name[:-4] for name in contents if name.endswith(".jpg"))
-    reader = samples.reader(made.unit(MONOLITH), "train")
+    reader = run_samples.open_reader(made.unit(MONOLITH), "train")
     for number, image in enumerate(reader.images(range(len(train)))):
         expected = Image.open(io.BytesIO(contents[f"{train[number]}.jpg"])).resize((16, 16), Image.Resampling.LANCZOS)
         assert np.array_equal(image, np.asarray(expected))
@@ -88,7 +87,7 @@ def test_collections_in_a_list_are_read_each_where_it_lies(tmp_path, collection)
     own[0] |= {"collection": "a", "heldout": {"shards": 1}}
     own[1] |= {"collection": "b", "heldout": {"share": 0.3}, "caption": "json:caption"}
     made = Bench(tmp_path, "run", data__source=own, **ADOPTED)
-    made.settings = with_tars(made.settings)
+    made.settings = with_tar_counts(made.settings)
     assert (made.settings.data.shards, made.settings.data.heldout_shards) == (3, 2)
     made.make_data()
     a, b = members(collection), members(tmp_path / "other")
@@ -96,7 +95,7 @@ def test_collections_in_a_list_are_read_each_where_it_lies(tmp_path, collection)
     expected = [f"a/{name[:-4]}" for name in a if name.endswith(".jpg")]
     expected += [f"b/{name[:-4]}" for name in b if name.endswith(".jpg")]
     assert sorted(train + heldout) == sorted(expected)
-    reader = samples.reader(made.unit(MONOLITH), "train")
+    reader = run_samples.open_reader(made.unit(MONOLITH), "train")
     captions = {f"{name}/{key}": text for name, of in (("a", a), ("b", b)) for key, text in of.items()}
     assert reader.captions(range(len(train))) == [captions[f"{key}.txt"].decode() for key in train]
     assert {key[0] for key in train} == {key[0] for key in heldout} == {"a", "b"}
@@ -111,7 +110,7 @@ def test_a_share_by_the_keys_hash_splits_the_same_tars(adopted_run):
 
 
 def test_a_filter_keeps_what_it_says_and_the_manifest_says_what_it_drops(adopted_run, collection):
-    made = adopted_run({"shards": 2}, data__keep="aesthetic >= 5 and width >= 20")
+    made = adopted_run({"shards": 2}, data__filter="aesthetic >= 5 and width >= 20")
     made.make_data()
     scores = {
         name[:-5]: json.loads(content)["aesthetic"] for name, content in members(collection).items() if "json" in name
@@ -131,7 +130,7 @@ def test_a_table_by_key_says_more_of_the_samples(adopted_run, collection, tmp_pa
     (tmp_path / "scores").mkdir()
     for part, own in {"0": rows[:40], "1": rows[40:]}.items():
         (tmp_path / "scores" / f"{part}.csv").write_text("".join(["key,good\n", *own]))
-    made = adopted_run({"shards": 2}, data__keep="good == 1", data__table={"file": str(tmp_path / "scores")})
+    made = adopted_run({"shards": 2}, data__filter="good == 1", data__table={"file": str(tmp_path / "scores")})
     made.make_data()
     assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys[1::2])
 
@@ -140,7 +139,7 @@ def test_rows_and_samples_without_one_are_counted(adopted_run, collection, tmp_p
     keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
     table = tmp_path / "scores.csv"
     table.write_text("".join(["key,good\n", *(f"{key},1\n" for key in [*keys[3:], "elsewhere", "nowhere"])]))
-    made = adopted_run({"shards": 2}, data__keep="good == 1 or good is null", data__table={"file": str(table)})
+    made = adopted_run({"shards": 2}, data__filter="good == 1 or good is null", data__table={"file": str(table)})
     made.make_data()
     counts = manifest.read(made.run.unit(CATALOG)).results["passed_over"]
     assert counts["samples without a row in data.table"] == {"count": 3, "first": keys[:3], "is_broken": False}
@@ -155,7 +154,7 @@ def test_a_table_of_other_keys_is_named_with_one_of_either_side(adopted_run, col
     keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
     table = tmp_path / "scores.csv"
     table.write_text("".join(["key,good\n", *(f"./{key},1\n" for key in keys)]))
-    made = adopted_run({"shards": 2}, data__keep="good == 1 or good is null", data__table={"file": str(table)})
+    made = adopted_run({"shards": 2}, data__filter="good == 1 or good is null", data__table={"file": str(table)})
     with pytest.raises(
         UserError, match=rf"scores.csv: no row for any of {len(keys)} samples: .* './{keys[0]}', that of"
     ):
@@ -163,7 +162,7 @@ def test_a_table_of_other_keys_is_named_with_one_of_either_side(adopted_run, col
 
 
 def test_the_digests_of_the_tars_are_in_the_manifests_on_request(adopted_run, collection):
-    made = adopted_run(own={"digests": True})
+    made = adopted_run(own={"hash_tars": True})
     made.make_data()
     for key in ("shard/train-000", "shard/heldout-000"):
         (tar,) = manifest.read(made.run.unit(key)).results["tars"]
@@ -171,8 +170,8 @@ def test_the_digests_of_the_tars_are_in_the_manifests_on_request(adopted_run, co
 
 
 def test_a_filter_that_keeps_nothing_is_named(adopted_run):
-    with pytest.raises(UserError, match=r"no train sample is left; see data\.keep"):
-        adopted_run(data__keep="aesthetic > 100").make_data()
+    with pytest.raises(UserError, match=r"no train sample is left; see data\.filter"):
+        adopted_run(data__filter="aesthetic > 100").make_data()
 
 
 def test_pictures_are_seen_in_another_form_without_another_copy_of_them(adopted_run, tmp_path):
@@ -181,10 +180,10 @@ def test_pictures_are_seen_in_another_form_without_another_copy_of_them(adopted_
     catalog = open_catalog(made.run, "train")
     (tmp_path / "copy").mkdir()
     write_copy(tmp_path / "copy", catalog, range(5), lambda done: None)
-    larger = replace(catalog.form, size=24)
-    seen = TarImages(open_copy(tmp_path / "copy").seen_in(larger)).images(range(5))
+    larger = replace(catalog.image_format, size=24)
+    seen = TarImages(open_copy(tmp_path / "copy").with_image_format(larger)).images(range(5))
     assert seen.shape == (5, 24, 24, 3)
-    assert np.array_equal(seen, TarImages(catalog.seen_in(larger)).images(range(5)))
+    assert np.array_equal(seen, TarImages(catalog.with_image_format(larger)).images(range(5)))
 
 
 def test_copies_for_others_show_the_same_pictures_without_exif(adopted_run, collection):
@@ -201,44 +200,44 @@ def test_copies_for_others_show_the_same_pictures_without_exif(adopted_run, coll
                     content, member.size = stream.getvalue(), len(stream.getvalue())
                 new.addfile(member, io.BytesIO(content))
         path.write_bytes(rewritten.getvalue())
-    made = adopted_run(data__reading={"name": "materialised", "exif": "drop"})
+    made = adopted_run(data__read_from={"name": "expert_copy", "exif": "drop"})
     made.make_data()
-    made.make("materialise/expert-00")
+    made.make("copy_lists/expert-00")
     unit = made.unit("train/expert-00")
-    listed = samples.expert_list(unit, 0)
+    listed = run_samples.expert_list(unit, 0)
     numbers = listed.gather(range(len(listed)))
-    with samples.training_reader(made.settings, unit, listed) as reader:
-        assert np.array_equal(reader.images(numbers), samples.reader(unit, "train").images(numbers))
+    with run_samples.training_reader(made.settings, unit, listed) as reader:
+        assert np.array_equal(reader.images(numbers), run_samples.open_reader(unit, "train").images(numbers))
     assert b"52N13E" in (collection / "00000.tar").read_bytes()
-    copied = [path.read_bytes() for path in made.run.unit("materialise/expert-00").glob("*.tar")]
+    copied = [path.read_bytes() for path in made.run.unit("copy_lists/expert-00").glob("*.tar")]
     assert copied and not any(b"52N13E" in content for content in copied)
 
 
-@pytest.mark.parametrize("reading", ["indexed", "materialised"])
+@pytest.mark.parametrize("reading", ["shards", "expert_copy"])
 def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(adopted_run, reading):
-    changes = {"data__reading": {"name": reading}, "data__augmentations": [{"name": "random_crop", "share": 0.5}]}
+    changes = {"data__read_from": {"name": reading}, "data__augmentations": [{"name": "random_crop", "min_share": 0.5}]}
     made = adopted_run(**changes)
     made.make_data()
-    if reading == "materialised":
-        made.make("materialise/expert-00")
+    if reading == "expert_copy":
+        made.make("copy_lists/expert-00")
     unit = made.unit("train/expert-00")
-    listed = samples.expert_list(unit, 0)
-    order = samples.list_order(made.settings, unit.key, listed)
-    with samples.training_reader(made.settings, unit, listed, made.settings.data.augmentations) as reader:
+    listed = run_samples.expert_list(unit, 0)
+    order = run_samples.list_order(made.settings, unit.key, listed)
+    with run_samples.training_reader(made.settings, unit, listed, made.settings.data.augmentations) as reader:
         assert reader.images(listed.gather([0])).shape == (1, 32, 32, 3)
         batch = noisy_batches(
             made.settings, unit, reader, training_inputs(made.settings, unit, "train", reader), order
         ).read(range(8))
     assert batch.x0.shape == (8, 16, 16, 3)
-    with samples.training_reader(made.settings, unit, listed) as reader:
+    with run_samples.training_reader(made.settings, unit, listed) as reader:
         assert reader.images(listed.gather([0])).shape == (1, 16, 16, 3)
         drawn = noisy_batches(made.settings, unit, reader, PixelInputs(reader), order).read(range(8))
-        assert np.array_equal(drawn.x0.numpy(), reader.images(order.rows(range(8))))
+        assert np.array_equal(drawn.x0.numpy(), reader.images(order.sample_numbers(range(8))))
 
 
 def test_a_picture_is_decoded_for_its_own_split_only(adopted_run, monkeypatch):
     decoded = []
-    monkeypatch.setattr(shard_job, "read_picture", lambda content: decoded.append(content) or read_picture(content))
+    monkeypatch.setattr(shard_job, "read_image", lambda content: decoded.append(content) or read_image(content))
     made = adopted_run({"share": 0.3})
     made.make("shard/train-000", "shard/heldout-000")
     kept = [manifest.read(made.run.unit(key)).results["images"] for key in ("shard/train-000", "shard/heldout-000")]
@@ -259,14 +258,14 @@ STAYS = {
     "logs",
     "scripts",
 }
-"""What docs/run-folder.md says is of no use elsewhere."""
+"""What docs/copying-runs.md says is of no use elsewhere."""
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A whole run below a person's folder, on tars with a broken sample, and these tars.
 
-    Its table, the list of an expert that joined, and the weights that it starts from lie below that folder, too.
+    Its table, the list of an extra expert, and the weights that it starts from lie below that folder, too.
     """
     home = tmp_path_factory.mktemp("home") / PERSON
     collection = shutil.copytree(IMG2DATASET, home / "collection")
@@ -278,19 +277,19 @@ def finished(tmp_path_factory):
         member = tarfile.TarInfo("zz-broken.jpg")
         member.size = 9
         file.addfile(member, io.BytesIO(b"no image!"))
-    own = {"data__keep": "aesthetic >= 3.5 and good == 1", "data__table": {"file": "tables/scores.csv"}}
+    own = {"data__filter": "aesthetic >= 3.5 and good == 1", "data__table": {"file": "tables/scores.csv"}}
     joined = {"name": "hats", "list": "lists/hats.txt", "images": 64, "batch": 32}
     start = {"weights": "weights/start.safetensors"}
-    for further, until in (({}, ("--until", "inspect")), ({"joined": [joined], "init_from": start}, ())):
+    for further, until in (({}, ("--until", "cluster_report")), ({"extra": [joined], "init_from": start}, ())):
         changes = own | {f"experts__{key}": value for key, value in further.items()}
-        (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, data__broken=0.02, **changes)))
+        (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, data__max_broken_share=0.02, **changes)))
         done = hpcddm("submit", home / "adopted.yaml", "--site", "embedded", "--run-dir", home / "run", *until)
         assert done.returncode == 0, done.stdout + done.stderr
         run = RunDir(home / "run")
         some = open_catalog(run, "train").texts("key").gather(range(8))
         (home / "lists" / "hats.txt").write_text("\n".join(some))
-        settings = stored_experiment(run)
-        save_file(build_denoiser.build(settings, settings.expert_config()).state_dict(), home / start["weights"])
+        experiment = stored_experiment(run)
+        save_file(build_denoiser.build(experiment, experiment.expert_config()).state_dict(), home / start["weights"])
     return run, collection
 
 
@@ -308,7 +307,9 @@ def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
             assert not [needle for needle in needles if needle in told], path
         assert host not in path.name.encode()
     names = {path.name for path in contents}
-    assert {"hats.h5", "start.json", "passed_over.jsonl"} <= names and any("hats" in path.parts for path in contents)
+    assert {"hats.h5", "initial_weights.json", "passed_over.jsonl"} <= names and any(
+        "hats" in path.parts for path in contents
+    )
     assert {"broken.jsonl", "catalog.json", "weights.safetensors", "curve.json", "index.html", "columns.h5"} <= names
     assert any("tfevents" in name for name in names)
     (broken,) = [json.loads(content) for path, content in contents.items() if path.name == "broken.jsonl"]
@@ -326,9 +327,9 @@ def test_a_table_of_captions_beside_pictures_is_not_named_by_its_place(tmp_path)
     with open(table, "a") as file:
         file.write("gone.png,nothing\n" if table.suffix == ".csv" else '{"file": "gone.png", "caption": "nothing"}\n')
     source = {"name": "image_folder", "folder": str(folder)}
-    made = Bench(home, "run", data__source=source, data__broken=0.1, **ADOPTED)
-    made.settings = with_tars(made.settings)
-    made.make(*(unit.key for unit in plan(made.settings) if unit.stage in ("shard", "catalog")))
+    made = Bench(home, "run", data__source=source, data__max_broken_share=0.1, **ADOPTED)
+    made.settings = with_tar_counts(made.settings)
+    made.make(*(unit.key for unit in plan_units(made.settings) if unit.stage in ("shard", "catalog")))
     for path in (path for stage in ("shard", "catalog") for path in made.run.unit(f"{stage}/all").rglob("*")):
         content = path.read_bytes() if path.is_file() else b""
         assert PERSON.encode() not in content and b"/tmp/" not in content, path
@@ -358,7 +359,7 @@ def test_experts_learn_from_adopted_tars_and_webdataset_reads_the_copies_of_thei
         weights = load_file(run.unit(expert) / "weights.safetensors")
         # Zero at first: what the words give to the image.
         assert weights["trunk.blocks.0.cross.out.weight"].abs().max() > 1e-4
-    copies = sorted(map(str, run.root.glob("materialise/expert-*/*.tar")))
+    copies = sorted(map(str, run.root.glob("copy_lists/expert-*/*.tar")))
     copied = list(webdataset.WebDataset(copies, shardshuffle=False))
     scores = {name[:-5]: json.loads(content)["aesthetic"] for name, content in contents.items() if "json" in name}
     assert sorted(sample["__key__"] for sample in copied) == sorted(key for key in scores if scores[key] >= 3.5)

@@ -1,4 +1,4 @@
-"""Damaged, changed and repeated samples of adopted tars: named, left out or refused."""
+"""Damaged, changed and repeated samples of existing tars: named, left out or refused."""
 
 import io
 import json
@@ -8,11 +8,11 @@ import tarfile
 
 import pytest
 
-from hpcddm.data import samples
+from hpcddm.data import run_samples
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.launch.submission import decide, store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.submission import decide_units, store_experiment
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from tests.launch.queues import Queue
@@ -32,9 +32,11 @@ def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(adopted_
     damaged[member.offset_data : member.offset_data + 100] = bytes(100)
     (collection / "00001.tar").write_bytes(damaged)
     key = member.name[:-4]
-    with pytest.raises(UserError, match=rf"data\.broken: 1 of 100 samples are broken, more than 0\.001.*{key} "):
+    with pytest.raises(
+        UserError, match=rf"data\.max_broken_share: 1 of 100 samples are broken, more than 0\.001.*{key} "
+    ):
         adopted_run().make_data()
-    made = adopted_run(data__broken=0.02)
+    made = adopted_run(data__max_broken_share=0.02)
     made.make_data()
     assert len(keys_of(made, "train")) + len(keys_of(made, "heldout")) == 99
     assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
@@ -47,15 +49,15 @@ def test_a_tar_that_was_changed_after_it_had_been_indexed_is_refused(adopted_run
     path = collection / "00000.tar"
     os.utime(path, (1, 1))
     with pytest.raises(UserError, match=r"00000\.tar was changed after it had been indexed; bring it back, or index"):
-        samples.reader(made.unit(MONOLITH), "train").images([0])
+        run_samples.open_reader(made.unit(MONOLITH), "train").images([0])
     path.unlink()
     with pytest.raises(UserError, match=r"00000\.tar: cannot be read \(No such file or directory\); bring it back"):
-        samples.reader(made.unit(MONOLITH), "train").images([0])
+        run_samples.open_reader(made.unit(MONOLITH), "train").images([0])
 
 
 def test_keys_that_several_tars_have_are_refused_with_the_key_that_tells_them_apart(adopted_run, collection):
     shutil.copy(collection / "00000.tar", collection / "00004.tar")
-    with pytest.raises(UserError, match=r"have a key that another one has, .*data\.source\.qualified: true"):
+    with pytest.raises(UserError, match=r"have a key that another one has, .*data\.source\.prefix_keys: true"):
         adopted_run().make_data()
 
 
@@ -64,11 +66,11 @@ def test_a_tar_without_samples_and_one_of_which_none_is_kept_are_passed_over(ado
     tarfile.open(collection / "00000a.tar", "w").close()
     keys = sorted(name[:-4] for name in members(collection) if name.endswith(".jpg"))
     later = [key for key in keys if key >= "0000100"]
-    made = adopted_run(data__keep="aesthetic > 0 and key >= '0000100'")
+    made = adopted_run(data__filter="aesthetic > 0 and key >= '0000100'")
     made.make_data()
     train, heldout = keys_of(made, "train"), keys_of(made, "heldout")
     assert sorted(train + heldout) == later and 0 < len(later) < len(keys)
-    reader = samples.reader(made.unit(MONOLITH), "train")
+    reader = run_samples.open_reader(made.unit(MONOLITH), "train")
     assert reader.images(range(len(train))).shape == (len(train), 16, 16, 3)
     assert len(reader.captions(range(len(train)))) == len(train)
 
@@ -84,7 +86,7 @@ def test_a_tar_without_captions_among_tars_that_have_them_is_named(adopted_run, 
         (1, r"00000a\.tar: its samples have .*those of other tars have .*caption"),
         (256, "others caption, "),
     ):
-        monkeypatch.setattr(ranges, "MOST_RANGES", most)
+        monkeypatch.setattr(ranges, "MAX_RANGES", most)
         with pytest.raises(UserError, match=error):
             adopted_run().make_data()
 
@@ -95,7 +97,7 @@ def test_the_budget_of_broken_samples_is_a_share_of_all_and_not_of_those_that_ar
         member = file.next()
     damaged[member.offset_data : member.offset_data + 100] = bytes(100)
     (collection / "00001.tar").write_bytes(damaged)
-    made = adopted_run({"shards": 2}, data__broken=0.011, data__keep="aesthetic >= 5")
+    made = adopted_run({"shards": 2}, data__max_broken_share=0.011, data__filter="aesthetic >= 5")
     made.make_data()
     assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
 
@@ -107,7 +109,7 @@ def test_a_caption_of_a_megabyte_is_one_broken_sample(adopted_run, collection):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             file.addfile(info, io.BytesIO(data))
-    made = adopted_run(data__broken=0.02)
+    made = adopted_run(data__max_broken_share=0.02)
     made.make_data()
     broken = broken_in(made)
     assert broken["key"] == "late" and broken["reason"] == "its txt has more than 1048576 bytes"
@@ -117,22 +119,24 @@ def test_a_caption_of_a_megabyte_is_one_broken_sample(adopted_run, collection):
 def indexed_run(adopted_run):
     """A run of which the stages shard and catalog are complete, as jobs would have left it."""
     made = adopted_run()
-    made.settings = with_content(made.settings, made.run)
-    for unit in (unit for unit in plan(made.settings) if unit.stage in ("shard", "catalog")):
+    made.settings = with_content_hashes(made.settings, made.run)
+    for unit in (unit for unit in plan_units(made.settings) if unit.stage in ("shard", "catalog")):
         made.make(unit.key)
     store_experiment(made.settings, made.run)
     return made
 
 
 def submitted_again(made, redo=()):
-    return decide(with_content(made.settings, made.run), made.run, Queue(made.run), redo)
+    return decide_units(with_content_hashes(made.settings, made.run), made.run, Queue(made.run), redo)
 
 
 def test_the_tar_that_changed_since_a_run_was_made_is_named_by_submit(indexed_run, collection):
     assert len(submitted_again(indexed_run).complete) == 5
     path = collection / "00001.tar"
     os.utime(path, (1, 1))
-    with pytest.raises(ConfigError, match=r"data\.content: '.*' -> '.*' \(tars: /.*/00001\.tar was changed\)\. Stale"):
+    with pytest.raises(
+        ConfigError, match=r"data\.content_hash: '.*' -> '.*' \(files: /.*/00001\.tar was changed\)\. Stale"
+    ):
         submitted_again(indexed_run)
     assert len(submitted_again(indexed_run, ["shard"]).to_run) > 4
     path.unlink()
@@ -145,13 +149,13 @@ def test_an_added_tar_is_named_by_submit_where_all_others_are_known(indexed_run,
     with pytest.raises(ConfigError, match=r"/collection/00000a\.tar was added\)"):
         submitted_again(indexed_run)
     shutil.rmtree(indexed_run.run.unit("shard/train-002"))
-    with pytest.raises(ConfigError, match=r"\(tars: one that was not indexed yet\)"):
+    with pytest.raises(ConfigError, match=r"\(files: one that was not indexed yet\)"):
         submitted_again(indexed_run)
 
 
 def test_tars_that_changed_after_the_submission_are_not_indexed(adopted_run, collection):
     made = adopted_run()
-    data = made.settings.data.model_copy(update={"content": "another"})
+    data = made.settings.data.model_copy(update={"content_hash": "another"})
     made.settings = made.settings.model_copy(update={"data": data})
-    with pytest.raises(UserError, match=r"the tars have changed since the run was submitted; .* --redo shard"):
+    with pytest.raises(UserError, match=r"its files have changed since the run was submitted; .* --redo shard"):
         made.make("shard/train-000")

@@ -10,14 +10,14 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from hpcddm.data import evaluation_set
-from hpcddm.data.catalog import open_catalog
 from hpcddm.data.reader import TarReader
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.evaluation.metrics.fd import frechet_distance
-from hpcddm.evaluation.metrics.statistics import Statistics
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.models import build_classifier
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import EXTRACTOR
 from hpcddm.sampling import draw_images, load_ensemble
@@ -36,7 +36,7 @@ EXPERIMENT = {
         "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6, "cached": True},
     },
     "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine": 16, "iterations": 10, "nredo": 1}},
+    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1}},
     "experts": {
         "model": {"name": "dit", "text_modulation": "mean"} | NETWORK,
         "objective": {"name": "flow_matching"},
@@ -44,7 +44,7 @@ EXPERIMENT = {
     },
     "monolith": {"enabled": False},
     "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},
-    "measuring": {
+    "evaluators": {
         "extractor": {
             "model": {"name": "small_cnn", "width": 16, "features": 32},
             "training": TRAINING | {"images": 8192, "batch": 64, "learning_rate": 0.002},
@@ -70,30 +70,32 @@ def run(tmp_path_factory):
 def asked_for(count):
     """The captions of the first images of the evaluation set, which goes round."""
     heldout = pictures.captions()[:: pictures.EVERY]
-    chosen = evaluation_set.drawn(len(heldout), EXPERIMENT["evaluate"]["images"], seed=0)
+    chosen = evaluation_set.choose_random(len(heldout), EXPERIMENT["evaluate"]["images"], seed=0)
     return [heldout[number] for number in np.resize(chosen, count)]
 
 
 def test_experts_router_and_student_learn_from_the_words(run):
-    for key in ("train/expert-00", "train/expert-01", "route/router", "distill/student"):
+    for key in ("train/expert-00", "train/expert-01", "router/all", "distill/student"):
         weights = load_file(run.unit(key) / "weights.safetensors")
         # Zero at first: what the words give to the image.
         assert weights["trunk.blocks.0.cross.out.weight"].abs().max() > 1e-3, key
-        assert ("trunk.embed_pooled.2.weight" in weights) == (key != "route/router")
+        assert ("trunk.embed_pooled.2.weight" in weights) == (key != "router/all")
         assert "trunk.prompts" not in weights and "trunk.embed_class.weight" not in weights
 
 
 def test_every_caption_was_encoded_once(run):
-    counts = [manifest.read(run.unit(key)).results["captions"] for key in ("captions/all", "texts/000")]
+    counts = [
+        manifest.read(run.unit(key)).results["captions"] for key in ("encode_captions/all", "encode_captions/000")
+    ]
     assert counts == [len(set(pictures.captions()))] * 2
     inputs = manifest.read(run.unit("train/expert-00")).inputs
-    assert not [key for key in inputs if key.startswith(("captions", "texts"))], "the same captions, wherever encoded"
+    assert not [key for key in inputs if key.startswith("encode_captions")], "the same captions, wherever encoded"
 
 
 def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run):
     experiment = stored_experiment(run)
     assert manifest.read(run.unit(EXTRACTOR)).results["heldout_accuracy"] > 0.3, "four turns, symmetric ones among them"
-    network = load_ensemble.load_measuring_network(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
+    network = load_ensemble.load_evaluator(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
 
     def images(split):
         catalog = open_catalog(run, split)
@@ -102,7 +104,7 @@ def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run
         )
 
     def distance(x):
-        return frechet_distance(*(Statistics.from_features(network.features(one).numpy()) for one in (x, train)))
+        return frechet_distance(*(FeatureStatistics.from_features(network.features(one).numpy()) for one in (x, train)))
 
     train, heldout = images("train"), images("heldout")
     shuffled = heldout.flatten(2)[:, :, torch.randperm(256, generator=torch.Generator().manual_seed(0))]
@@ -113,7 +115,7 @@ def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run
 def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_without_classes(run):
     metrics = json.loads((run.unit("report/all") / "metrics.json").read_text())
     assert set(metrics["arms"]) == {"student", "top-1", "oracle"}
-    assert set(metrics["left_out"]) == {"agreement", "diversity"} and metrics["classifier"] is None
+    assert set(metrics["unavailable_metrics"]) == {"agreement", "diversity"} and metrics["classifier"] is None
     for figures in (*metrics["arms"].values(), metrics["floor"]):
         assert np.isfinite([figures[key] for key in ("fd", "kid", "precision", "coverage")]).all()
         assert not {"agreement", "diversity"} & set(figures)
@@ -125,7 +127,7 @@ def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_withou
 def test_without_a_prompt_images_have_the_captions_of_the_evaluation_set(run):
     experiment = stored_experiment(run)
     told, clusters = draw_images._conditions_and_clusters(experiment, run, draw_images.ImageRequest(45), is_oracle=True)
-    assert torch.equal(told, conditions.build(experiment.data).of_prompts(asked_for(45)))
+    assert torch.equal(told, conditions.create_condition(experiment.data).of_prompts(asked_for(45)))
     assert len(clusters) == 45 and set(clusters.tolist()) == {0, 1} and (clusters[:5] == clusters[40:]).all()
 
 

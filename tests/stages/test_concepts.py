@@ -13,17 +13,18 @@ from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.experiment import ClusterSettings
 from hpcddm.config.schema import validate
-from hpcddm.data import samples
-from hpcddm.data.catalog import Catalog, open_catalog
-from hpcddm.evaluation.concepts import inputs
+from hpcddm.data import run_samples
+from hpcddm.data.catalog import Catalog
+from hpcddm.data.run_samples import open_catalog
+from hpcddm.evaluation.concepts import stage_outputs
 from hpcddm.evaluation.concepts.advice import Advice
-from hpcddm.evaluation.concepts.choosing import Choice
+from hpcddm.evaluation.concepts.concept_selection import ConceptSelection
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.scores import PROMPT_ARM, by_concept, relative
 from hpcddm.evaluation.concepts.vocabulary import Vocabulary
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.stages.concepts import concept_counts_job, concept_scores_job, concepts_job
+from hpcddm.stages.concepts import concept_analysis_job, concept_counts_job, concept_scores_job
 from hpcddm.stages.concepts.concept_tags_job import largest
 from tests import pictures
 from tests.stages.routes import Bench
@@ -36,10 +37,10 @@ CHANGES = {
     "data__channels": 3,
     "data__num_classes": None,
     "data__condition": {"name": "text", "encoder": {"name": "words", "width": 8}, "tokens": 6},
-    "measuring__classifier": None,
+    "evaluators__classifier": None,
     "concepts": {"vocabulary": {"name": "file", "concepts": "words.txt"}, "tagger": LIT, "frequency": "text"},
 }
-STAGES = ("concept_vocabulary", "concept_mentions", "concept_tagger", "concept_tags", "concept_counts")
+STAGES = ("concept_vocabulary", "concept_tags", "concept_counts")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def benches(tmp_path_factory):
     for ranges in (1, 3, 17):
         made[ranges] = Bench(root, f"run-{ranges}", data__shards=ranges, data__heldout_shards=min(ranges, 3), **CHANGES)
         made[ranges].make_data()
-        made[ranges].make(*(unit.key for unit in plan(made[ranges].settings) if unit.stage in STAGES))
+        made[ranges].make(*(unit.key for unit in plan_units(made[ranges].settings) if unit.stage in STAGES))
     return made
 
 
@@ -64,9 +65,9 @@ def test_any_number_of_ranges_counts_the_same(benches):
     first = counts_of(benches[1])
     for bench in benches.values():
         assert all((getattr(first, name) == getattr(counts_of(bench), name)).all() for name in vars(first))
-        chosen = bench.run.unit("concept_counts/all") / "chosen.json"
+        chosen = bench.run.unit("concept_counts/all") / "selection.json"
         assert json.loads(chosen.read_text()) == json.loads(
-            (benches[1].run.unit("concept_counts/all") / "chosen.json").read_text()
+            (benches[1].run.unit("concept_counts/all") / "selection.json").read_text()
         )
 
 
@@ -75,7 +76,7 @@ def test_counts_are_those_of_the_captions_and_the_experts_add_up(benches):
     vocabulary = Vocabulary.read(run.unit("concept_vocabulary/all") / "vocabulary.json")
     catalog = open_catalog(run, "train")
     every = range(len(catalog))
-    clusters, captions = samples.clusters(catalog).gather(every), catalog.texts("caption").gather(every)
+    clusters, captions = run_samples.clusters(catalog).gather(every), catalog.texts("caption").gather(every)
     for concept, name in enumerate(entry.name for entry in vocabulary.concepts):
         having = [int(own) for own, text in zip(clusters, captions, strict=True) if f" {name} " in f" {text.lower()} "]
         by_cluster = Counter(having)
@@ -87,7 +88,7 @@ def test_counts_are_those_of_the_captions_and_the_experts_add_up(benches):
 
 def test_a_unit_that_is_made_again_makes_the_same(benches):
     bench = benches[3]
-    keys = ["concept_mentions/train-001", "concept_tags/train-002", "concept_tags/heldout-000", "concept_counts/all"]
+    keys = ["concept_tags/tagger", "concept_tags/train-002", "concept_tags/heldout-000", "concept_counts/all"]
     before = {key: manifest.read(bench.run.unit(key)).digest for key in keys}
     for key in keys:
         (bench.run.unit(key) / "manifest.json").unlink()
@@ -125,10 +126,10 @@ class OddKeys:
 
 def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benches, monkeypatch):
     bench, texts = benches[3], Catalog.texts
-    unit = replace(bench.unit("concept_counts/all"), key="concepts/all")
+    unit = replace(bench.unit("concept_counts/all"), key="concept_analysis/all")
     unit.folder.mkdir(parents=True)
     monkeypatch.setattr(Catalog, "texts", lambda catalog, name: OddKeys(texts(catalog, name)))
-    concepts_job._propose(bench.settings, unit, [], Advice([], [], []))
+    concept_analysis_job._propose(bench.settings, unit, [], Advice([], [], []))
     table = {"file": str(unit.folder / "proposal.csv")}
     experts = bench.settings.cluster.experts
     made = validate(ClusterSettings, {"experts": experts, "clustering": {"name": "file", "table": table}}, "test")
@@ -138,14 +139,14 @@ def test_a_proposal_with_keys_that_are_no_utf_8_is_read_by_the_clustering(benche
         numbers = range(len(catalog))
         partition = clustering.fit(Samples(catalog), numbers, experts, 0, Workspace())
         assigned = partition.assign(Samples(catalog), numbers)
-        assert np.array_equal(assigned, samples.clusters(catalog).gather(numbers))
+        assert np.array_equal(assigned, run_samples.clusters(catalog).gather(numbers))
 
 
 class Drawing:
     """Draws, as the monolith, the real images of the prompts, and noise in all other arms."""
 
     def __init__(self, settings, unit):
-        self.device, self.reader = torch.device("cpu"), samples.reader(unit, "heldout")
+        self.device, self.reader = torch.device("cpu"), run_samples.open_reader(unit, "heldout")
 
     def draw(self, arm, rows, shown):
         real = self.reader.images(shown)
@@ -154,16 +155,16 @@ class Drawing:
 
 
 def scores_of(bench, monkeypatch, units):
-    """The scores by concept and arm, as the stage concepts reads those of some units; and that stage's unit."""
-    for name, value in {"UnitDrawing": Drawing, "missing_experts": lambda *_: [], "nearest_keys": lambda _: []}.items():
+    """The scores by concept and arm, as the stage concept_analysis reads those of some units; and that stage's unit."""
+    for name, value in {"UnitSampler": Drawing, "missing_experts": lambda *_: [], "nearest_keys": lambda _: []}.items():
         monkeypatch.setattr(concept_scores_job, name, value)
-    monkeypatch.setattr(concept_scores_job.load_ensemble, "load_measuring_network", lambda *_: None)
+    monkeypatch.setattr(concept_scores_job.load_ensemble, "load_evaluator", lambda *_: None)
     # The small tagger tells no concept for sure.
-    monkeypatch.setattr("hpcddm.evaluation.concepts.scores.LEAST_SIGNAL", -1e9)
-    own = bench.settings.concepts.model_copy(update={"units": units, "least_real": 2, "samples": 5})
+    monkeypatch.setattr("hpcddm.evaluation.concepts.scores.MIN_SIGNAL", -1e9)
+    own = bench.settings.concepts.model_copy(update={"units": units, "min_real": 2, "samples": 5})
     settings = bench.settings.model_copy(update={"concepts": own})
     base, keys = bench.unit("concept_counts/all"), [f"concept_scores/{part:03d}" for part in range(units)]
-    made = [unit.key for unit in plan(bench.settings) if (bench.run.unit(unit.key) / "manifest.json").exists()]
+    made = [unit.key for unit in plan_units(bench.settings) if (bench.run.unit(unit.key) / "manifest.json").exists()]
     known = {key: manifest.read(bench.run.unit(key)) for key in made if not key.startswith("concept_scores")}
     base = replace(base, inputs=known)
     bench.publish(base, concept_counts_job.run(settings, base))
@@ -172,9 +173,9 @@ def scores_of(bench, monkeypatch, units):
         unit.folder.mkdir(parents=True, exist_ok=True)
         bench.publish(unit, concept_scores_job.run(settings, unit), settings)
     scored = {key: manifest.read(bench.run.unit(key)) for key in keys}
-    unit = replace(base, key="concepts/all", inputs=known | scored)
-    choice = Choice.read(bench.run.unit("concept_counts/all") / "chosen.json")
-    return by_concept(concepts_job._scores(settings, unit, choice)), choice, unit
+    unit = replace(base, key="concept_analysis/all", inputs=known | scored)
+    choice = ConceptSelection.read(bench.run.unit("concept_counts/all") / "selection.json")
+    return by_concept(concept_analysis_job._scores(settings, unit, choice)), choice, unit
 
 
 def test_scores_do_not_depend_on_the_number_of_units_and_real_images_score_one(benches, monkeypatch):
@@ -193,15 +194,15 @@ def test_scores_do_not_depend_on_the_number_of_units_and_real_images_score_one(b
     assert len(perfect) >= 2 and perfect == pytest.approx([1] * len(perfect), abs=1e-3)
 
     catalog = open_catalog(benches[3].run, "heldout")
-    names = [f" {entry.name} " for entry in inputs.vocabulary(unit).concepts]
+    names = [f" {entry.name} " for entry in stage_outputs.vocabulary(unit).concepts]
     captions = [f" {text.lower()} " for text in catalog.texts("caption").gather(range(len(catalog)))]
     prompts = [number for own in drawn for number in np.resize(own.real, 5).tolist()]
-    tagger = inputs.tagger(benches[3].settings, unit, torch.device("cpu"))
-    tagged = tagger.scores(samples.reader(unit, "heldout").images(prompts))
+    tagger = stage_outputs.tagger(benches[3].settings, unit, torch.device("cpu"))
+    tagged = tagger.scores(run_samples.open_reader(unit, "heldout").images(prompts))
     for own in drawn:
         without = [place for place, number in enumerate(prompts) if names[own.concept] not in captions[number]]
         assert alone[own.concept]["monolith"].chance == pytest.approx(tagged[without, own.concept].mean(), rel=1e-4)
-    hashes = concepts_job._captions(unit, choice)
+    hashes = concept_analysis_job._captions(unit, choice)
     for first in drawn:
         for second in drawn:
             both = {captions[number] for number in first.real} & {captions[number] for number in second.real}

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import samples, tar_index
+from hpcddm.data import run_samples, tar_index
 from hpcddm.data.copies import open_copy
-from hpcddm.data.pictures import decode
+from hpcddm.data.image_decoding import decode
 from hpcddm.data.sources.idx import IdxSplit
 from hpcddm.errors import UserError
 from hpcddm.runs import manifest, ranges
-from hpcddm.runs.layout import set_aside
-from hpcddm.runs.unit_keys import CATALOG, CLUSTER, LISTS, MONOLITH
+from hpcddm.runs.run_dir import set_aside
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER, EXPERT_LISTS, MONOLITH
 from hpcddm.stages.data import cluster_job
 from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench
@@ -25,7 +25,7 @@ TINY = {
     "data__num_classes": 4,
     "data__shards": 5,
     "encode__encoder": {"name": "pixels", "size": 4},
-    "cluster__clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1},
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1},
     "cluster__experts": 3,
     "experts__training__batch": 12,
     "evaluate__images": 24,
@@ -39,7 +39,7 @@ def made(tmp_path, monkeypatch):
     write_source(tmp_path / "images")
 
     def make(most, **changes):
-        monkeypatch.setattr(ranges, "MOST_RANGES", most)
+        monkeypatch.setattr(ranges, "MAX_RANGES", most)
         bench = Bench(tmp_path, f"run-{most}", **TINY, **changes)
         bench.make_data()
         return bench
@@ -50,14 +50,14 @@ def made(tmp_path, monkeypatch):
 def test_the_number_of_ranges_changes_no_list_and_no_sample(made):
     one, other = made(256), made(2)
     assert len(list(one.run.root.glob("assign/train-*"))) == 5 and len(list(other.run.root.glob("assign/train-*"))) == 2
-    for key in (CATALOG, LISTS):
+    for key in (CATALOG, EXPERT_LISTS):
         before, after = (manifest.read(bench.run.unit(key)).results for bench in (one, other))
         assert before == after and before["digests"]
-    readers = [samples.reader(bench.unit(MONOLITH), "train") for bench in (one, other)]
+    readers = [run_samples.open_reader(bench.unit(MONOLITH), "train") for bench in (one, other)]
     images, labels, clusters = ([ask(range(96)) for ask in asks] for asks in zip(*map(asked, readers), strict=True))
     for first, second in (images, labels, clusters):
         assert np.array_equal(first, second)
-    lists = [samples.expert_list(one.unit(MONOLITH), expert) for expert in range(3)]
+    lists = [run_samples.expert_list(one.unit(MONOLITH), expert) for expert in range(3)]
     for expert, own in enumerate(lists):
         assert own.gather(range(len(own))).tolist() == np.flatnonzero(clusters[0] == expert).tolist()
     assert sum(map(len, lists)) == 96
@@ -70,7 +70,7 @@ def asked(reader):
 def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
     bench = made(2)
     unit = bench.unit(MONOLITH)
-    assert set(unit.inputs) == {CATALOG, LISTS}
+    assert set(unit.inputs) == {CATALOG, EXPERT_LISTS}
     with pytest.raises(KeyError, match="reads shard/train-000 without declaring it"):
         unit.input("shard/train-000", "columns.h5")
 
@@ -80,62 +80,66 @@ def test_the_sample_whose_features_are_no_numbers_is_named(made):
     path = bench.run.unit("encode/train-001") / "features.h5"
     with h5py.File(path, "r+") as file:
         file["features"][7, 3] = np.nan
-    first = len(samples.features(samples.catalog(bench.unit(MONOLITH), "train"))) - len(h5py.File(path)["features"])
-    key = samples.reader(bench.unit(MONOLITH), "train").keys([first + 7])[0]
+    first = len(run_samples.features(run_samples.open_unit_catalog(bench.unit(MONOLITH), "train"))) - len(
+        h5py.File(path)["features"]
+    )
+    key = run_samples.open_reader(bench.unit(MONOLITH), "train").keys([first + 7])[0]
     with pytest.raises(UserError, match=f"encode.encoder: pixels gives {key} features that are NaN or infinite"):
         bench.make(CLUSTER)
 
 
 def test_a_list_by_keys_has_their_samples_and_leaves_the_others_alone(made, tmp_path):
     bench = made(2)
-    before = {path: path.read_bytes() for path in bench.run.unit(LISTS).iterdir()}
-    keys = samples.reader(bench.unit(MONOLITH), "train").keys(range(96))
+    before = {path: path.read_bytes() for path in bench.run.unit(EXPERT_LISTS).iterdir()}
+    keys = run_samples.open_reader(bench.unit(MONOLITH), "train").keys(range(96))
     (tmp_path / "hats.txt").write_text("\n".join(keys[number] for number in (70, 3, 12)))
-    bench.settings = bench.experiment(**TINY, experts__joined=[JOINED | {"list": str(tmp_path / "hats.txt")}])
-    bench.make("lists/hats")
-    own = samples.expert_list(bench.unit("train/hats"), "hats")
+    bench.settings = bench.experiment(**TINY, experts__extra=[JOINED | {"list": str(tmp_path / "hats.txt")}])
+    bench.make("expert_lists/hats")
+    own = run_samples.expert_list(bench.unit("train/hats"), "hats")
     assert own.gather(range(len(own))).tolist() == [3, 12, 70]
-    catalog = samples.catalog(bench.unit(MONOLITH), "train")
-    results = manifest.read(bench.run.unit("lists/hats")).results
+    catalog = run_samples.open_unit_catalog(bench.unit(MONOLITH), "train")
+    results = manifest.read(bench.run.unit("expert_lists/hats")).results
     assert results["digests"] == {"hats": catalog.digest([3, 12, 70])}
     assert results["lists"]["hats"] == {"samples": 3, "class_counts": [1, 0, 1, 1]}
-    assert {path: path.read_bytes() for path in bench.run.unit(LISTS).iterdir() if path.is_file()} == before
-    set_aside(bench.run, LISTS)
-    assert not (bench.run.unit(LISTS) / "manifest.json").exists()
-    assert manifest.read(bench.run.unit("lists/hats")) is not None
+    assert {path: path.read_bytes() for path in bench.run.unit(EXPERT_LISTS).iterdir() if path.is_file()} == before
+    set_aside(bench.run, EXPERT_LISTS)
+    assert not (bench.run.unit(EXPERT_LISTS) / "manifest.json").exists()
+    assert manifest.read(bench.run.unit("expert_lists/hats")) is not None
 
 
 def test_another_file_than_was_submitted_is_refused(made, tmp_path):
     bench = made(2)
     (tmp_path / "hats.txt").write_text("anything")
-    entry = JOINED | {"list": str(tmp_path / "hats.txt"), "content": "of another file"}
-    bench.settings = bench.experiment(**TINY, experts__joined=[entry])
+    entry = JOINED | {"list": str(tmp_path / "hats.txt"), "content_hash": "of another file"}
+    bench.settings = bench.experiment(**TINY, experts__extra=[entry])
     with pytest.raises(UserError, match="hats.txt: has changed since the run was submitted"):
-        bench.make("lists/hats")
+        bench.make("expert_lists/hats")
 
 
 def test_experts_are_trained_on_a_share_of_other_clusters_which_changes_no_cluster(made, tmp_path):
     bench = made(2)
-    before, unit = manifest.read(bench.run.unit(LISTS)).results, bench.unit(MONOLITH)
-    own = [numbers_in(samples.expert_list(unit, expert)) for expert in range(3)]
-    assert [numbers_in(samples.training_list(unit, expert)) for expert in range(3)] == own
-    bench.settings = bench.experiment(**TINY, experts__foreign_share=0.2, data__reading={"name": "materialised"})
-    bench.make(LISTS, "materialise/expert-01")
-    after, unit = manifest.read(bench.run.unit(LISTS)).results, bench.unit(MONOLITH)
-    assert [numbers_in(samples.expert_list(unit, expert)) for expert in range(3)] == own
+    before, unit = manifest.read(bench.run.unit(EXPERT_LISTS)).results, bench.unit(MONOLITH)
+    own = [numbers_in(run_samples.expert_list(unit, expert)) for expert in range(3)]
+    assert [numbers_in(run_samples.training_list(unit, expert)) for expert in range(3)] == own
+    bench.settings = bench.experiment(
+        **TINY, experts__other_clusters_share=0.2, data__read_from={"name": "expert_copy"}
+    )
+    bench.make(EXPERT_LISTS, "copy_lists/expert-01")
+    after, unit = manifest.read(bench.run.unit(EXPERT_LISTS)).results, bench.unit(MONOLITH)
+    assert [numbers_in(run_samples.expert_list(unit, expert)) for expert in range(3)] == own
     assert after["sizes"] == before["sizes"] and after["digests"]["all"] == before["digests"]["all"]
     for expert, numbers in enumerate(own):
-        mixed, name = numbers_in(samples.training_list(unit, expert)), f"expert-{expert:02d}"
+        mixed, name = numbers_in(run_samples.training_list(unit, expert)), f"expert-{expert:02d}"
         count = round(len(numbers) / 4)
         assert set(numbers) < set(mixed) and len(mixed) == len(numbers) + count and mixed == sorted(set(mixed))
-        assert after["lists"][name] == before["lists"][name] | {"foreign": count}
+        assert after["lists"][name] == before["lists"][name] | {"other_clusters": count}
         assert after["digests"][name] != before["digests"][name]
-    copy = open_copy(bench.run.unit("materialise/expert-01"))
-    reader, mixed = samples.reader(unit, "train"), numbers_in(samples.training_list(unit, 1))
+    copy = open_copy(bench.run.unit("copy_lists/expert-01"))
+    reader, mixed = run_samples.open_reader(unit, "train"), numbers_in(run_samples.training_list(unit, 1))
     assert copy.texts("key").gather(range(len(copy))) == reader.keys(mixed)
-    bench.settings = bench.experiment(**TINY, experts__foreign_share=0.9)
-    with pytest.raises(UserError, match=r"experts\.foreign_share: cluster 0 has \d+ samples, and only"):
-        bench.make(LISTS)
+    bench.settings = bench.experiment(**TINY, experts__other_clusters_share=0.9)
+    with pytest.raises(UserError, match=r"experts\.other_clusters_share: cluster 0 has \d+ samples, and only"):
+        bench.make(EXPERT_LISTS)
 
 
 def numbers_in(listed):
@@ -144,7 +148,7 @@ def numbers_in(listed):
 
 def test_other_clusters_of_a_range_are_another_output_of_the_lists(made):
     bench = made(256)
-    stored = json.loads((bench.run.unit(LISTS) / "lists.json").read_text())
+    stored = json.loads((bench.run.unit(EXPERT_LISTS) / "lists.json").read_text())
     assert set(stored["clusters"]) == {f"assign/train-{part:03d}" for part in range(5)} | {"assign/heldout-000"}
     assert stored["clusters"]["assign/heldout-000"] == manifest.read(bench.run.unit("assign/heldout-000")).digest
 
@@ -173,7 +177,7 @@ def test_keys_that_samples_share_are_named(made):
 @pytest.mark.usefixtures("shared_keys")
 def test_of_samples_that_share_a_key_the_first_is_kept_on_request(made):
     bench = made(256, data__duplicates="drop")
-    train, heldout = (samples.reader(bench.unit(MONOLITH), split) for split in ("train", "heldout"))
+    train, heldout = (run_samples.open_reader(bench.unit(MONOLITH), split) for split in ("train", "heldout"))
     keys = train.keys(range(len(train)))
     assert keys == [f"train-{number:07d}" if number != 3 else "twice" for number in range(96) if number not in (30, 90)]
     assert train.labels(range(94)).tolist() == [number % 4 for number in range(96) if number not in (30, 90)]
@@ -232,5 +236,5 @@ def test_what_a_bound_on_clusters_costs_is_in_the_manifest_and_the_log(made, cap
     )
     bench.make("cluster/all")
     results = manifest.read(bench.run.unit("cluster/all")).results
-    assert results["largest share"] <= 0.5 and results["inertia"] >= results["inertia without max_share"] - 1e-9
-    assert "inertia without max_share" in capsys.readouterr().out
+    assert results["largest_share"] <= 0.5 and results["inertia"] >= results["inertia_without_max_share"] - 1e-9
+    assert "inertia_without_max_share" in capsys.readouterr().out

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.data.draws import Draws
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.runs.files import list_name
-from hpcddm.runs.unit_keys import LISTS
+from hpcddm.runs.unit_keys import EXPERT_LISTS
 from hpcddm.stages.training import distill_job
-from hpcddm.training import budgets
+from hpcddm.training import flops_budget
 from tests.helpers import CLASSES, SIDE, tiny
 
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
@@ -19,7 +19,7 @@ COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
 def batch(count=12):
     torch.manual_seed(0)
     images = torch.randn(count, 1, SIDE, SIDE, dtype=torch.float64)
-    drawn, numbers = Draws(0, "distill/student"), range(count)
+    drawn, numbers = RandomDraws(0, "distill/student"), range(count)
     classes, clusters = torch.arange(count) % CLASSES, torch.arange(count) % 2
     noise, time = drawn.noise(numbers, (1, SIDE, SIDE)), drawn.times(numbers)
     return NoisyBatch(numbers, images, classes, clusters, noise, time)
@@ -44,8 +44,8 @@ def student(x, t, classes):
 
 @pytest.mark.parametrize("by", ["cluster", "router"])
 def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path, by):
-    settings, given = tiny(tmp_path, distill={"teacher": by, "share": 0.5}), batch()
-    losses = distill_job._loss(settings, lambda device: ensemble())(student, given)
+    experiment, given = tiny(tmp_path, distill={"teacher": by, "share": 0.5}), batch()
+    losses = distill_job._loss(experiment, lambda device: ensemble())(student, given)
     t, classes = given.time, given.condition
     time = t.view(-1, 1, 1, 1).double()
     x = (1 - time) * given.x0 + time * given.noise
@@ -57,8 +57,8 @@ def test_with_flow_matching_the_student_is_led_to_one_teachers_velocity(tmp_path
 
 
 def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path):
-    settings, given = tiny(tmp_path, distill={"share": 0.5}, experts__objective=COSINE), batch()
-    losses = distill_job._loss(settings, lambda device: ensemble())(student, given)
+    experiment, given = tiny(tmp_path, distill={"share": 0.5}, experts__objective=COSINE), batch()
+    losses = distill_job._loss(experiment, lambda device: ensemble())(student, given)
     angle = (given.time.double() * torch.pi / 2).view(-1, 1, 1, 1)
     noisy = angle.cos() * given.x0 + angle.sin() * given.noise
     # The same state on the linear path, where eps = x + (1 - t) v.
@@ -72,8 +72,8 @@ def test_a_student_of_another_objective_is_asked_in_its_own_coordinates(tmp_path
 
 def test_the_teachers_share_is_counted_by_the_clusters_sizes(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
-    settings = tiny(tmp_path, distill={"share": 0.5}, experts__overrides=[{"clusters": [1], "model": small}])
+    experiment = tiny(tmp_path, distill={"share": 0.5}, experts__overrides=[{"clusters": [1], "model": small}])
     lists = {list_name(k): {"samples": count} for k, count in ((0, 30), (1, 10))}
-    inputs = {LISTS: SimpleNamespace(results={"lists": lists})}
-    flops = [budgets.sample_flops(settings, settings.expert_config(expert)) for expert in (0, 1)]
-    assert budgets.teacher_flops(settings, inputs) == (3 * flops[0] + flops[1]) / 4
+    inputs = {EXPERT_LISTS: SimpleNamespace(results={"lists": lists})}
+    flops = [flops_budget.evaluation_flops(experiment, experiment.expert_config(expert)) for expert in (0, 1)]
+    assert flops_budget.teacher_flops(experiment, inputs) == (3 * flops[0] + flops[1]) / 4

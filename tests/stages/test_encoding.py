@@ -10,23 +10,26 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from hpcddm.config import paths, variants
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
 from hpcddm.data.reader import TarReader
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.stages.data import latents_job
 from tests.encoders import networks
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.stages.routes import Bench, write_images
 
-SMALL = {"cluster__clustering": {"name": "kmeans", "fine": 8, "iterations": 5, "nredo": 1}, "cluster__experts": 2}
+SMALL = {
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1},
+    "cluster__experts": 2,
+}
 FIRST = "encode/train-000"
 
 
@@ -49,7 +52,7 @@ def bench(tmp_path, network):
     def prepare(name="run", **own):
         encoder = {"name": "dinov2", "weights": {"folder": str(folder)}, "width": 24} | own
         bench = Bench(tmp_path, name, **(SMALL | {"encode__encoder": encoder}))
-        bench.settings = within_run(with_content(bench.settings, bench.run), bench.run)
+        bench.settings = with_relative_paths(with_content_hashes(bench.settings, bench.run), bench.run)
         return bench
 
     return prepare
@@ -66,12 +69,12 @@ def test_a_network_by_its_folder_makes_the_lists(bench):
     run = bench()
     run.make_data()
     own = open_catalog(run.run, "train")
-    stored = samples.features(own)
+    stored = run_samples.features(own)
     assert stored.dtype == np.float16 and stored.item_shape == (24,)
-    settings = paths.located(run.settings, run.run.root).encode.encoder
+    settings = paths.make_absolute(run.settings, run.run.root).encode.encoder
     again = variants.create(ImageEncoder, settings).encode(TarReader(own).images(range(60)))
     np.testing.assert_allclose(stored.gather(range(60)), again, rtol=1e-3, atol=1e-4)
-    sizes = manifest.read(run.run.unit("lists/all")).results["sizes"]
+    sizes = manifest.read(run.run.unit("expert_lists/all")).results["sizes"]
     assert sum(sizes) == 60 and min(sizes) > 0
 
 
@@ -81,7 +84,7 @@ def encoded(bench):
 
     def encode(change=lambda: None, **own):
         run = bench(**own)
-        keys = [unit.key for unit in plan(run.settings)]
+        keys = [unit.key for unit in plan_units(run.settings)]
         run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
         change()
         run.make(FIRST)
@@ -119,17 +122,17 @@ def test_an_autoencoder_by_its_folder_makes_a_column_of_latents(tmp_path):
     space = {"name": "autoencoder", "autoencoder": networks.diffusers_kl(tmp_path / "autoencoder")}
     patches = {"experts__model__patch": 7, "router__model__patch": 7}
     run = Bench(tmp_path, "run", data__channels=3, data__space=space, **patches)
-    run.settings = within_run(with_content(run.settings, run.run), run.run)
-    units = {unit.key: unit for unit in plan(run.settings)}
+    run.settings = with_relative_paths(with_content_hashes(run.settings, run.run), run.run)
+    units = {unit.key: unit for unit in plan_units(run.settings)}
     run.make(*(key for key in units if key.startswith(("shard/", "catalog/"))))
     unit = run.unit("latents/train-000")
-    latents_job.run(paths.located(run.settings, run.run.root), unit)
+    latents_job.run(paths.make_absolute(run.settings, run.run.root), unit)
     (path,) = unit.folder.glob("*.h5")
     with h5py.File(path) as file:
         assert {values.shape for values in file.values()} == {(30, 2, 4, 7, 7)}
-    assert len(units[unit.key].fingerprint_settings["data.space.autoencoder.weights.content"]) == 64
+    assert len(units[unit.key].fingerprint_settings["data.space.autoencoder.weights.content_hash"]) == 64
     # Trainings count it by what the scale's unit says of the space.
-    assert units["train/monolith"].parts["latent_scale/all"] == "space"
+    assert units["train/monolith"].parts["latents/scale"] == "space"
 
 
 def submit(tmp_path, weights, **own):
@@ -146,15 +149,15 @@ def submit(tmp_path, weights, **own):
         (
             {"folder": "nowhere"},
             {},
-            "nowhere: weights of dinov2: there is no such folder; copy config.json and model.saf",
+            "nowhere: weights of dinov2: no such folder; copy config.json and model.saf",
         ),
         (
             {"hub": "facebook/dinov2-large"},
             {},
-            "dinov2-large@main: weights of dinov2: there is no such folder; on a nod",
+            "dinov2-large@main: weights of dinov2: no such folder; on a nod",
         ),
         (
-            {"folder": "dinov2", "content": "0" * 64},
+            {"folder": "dinov2", "content_hash": "0" * 64},
             {},
             "SHA-256 over config.json, model.safetensors, preprocessor_conf",
         ),
@@ -178,8 +181,8 @@ def test_the_same_weights_elsewhere_make_nothing_stale(tmp_path, network):
         shutil.copytree(network, tmp_path / place)
         weights = {"folder": str(tmp_path / place)}
         encoder = {"name": "dinov2", "weights": weights, "width": 24}
-        settings = load_experiment(str(write_experiment(tmp_path, encode__encoder=encoder)))
-        units = plan(with_content(settings, RunDir(tmp_path / "run")))
+        experiment = load_experiment(str(write_experiment(tmp_path, encode__encoder=encoder)))
+        units = plan_units(with_content_hashes(experiment, RunDir(tmp_path / "run")))
         contents.append([(unit.key, unit.fingerprint_settings) for unit in units])
     assert contents[0] == contents[1]
-    assert len(dict(contents[0])["encode/train-000"]["encode.encoder.weights.content"]) == 64
+    assert len(dict(contents[0])["encode/train-000"]["encode.encoder.weights.content_hash"]) == 64

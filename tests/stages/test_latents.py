@@ -10,25 +10,25 @@ import torch
 
 from hpcddm.commands import export
 from hpcddm.config import variants
-from hpcddm.data import samples
-from hpcddm.data.catalog import open_catalog
+from hpcddm.data import run_samples
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.draws import Draws
-from hpcddm.data.latents import MOMENTS, LatentInputs
-from hpcddm.diffusion.spaces.base import space_of
-from hpcddm.diffusion.spaces.pixels import to_unit
+from hpcddm.data.latent_moments import MOMENTS, LatentInputs
+from hpcddm.data.randomness import RandomDraws
+from hpcddm.data.run_samples import open_catalog
+from hpcddm.diffusion.spaces.base import create_space
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files.atomic import sha256
 from hpcddm.models import build_autoencoder
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
-from hpcddm.stages.data import autoencoder_job, latent_scale_job, latents_job
-from hpcddm.training.inputs import training_inputs, x0_of
+from hpcddm.stages.data import autoencoder_job, latents_job
+from hpcddm.training.training_inputs import training_inputs, x0_of
 from tests.helpers import LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.stages import routes
 from tests.stages.routes import Bench, write_images
@@ -45,22 +45,21 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("latents")
     write_images(root / "images", COUNT, 100)
     with pytest.MonkeyPatch.context() as patch:
-        for stage in (latents_job, latent_scale_job):
-            patch.setitem(routes.STAGES, stage.__name__.rpartition(".")[2].removesuffix("_job"), stage)
+        patch.setitem(routes.STAGES, "latents", latents_job)
         run = Bench(root, "run", data__space=SPACE, **FLIP, **PATCH_ONE)
-        keys = [unit.key for unit in plan(run.settings)]
+        keys = [unit.key for unit in plan_units(run.settings)]
         run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
         trained = run.unit(AUTOENCODER)
         run.train(trained, lambda: autoencoder_job.run(run.settings, trained))
-        early = ("shard/", "catalog/", "autoencoder/", "measuring/", "train/", "route/", "evaluate/", "report/")
+        early = ("shard/", "catalog/", "autoencoder/", "evaluators/", "train/", "router/", "evaluate/", "report/")
         run.make(*(key for key in keys if not key.startswith(early)))
     return run
 
 
 def moments(made, split="train"):
     """The moments of all images of a split, as the autoencoder itself gives them."""
-    reader = samples.reader(made.unit(MONOLITH), split)
-    images = to_unit(torch.from_numpy(reader.images(range(len(reader)))))
+    reader = run_samples.open_reader(made.unit(MONOLITH), split)
+    images = pixels_to_values(torch.from_numpy(reader.images(range(len(reader)))))
     with torch.no_grad():
         return build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(images)
 
@@ -72,17 +71,19 @@ def test_the_training_is_measured_on_heldout_images(made):
 
 def test_the_columns_are_what_the_autoencoder_gives_in_float16(made):
     for split in ("train", "heldout"):
-        column = samples.latents(open_catalog(made.run, split)).gather(range(100))
+        column = run_samples.latents(open_catalog(made.run, split)).gather(range(100))
         assert column.dtype == np.float16 and column.shape == (100, 2, 4, 7, 7)
         np.testing.assert_allclose(column, moments(made, split)[:100].numpy(), rtol=1e-3, atol=1e-3)
     own = open_catalog(made.run, "train")
-    reader = samples.reader(made.unit(MONOLITH), "train")
-    turned = to_unit(torch.from_numpy(np.flip(reader.images(range(9)), 2).copy()))
+    reader = run_samples.open_reader(made.unit(MONOLITH), "train")
+    turned = pixels_to_values(torch.from_numpy(np.flip(reader.images(range(9)), 2).copy()))
     with torch.no_grad():
         expected = build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(
             turned
         )
-    np.testing.assert_allclose(samples.mirrored(own).gather(range(9)), expected.numpy(), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        run_samples.mirrored_latents(own).gather(range(9)), expected.numpy(), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_measured_shift_and_scale_are_those_of_drawn_latents(made):
@@ -96,24 +97,24 @@ def test_measured_shift_and_scale_are_those_of_drawn_latents(made):
 
 
 def test_trainings_see_drawn_latents_of_zero_mean_and_unit_variance(made):
-    unit, space = made.unit(MONOLITH), space_of(made.settings.data, made.unit(MONOLITH).input)
-    reader = samples.reader(unit, "train")
+    unit, space = made.unit(MONOLITH), create_space(made.settings.data, made.unit(MONOLITH).input)
+    reader = run_samples.open_reader(unit, "train")
     inputs, numbers = training_inputs(made.settings, unit, "train", reader), np.arange(COUNT)
-    x = space.of_batch(inputs.read(range(COUNT), numbers, Draws(0, "here")))
+    x = space.from_batch(inputs.read(range(COUNT), numbers, RandomDraws(0, "here")))
     assert x.shape == (COUNT, 4, 7, 7) and x.dtype == torch.float32
     assert x.mean().abs() < 0.03 and abs(x.std() - 1) < 0.05
-    again = space.of_batch(inputs.read(range(COUNT), numbers, Draws(0, "here")))
-    other = space.of_batch(inputs.read(range(COUNT, 2 * COUNT), numbers, Draws(0, "here")))
+    again = space.from_batch(inputs.read(range(COUNT), numbers, RandomDraws(0, "here")))
+    other = space.from_batch(inputs.read(range(COUNT, 2 * COUNT), numbers, RandomDraws(0, "here")))
     assert torch.equal(x, again) and not torch.equal(x, other)
 
 
 def test_half_of_the_visits_see_a_mirrored_image(made):
     own = open_catalog(made.run, "train")
-    plain, mirrored = samples.latents(own), samples.mirrored(own)
-    draws = Draws(0, "here")
+    plain, mirrored = run_samples.latents(own), run_samples.mirrored_latents(own)
+    draws = RandomDraws(0, "here")
     seen = LatentInputs(plain, mirrored).read(range(COUNT), np.arange(COUNT), draws)
     both = [LatentInputs(column).read(range(COUNT), np.arange(COUNT), draws) for column in (plain, mirrored)]
-    flipped = draws.mirrored(range(COUNT))
+    flipped = draws.mirror_mask(range(COUNT))
     assert 0.4 < flipped.float().mean() < 0.6
     assert torch.equal(seen, torch.where(flipped.view(-1, 1, 1, 1), both[1], both[0]))
 
@@ -121,18 +122,20 @@ def test_half_of_the_visits_see_a_mirrored_image(made):
 def test_latents_without_variance_are_taken_as_they_are(tmp_path):
     alone = np.random.default_rng(0).standard_normal((5, 1, 4, 2, 2)).astype(np.float16)
     write_columns(tmp_path / "latents.h5", {MOMENTS: alone})
-    values = LatentInputs(Column(MOMENTS, {tmp_path / "latents.h5": 5})).read(range(5), range(5), Draws(0, "here"))
+    values = LatentInputs(Column(MOMENTS, {tmp_path / "latents.h5": 5})).read(
+        range(5), range(5), RandomDraws(0, "here")
+    )
     assert torch.equal(values, torch.from_numpy(alone[:, 0].astype(np.float32)))
 
 
 def test_the_way_back_is_the_decoder(made):
     unit = made.unit(MONOLITH)
-    space, reader = space_of(made.settings.data, unit.input), samples.reader(unit, "heldout")
+    space, reader = create_space(made.settings.data, unit.input), run_samples.open_reader(unit, "heldout")
     images = torch.from_numpy(reader.images(range(20)))
     x = space.to_model(images)
     trained = build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors"))
     with torch.no_grad():
-        decoded = trained.decode(trained.encode(to_unit(images))[:, 0])
+        decoded = trained.decode(trained.encode(pixels_to_values(images))[:, 0])
     expected = decoded.add(1).mul(127.5).round().clamp(0, 255).permute(0, 2, 3, 1).numpy()
     assert np.abs(space.to_images(x).astype(int) - expected).max() <= 1
     # Matrix products of other batches round differently on some processors.
@@ -140,35 +143,35 @@ def test_the_way_back_is_the_decoder(made):
 
 
 def test_a_measure_sees_each_sample_as_drawn_once(made):
-    unit, space = made.unit(MONOLITH), space_of(made.settings.data, made.unit(MONOLITH).input)
-    reader = samples.reader(unit, "heldout")
+    unit, space = made.unit(MONOLITH), create_space(made.settings.data, made.unit(MONOLITH).input)
+    reader = run_samples.open_reader(unit, "heldout")
     seen = x0_of(made.settings, unit, "heldout", reader, space)
     assert torch.equal(seen(range(10))[3:5], seen(np.array([3, 4])))
 
 
 def test_a_missing_scale_is_named(made, tmp_path):
-    own = space_of(made.settings.data, lambda key, name: tmp_path / key / name)
+    own = create_space(made.settings.data, lambda key, name: tmp_path / key / name)
     with pytest.raises(UserError, match=r"latent_scale\.json: is missing"):
-        own.of_batch(torch.zeros(1, 4, 7, 7))
+        own.from_batch(torch.zeros(1, 4, 7, 7))
 
 
 @pytest.mark.parametrize("changes", [{"factor": 2}, {"channels": 3}, {"width": 32, "blocks": 2}])
 def test_parameters_are_counted_as_they_are(tmp_path, changes):
     space = SPACE | {"autoencoder": SPACE["autoencoder"] | changes}
-    settings = tiny(tmp_path, data__space=space, data__image_size=16).data
-    network = variants.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
-    assert settings.space.autoencoder.parameters(settings) == sum(value.numel() for value in network.parameters())
+    experiment = tiny(tmp_path, data__space=space, data__image_size=16).data
+    network = variants.create(TrainedAutoencoder, experiment.space.autoencoder, experiment).network
+    assert experiment.space.autoencoder.parameters(experiment) == sum(value.numel() for value in network.parameters())
     encoded = network.moments(torch.zeros(2, 1, 16, 16))
-    assert encoded.shape[2:] == settings.x_shape
+    assert encoded.shape[2:] == experiment.x_shape
     assert network.decode(encoded[:, 0]).shape == (2, 1, 16, 16)
 
 
 def test_the_loss_is_error_and_weighted_divergence(tmp_path):
-    settings = tiny(
+    experiment = tiny(
         tmp_path, data__space=LATENT_SPACE | {"autoencoder": {"name": "kl_small", "factor": 2, "kl_weight": 0.5}}
     ).data
-    network = variants.create(TrainedAutoencoder, settings.space.autoencoder, settings).network
-    images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, torch.randn(3, *settings.x_shape)
+    network = variants.create(TrainedAutoencoder, experiment.space.autoencoder, experiment).network
+    images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, torch.randn(3, *experiment.x_shape)
     mean, log_variance = network.moments(images).unbind(1)
     posterior = torch.distributions.Normal(mean, (log_variance / 2).exp())
     divergence = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).flatten(1).sum(1)
@@ -182,8 +185,8 @@ REFUSED = [
     ({"data__space__scale": -1.0}, "scale: -1.0 is not positive"),
     ({"data__space__scale": "mesured"}, "needs 'measured', a number"),
     ({"data__space__autoencoder__factor": 8, "data__image_size": 12}, "factor 8 does not divide image_size 12"),
-    ({"data__augmentations": [{"name": "shift", "most": 1}]}, "shift of data.augmentations cannot be"),
-    ({"data__reading": {"name": "materialised"}}, "remove data.reading"),
+    ({"data__augmentations": [{"name": "shift", "max_pixels": 1}]}, "shift of data.augmentations cannot be"),
+    ({"data__read_from": {"name": "expert_copy"}}, "remove data.read_from"),
     ({"router": {"model": {"name": "feature_router", "encoder": {"name": "pixels"}}}}, "take distance_router"),
 ]
 
@@ -199,29 +202,31 @@ DIFFUSERS = {"name": "autoencoder", "autoencoder": {"name": "diffusers_kl", "wei
 
 @pytest.mark.parametrize("space, side", [(LATENT_SPACE, 8), (DIFFUSERS, 64)])
 def test_weights_of_a_unit_in_latents_are_a_start_in_the_same_space(tmp_path, space, side):
-    settings = tiny(tmp_path, data__space=space, data__image_size=side, data__channels=3)
-    unit = next(unit for unit in plan(settings) if unit.key == MONOLITH)
+    experiment = tiny(tmp_path, data__space=space, data__image_size=side, data__channels=3)
+    unit = next(unit for unit in plan_units(experiment) if unit.key == MONOLITH)
     data = initial_weights._data_of(unit.fingerprint_settings)
-    shape = settings.data.x_shape
+    shape = experiment.data.x_shape
     assert (data["channels"], data["image_size"]) == (shape.channels, shape.height)
-    assert data["space"] == settings.data.space.coordinates and "weights" not in data["space"]["autoencoder"]
+    assert data["space"] == experiment.data.space.defining_settings and "weights" not in data["space"]["autoencoder"]
 
 
 def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_path):
-    settings = tiny(tmp_path, data__space=LATENT_SPACE, experts__init_from={"weights": str(tmp_path / "a.safetensors")})
-    unit = next(unit for unit in plan(settings) if unit.key == MONOLITH)
+    experiment = tiny(
+        tmp_path, data__space=LATENT_SPACE, experts__init_from={"weights": str(tmp_path / "a.safetensors")}
+    )
+    unit = next(unit for unit in plan_units(experiment) if unit.key == MONOLITH)
     expected = unit.expected({key: Manifest(*key.split("/"), {}, {}, []) for key in unit.requires})
     weights = tmp_path / "unit" / WEIGHTS
     weights.parent.mkdir()
     weights.write_bytes(b"tensors")
     manifest.publish(weights.parent, replace(expected, outputs=[Output(WEIGHTS, 7, sha256(weights))]))
     own = expected.inputs[f"{LATENT_SCALE}#space"]
-    request = initial_weights.denoiser_request(settings, None)
-    description = initial_weights.described(weights, {}, None)
+    request = initial_weights.denoiser_request(experiment, None)
+    description = initial_weights.describe_network(weights, {}, None)
     for known in (own, None):
-        initial_weights.check(request, weights, description, known)
+        initial_weights.check_description(request, weights, description, known)
     with pytest.raises(UserError, match="was trained on the latents of another run's autoencoder"):
-        initial_weights.check(request, weights, description, "0" * 64)
+        initial_weights.check_description(request, weights, description, "0" * 64)
 
 
 def test_an_export_says_how_its_latents_are_decoded(made):
@@ -232,15 +237,17 @@ def test_an_export_says_how_its_latents_are_decoded(made):
 
 
 def test_what_changes_no_latent_makes_no_training_stale(tmp_path):
-    changed = LATENT_SPACE | {"training": LATENT_SPACE["training"] | {"images": 50, "log_images": 7}}
-    units = [{unit.key: unit for unit in plan(tiny(tmp_path, data__space=own))} for own in (LATENT_SPACE, changed)]
+    changed = LATENT_SPACE | {"training": LATENT_SPACE["training"] | {"images": 50, "log_every_images": 7}}
+    units = [
+        {unit.key: unit for unit in plan_units(tiny(tmp_path, data__space=own))} for own in (LATENT_SPACE, changed)
+    ]
     settings = [own[MONOLITH].fingerprint_settings for own in units]
     assert settings[0] == settings[1] and units[0][AUTOENCODER] == units[1][AUTOENCODER]
 
 
 def test_the_scale_of_one_site_serves_another_whose_latents_differ_in_last_bits(made):
     unit = made.unit(LATENT_SCALE)
-    planned = next(unit for unit in plan(made.settings) if unit.key == LATENT_SCALE)
+    planned = next(unit for unit in plan_units(made.settings) if unit.key == LATENT_SCALE)
     before = planned.expected(unit.inputs)
     rounded = {key: replace(own, outputs=[]) for key, own in unit.inputs.items() if key.startswith("latents/")}
     assert planned.expected(unit.inputs | rounded) == before
@@ -249,14 +256,16 @@ def test_the_scale_of_one_site_serves_another_whose_latents_differ_in_last_bits(
 
 
 def test_every_autoencoder_that_a_run_trains_is_one_for_all_seeds(tmp_path):
-    units = [{unit.key: unit for unit in plan(tiny(tmp_path, data__space=LATENT_SPACE, seed=seed))} for seed in (0, 1)]
+    units = [
+        {unit.key: unit for unit in plan_units(tiny(tmp_path, data__space=LATENT_SPACE, seed=seed))} for seed in (0, 1)
+    ]
     for key in (AUTOENCODER, "latents/train-000", LATENT_SCALE):
         assert units[0][key].fingerprint_settings == units[1][key].fingerprint_settings
 
 
 def test_given_numbers_need_no_measurement(tmp_path):
-    settings = tiny(tmp_path, data__space=LATENT_SPACE | {"scale": 0.5, "shift": [0.0, 1.0, 2.0, 3.0]})
-    unit = next(unit for unit in plan(settings) if unit.key == LATENT_SCALE)
+    experiment = tiny(tmp_path, data__space=LATENT_SPACE | {"scale": 0.5, "shift": [0.0, 1.0, 2.0, 3.0]})
+    unit = next(unit for unit in plan_units(experiment) if unit.key == LATENT_SCALE)
     assert unit.fingerprint_settings == {"shift": [0.0, 1.0, 2.0, 3.0], "scale": 0.5}
 
 

@@ -8,9 +8,9 @@ import pytest
 from hpcddm.evaluation import training_costs
 from hpcddm.evaluation.report import run_summary
 from hpcddm.runs.files import list_name
-from hpcddm.runs.unit_keys import CATALOG, LISTS, MONOLITH, ROUTER, STUDENT, expert_key
+from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, MONOLITH, ROUTER, STUDENT, expert_key
 from hpcddm.stages.report import report_job
-from hpcddm.training import budgets
+from hpcddm.training import flops_budget
 from tests.evaluation.metrics.sets import image_set
 from tests.helpers import tiny
 
@@ -26,57 +26,57 @@ def unit(flops=0, **more):
 
 LISTED = {list_name(expert): {"samples": 20} for expert in (0, 1)}
 INPUTS = {
-    CATALOG: unit(splits={"train": {"samples": 900}}), LISTS: unit(lists=LISTED), MONOLITH: unit(), STUDENT: unit(),
-    ROUTER: unit(), expert_key(0): unit(), expert_key(1): unit(),
+    CATALOG: unit(splits={"train": {"samples": 900}}), EXPERT_LISTS: unit(lists=LISTED), MONOLITH: unit(),
+    STUDENT: unit(), ROUTER: unit(), expert_key(0): unit(), expert_key(1): unit(),
 }  # fmt: skip
 METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "classifier": {"heldout_accuracy": 0.9}}
 
 
 def costs(settings):
     """FLOPs of one image: of a denoiser, and of the teacher of the student; and of the router's whole training."""
-    one = budgets.train_flops(settings, settings.expert_config())
-    teacher = round(budgets.teacher_flops(settings)) if settings.distill else 0
-    return one, teacher, budgets.router_flops(settings)
+    one = flops_budget.train_flops(settings, settings.expert_config())
+    teacher = round(flops_budget.teacher_flops(settings)) if settings.distill else 0
+    return one, teacher, flops_budget.router_flops(settings)
 
 
 def test_every_arm_has_its_own_bill_whatever_manifests_say(tmp_path):
-    settings = tiny(tmp_path, distill={"share": 0.5})
-    one, teacher, router = costs(settings)
-    dense = budgets.monolith_training(settings).images * one
+    experiment = tiny(tmp_path, distill={"share": 0.5})
+    one, teacher, router = costs(experiment)
+    dense = flops_budget.training_of(experiment, MONOLITH).images * one
     # Each expert sees half of the 64 images, as does the student.
     expected = {"monolith": dense, "student": 32 * (one + teacher), "ensemble": 64 * one + router}
-    assert report_job._train_flops(settings, INPUTS) == expected
+    assert report_job._train_flops(experiment, INPUTS) == expected
     lies = {key: unit(-(10**15), images=1) for key in (MONOLITH, expert_key(0), ROUTER)}
-    assert report_job._train_flops(settings, INPUTS | lies) == expected
+    assert report_job._train_flops(experiment, INPUTS | lies) == expected
     there = {key: found for key, found in INPUTS.items() if key not in (MONOLITH, STUDENT, expert_key(1))}
-    assert report_job._train_flops(settings, there) == {"ensemble": 32 * one + router}
+    assert report_job._train_flops(experiment, there) == {"ensemble": 32 * one + router}
 
 
 def test_the_bill_of_a_snapshot_is_that_of_the_images_until_then(tmp_path):
     kept = {"experts__training__snapshots": [32], "evaluate__snapshot": 32}
     inputs = {key: found for key, found in INPUTS.items() if key != STUDENT}
-    settings = tiny(tmp_path, **kept)
-    one, _, router = costs(settings)
-    assert report_job._train_flops(settings, inputs)["ensemble"] == 32 * one + router
-    said = dict(run_summary.rows(settings, METRICS, inputs))
+    experiment = tiny(tmp_path, **kept)
+    one, _, router = costs(experiment)
+    assert report_job._train_flops(experiment, inputs)["ensemble"] == 32 * one + router
+    said = dict(run_summary.rows(experiment, METRICS, inputs))
     assert said["Weights"] == "after 32 images of all experts together"
-    settings = tiny(tmp_path, **kept, router__training__snapshots=[16])
-    assert report_job._train_flops(settings, inputs)["ensemble"] == 32 * one + router // 4
-    assert "16 images of all clusters" in dict(run_summary.rows(settings, METRICS, inputs))["Router"]
+    experiment = tiny(tmp_path, **kept, router__training__snapshots=[16])
+    assert report_job._train_flops(experiment, inputs)["ensemble"] == 32 * one + router // 4
+    assert "16 images of all clusters" in dict(run_summary.rows(experiment, METRICS, inputs))["Router"]
 
 
 def test_a_record_that_differs_is_a_contradiction_by_name(tmp_path):
-    settings = tiny(tmp_path, distill={})
+    experiment = tiny(tmp_path, distill={})
     sound = {key: unit(own.train_flops, images=own.images, samples=own.samples)
-             for key, own in training_costs.spent(settings, INPUTS).items()}  # fmt: skip
-    assert training_costs.contradictions(settings, INPUTS | sound) == []
+             for key, own in training_costs.training_costs(experiment, INPUTS).items()}  # fmt: skip
+    assert training_costs.contradictions(experiment, INPUTS | sound) == []
     wrong = {expert_key(1): unit(-(10**15), images=1, samples=20), ROUTER: unit("lots", images=64)}
-    one, _, router = costs(settings)
-    assert training_costs.contradictions(settings, INPUTS | sound | wrong) == [
+    one, _, router = costs(experiment)
+    assert training_costs.contradictions(experiment, INPUTS | sound | wrong) == [
         f"train/expert-01 records images 1 instead of 32, train_flops -1000000000000000 instead of {32 * one}",
-        f"route/router records train_flops lots instead of {router}",
+        f"router/all records train_flops lots instead of {router}",
     ]
-    shown = run_summary.rows(settings, METRICS | {"contradictions": ["first", "second"]}, INPUTS)
+    shown = run_summary.rows(experiment, METRICS | {"contradictions": ["first", "second"]}, INPUTS)
     assert [value for title, value in shown if title == "Contradiction"] == ["first", "second"]
 
 
@@ -86,15 +86,15 @@ FOREIGN = {"sha256": "ef" * 32, "source": "DiT.pt", "images": None, "train_flops
 
 def begun(tmp_path, starts):
     """Settings and inputs of units that began with files of these records, by unit."""
-    files = {key: {"weights": str(tmp_path / "a"), "content": start["sha256"]} for key, start in starts.items()}
+    files = {key: {"weights": str(tmp_path / "a"), "content_hash": start["sha256"]} for key, start in starts.items()}
     own = [
         {"clusters": [expert], "init_from": files[expert_key(expert)]}
         for expert in (0, 1)
         if expert_key(expert) in files
     ]
     common = {"experts__init_from": files[MONOLITH]} if MONOLITH in files else {}
-    settings = tiny(tmp_path, distill={}, experts__overrides=own, **common)
-    return settings, INPUTS | {key: unit(start=start) for key, start in starts.items()}
+    experiment = tiny(tmp_path, distill={}, experts__overrides=own, **common)
+    return experiment, INPUTS | {key: unit(start=start) for key, start in starts.items()}
 
 
 def test_a_start_is_on_the_bill_of_every_arm_and_once(tmp_path):
@@ -134,12 +134,12 @@ def test_facts_name_what_was_started_from(tmp_path):
         run_summary.rows(tiny(tmp_path), METRICS, {k: v for k, v in INPUTS.items() if k != STUDENT})
     )
     said = dict(run_summary.rows(*with_metrics(begun(tmp_path, {expert_key(0): SEED}))))["Start"]
-    words = "digits, SHA-256 cdcdcdcdcdcdcdcd: 12,000 images seen, on the bill of every arm that began there"
+    words = "digits, SHA-256 cdcdcdcdcdcdcdcd: 12,000 images seen, FLOPs counted for every arm that started from it"
     assert said == words
     said = dict(run_summary.rows(*with_metrics(begun(tmp_path, {expert_key(0): SEED, expert_key(1): FOREIGN}))))[
         "Start"
     ]
-    assert said.endswith("; DiT.pt, SHA-256 efefefefefefefef: images unknown, which no bill holds")
+    assert said.endswith("; DiT.pt, SHA-256 efefefefefefefef: images unknown, FLOPs unknown, not counted")
 
 
 def with_metrics(pair):
@@ -174,10 +174,12 @@ def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
 
 def test_a_variant_in_words_is_its_name_and_what_is_not_as_by_default(tmp_path):
     experiment = tiny(tmp_path, encode__encoder={"name": "pixels", "size": 4})
-    assert run_summary.brief(experiment.encode.encoder) == "pixels (size 4)"
-    assert run_summary.brief(type(experiment.encode.encoder)(name="pixels")) == "pixels"
+    assert run_summary.describe_variant(experiment.encode.encoder) == "pixels (size 4)"
+    assert run_summary.describe_variant(type(experiment.encode.encoder)(name="pixels")) == "pixels"
     objectives = [{"name": "flow_matching"}, {"name": "epsilon", "schedule": {"name": "linear_beta"}, "shift": 2.0}]
-    words = [run_summary.brief(tiny(tmp_path, experts__objective=one).experts.objective) for one in objectives]
+    words = [
+        run_summary.describe_variant(tiny(tmp_path, experts__objective=one).experts.objective) for one in objectives
+    ]
     assert words == ["flow_matching", "epsilon (schedule linear_beta, shift 2.0)"]
 
 
@@ -198,7 +200,7 @@ def test_facts_say_how_it_was_sampled(tmp_path):
         "guidance": 2.0,
         "guidance_interval": [0.1, 0.8],
         "posteriors": "shared",
-        "route_every": 4,
+        "route_every_steps": 4,
     }
     experiment = tiny(tmp_path, distill={"teacher": "router"}, **{f"evaluate__{k}": v for k, v in settings.items()})
     said = dict(run_summary.rows(experiment, METRICS, INPUTS))

@@ -5,18 +5,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data.catalog import open_catalog
-from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.run_samples import open_catalog
+from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.data.tables import Table
 from hpcddm.data.tar_index import index_tar
-from hpcddm.launch.checks import storage
-from hpcddm.launch.content_hashes import with_content
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.checks import disk_estimates
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.stages.data import shard_job
 from tests import pictures
+from tests.data.sources import ilsvrc
 from tests.data.sources.opening import records_of, split_of
 from tests.stages.routes import Bench
 
@@ -42,16 +43,34 @@ def array_file(root):
     return {"name": "arrays", "file": "images.h5", "images": "x", "captions": "texts"} | SHARE, 60, {"caption"}
 
 
-@pytest.mark.parametrize("collection", [folder_of_classes, array_file])
+def folder_with_captions(root):
+    """The same folder with a text beside every picture."""
+    source, count, columns = folder_of_classes(root)
+    for picture in (root / "classes").glob("*/*.png"):
+        picture.with_suffix(".txt").write_text(f"a picture, {picture.stem}")
+    return source, count, columns | {"caption"}
+
+
+def ilsvrc_tree(root):
+    """ImageNet, with a part of the training images held out."""
+    ilsvrc.write_images(root / "imagenet", of_class=6)
+    ilsvrc.write_mapping(root / "imagenet")
+    return {"name": "imagenet", "folder": "imagenet"} | SHARE, 60, {"label"}
+
+
+COLLECTIONS = pytest.mark.parametrize("collection", [folder_of_classes, array_file, folder_with_captions, ilsvrc_tree])
+
+
+@COLLECTIONS
 def test_a_collection_becomes_tars_with_a_share_held_out(tmp_path, collection):
     source, count, columns = collection(tmp_path)
-    changes = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
+    changes = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
     changes |= {"data__image_size": 16, "data__channels": 3}
     bench = Bench(tmp_path, "run", data__source=source, **changes)
-    bench.settings = within_run(with_content(bench.settings, bench.run), bench.run)
-    assert str(tmp_path) not in bench.settings.model_dump_json() and bench.settings.data.content
-    counts = storage.image_counts(bench.settings, bench.run)
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage == "shard"), CATALOG)
+    bench.settings = with_relative_paths(with_content_hashes(bench.settings, bench.run), bench.run)
+    assert str(tmp_path) not in bench.settings.model_dump_json() and bench.settings.data.content_hash
+    counts = disk_estimates.image_counts(bench.settings, bench.run)
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage == "shard"), CATALOG)
     catalogs = {split: open_catalog(bench.run, split) for split in ("train", "heldout")}
     assert {split: len(catalog) for split, catalog in catalogs.items()} == counts and sum(counts.values()) == count
     for split, catalog in catalogs.items():
@@ -64,11 +83,11 @@ def test_of_a_folder_sorted_by_class_some_tars_keep_nothing_and_what_is_no_pictu
     source, count, _ = folder_of_classes(tmp_path)
     (tmp_path / "classes" / "class-2" / "torn.png").write_bytes(b"no picture")
     changes = {"data__image_size": 16, "data__channels": 3, "data__num_classes": None, "data__shards": 4}
-    changes |= {"data__condition": {"name": "none"}, "measuring__classifier": None, "evaluate__images": 20}
-    changes |= {"data__keep": "label >= 1 and width > 16", "data__broken": 0.1}
+    changes |= {"data__condition": {"name": "none"}, "evaluators__classifier": None, "evaluate__images": 20}
+    changes |= {"data__filter": "label >= 1 and width > 16", "data__max_broken_share": 0.1}
     changes |= {"data__source": source | {"heldout": {"share": 0.7}}}
     bench = Bench(tmp_path, "run", **changes)
-    bench.make(*(unit.key for unit in plan(bench.settings) if unit.stage == "shard"), CATALOG)
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage == "shard"), CATALOG)
     catalogs = [open_catalog(bench.run, split) for split in ("train", "heldout")]
     assert sum(map(len, catalogs)) == count * 2 // 3
     assert all((catalog.column("label").gather(range(len(catalog))) >= 1).all() for catalog in catalogs)
@@ -76,18 +95,29 @@ def test_of_a_folder_sorted_by_class_some_tars_keep_nothing_and_what_is_no_pictu
     assert "torn.png: no readable image" in broken
 
 
+def test_a_picture_without_its_caption_is_broken(tmp_path):
+    source, count, _ = folder_with_captions(tmp_path)
+    lost = sorted((tmp_path / "classes").glob("*/*.txt"))[0]
+    lost.unlink()
+    made = plain(tmp_path, source, data__max_broken_share=0.1, data__heldout_shards=1)
+    made.make("shard/train-000", "shard/heldout-000", CATALOG)
+    assert sum(len(open_catalog(made.run, split)) for split in ("train", "heldout")) == count - 1
+    (broken,) = [path.read_text() for path in made.run.root.glob("shard/*/broken.jsonl")]
+    assert f"{lost.name}: no such file, which would be the picture's caption" in broken
+
+
 def plain(tmp_path, source, **changes):
     """A run of a collection without classes and conditions."""
-    base = {"data__num_classes": None, "data__condition": {"name": "none"}, "measuring__classifier": None}
+    base = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
     base |= {"data__image_size": 16, "data__channels": 3, "data__shards": 1}
     return Bench(tmp_path, "run", data__source=source, **(base | changes))
 
 
-@pytest.mark.parametrize("collection", [folder_of_classes, array_file])
+@COLLECTIONS
 def test_a_key_is_known_without_the_picture(tmp_path, collection, monkeypatch):
     source = collection(tmp_path)[0]
     records = split_of(**absolute(source, tmp_path))
-    several = split_of("collections", of=[absolute(source, tmp_path) | {"collection": "first"}])
+    several = split_of("collections", sources=[absolute(source, tmp_path) | {"collection": "first"}])
     expected = [record.key for record in records_of(**absolute(source, tmp_path))]
     monkeypatch.setattr(type(records), "__getitem__", None)
     assert [records.key(number) for number in range(len(records))] == expected
@@ -108,7 +138,7 @@ def test_a_table_chooses_records_and_is_read_once_for_a_unit(tmp_path, monkeypat
     real = Table.rows
     monkeypatch.setattr(Table, "rows", lambda table, *names: asked.append(1) or real(table, *names))
     monkeypatch.setattr(shard_job, "IMAGES_AT_ONCE", 4)
-    made = plain(tmp_path, source, data__keep="score >= 1 and width > 3", data__table={"file": "scores.csv"})
+    made = plain(tmp_path, source, data__filter="score >= 1 and width > 3", data__table={"file": "scores.csv"})
     made.make("shard/train-000")
     index = index_tar(made.run.unit("shard/train-000") / "images-00000.tar")
     assert index.keys == [key for number, key in enumerate(keys) if number % 3] and asked == [1]

@@ -17,12 +17,12 @@ import torch
 import torch.distributed as dist
 
 from hpcddm.config.site import Resources
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
-from hpcddm.training import shards
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.training import state_slices
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy
-from hpcddm.training.shards import Slice
+from hpcddm.training.state_slices import Slice
 
 CALLS = (
     "open",
@@ -83,7 +83,7 @@ def newest(folder: Path, told: int) -> None:
     """Say which state a new process finds, and if its bytes are those of its images."""
     files, state = checkpoints(folder).agree_on_newest() or ([], {"images": 0})
     values = torch.zeros(LENGTH)
-    with shards.Stored(files) as stored:
+    with state_slices.StateFiles(files) as stored:
         stored.fill("master", Slice(0, 0, "w", 0, LENGTH), values)
     os.write(told, f"{state['images']} {(values == state['images']).all()}\n".encode())
 

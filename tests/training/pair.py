@@ -20,22 +20,21 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcddm.config.site import Resources
-from hpcddm.config.training import Training
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.diffusion.spaces.pixels import to_unit
-from hpcddm.jobs.attempt import attempts, open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.jobs.attempt import list_attempts
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag, Stopped
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_settings import in_whole_batches
-from hpcddm.runs.weights_files import Kept
-from hpcddm.training import corrections, loop, outcomes
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_training import UnitTraining
+from hpcddm.training import deepspeed_patches, loop, step_results
 from hpcddm.training.engine import Engine
-from hpcddm.training.looks import Look, Looks
 from hpcddm.training.meters import peak_memory_gib
+from hpcddm.training.probe import Probe, ProbeResult
 from tests.training.half import allow_fp16
 from tests.training.scenarios import BATCH, KEY, STEPS, batches, build, training, write_tar
 
@@ -119,7 +118,7 @@ class Pairs:
     def train(
         self,
         name: str,
-        settings: Training,
+        settings: UnitTraining,
         stop_after: int | None,
         bad_steps: range,
         world_size: int,
@@ -128,26 +127,26 @@ class Pairs:
     ) -> list[int]:
         """One attempt: a stop is requested of the last rank during a step, and its loss of some is not finite."""
         run = RunDir(self.root / name)
-        owner = f"slurm-x-0123456789ab-7_0.{len(attempts(run.logs(KEY)))}"
+        owner = f"slurm-x-0123456789ab-7_0.{len(list_attempts(run.logs(KEY)))}"
 
         def work(rank: int) -> None:
             unit, is_last = self._unit(name, rank, owner, world_size, **resources), rank == world_size - 1
             loss = self._loss(unit, stop_after if is_last else None, bad_steps if is_last else range(0))
-            seen = Looks(3 * BATCH, lambda model, device: self._look(run, rank, model)) if looks else None
-            task = loop.Task(0, build, loss, batches(self.reader), to_unit, flops_per_image=lambda: 10**6, looks=seen)
-            trained = loop.train(task, settings, unit, Kept.of(settings, in_whole_batches(settings)))
+            seen = Probe(3 * BATCH, lambda model, device: self._look(run, rank, model)) if looks else None
+            task = loop.Task(0, build, loss, batches(self.reader), pixels_to_values, flops_per_image=10**6, probe=seen)
+            trained = loop.train(task, settings, unit)
             if rank == 0:
                 (run.root / "facts.json").write_text(json.dumps(trained.results))
 
         return on_ranks(world_size, work)
 
-    def _look(self, run: RunDir, rank: int, model: nn.Module) -> Look:
+    def _look(self, run: RunDir, rank: int, model: nn.Module) -> ProbeResult:
         """Note what the network makes of ones, and draw numbers that the training must not miss."""
         torch.rand(3)
         seen = model(torch.ones(1, 64).to(next(model.parameters()).dtype)).float().flatten().tolist()
         if rank == 0:
             (run.root / "seen.json").write_text(json.dumps([seen, model.module.training]))
-        return Look({"mean": sum(seen) / len(seen)}, None)
+        return ProbeResult({"mean": sum(seen) / len(seen)}, None)
 
     def _unit(
         self, name: str, rank: int, owner: str, world_size: int = 2, data_threads: int = 1, **resources: int
@@ -156,7 +155,7 @@ class Pairs:
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, owner, attempt.number, "host", interval=0)
-        own = Resources(**({"agree_every": 1} | resources))
+        own = Resources(**({"sync_every_steps": 1} | resources))
         return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", resources=own, data_threads=data_threads)
 
     def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
@@ -175,7 +174,7 @@ class Pairs:
 
     def collectives(self) -> list[list[str]]:
         """The collectives of each step on rank 0 but DeepSpeed's; every second step is logged."""
-        settings = training(images=6 * BATCH, log_images=2 * BATCH)
+        settings = training(images=6 * BATCH, log_every_images=2 * BATCH)
 
         def work(rank: int) -> None:
             unit = self._unit("collectives", rank, "me")
@@ -187,7 +186,7 @@ class Pairs:
                     counts.append(len(called.names))
                     return loss(model, batch)
 
-                loop.train(loop.Task(0, build, noting, batches(self.reader), to_unit), settings, unit)
+                loop.train(loop.Task(0, build, noting, batches(self.reader), pixels_to_values), settings, unit)
             steps = [called.names[start:end] for start, end in zip(counts, counts[1:], strict=False)]
             (self.root / f"collectives-{rank}").write_text(json.dumps(steps))
 
@@ -214,7 +213,7 @@ class Pairs:
             self.train(name, settings, end, bad_steps, looks=looks, **own)
             for end, own in zip(ends, shapes, strict=True)
         ]
-        folder, (_, last) = self.root / name / KEY, attempts(RunDir(self.root / name).logs(KEY))[-1]
+        folder, (_, last) = self.root / name / KEY, list_attempts(RunDir(self.root / name).logs(KEY))[-1]
         found = {"codes": codes, "figures": heartbeat.read(last).figures}
         if not any(codes[-1]):
             weights = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
@@ -286,8 +285,8 @@ def _start_peak() -> float:
 def main(root: Path) -> dict:
     pairs, bad = Pairs(root), range(BAD_STEP, BAD_STEP + 1)
     found = {
-        "reference": pairs.chain("reference", [], images=LONG * BATCH, log_images=2 * BATCH),
-        "stopped": pairs.chain("stopped", STOPS, images=LONG * BATCH, log_images=2 * BATCH),
+        "reference": pairs.chain("reference", [], images=LONG * BATCH, log_every_images=2 * BATCH),
+        "stopped": pairs.chain("stopped", STOPS, images=LONG * BATCH, log_every_images=2 * BATCH),
         "short": pairs.chain("short", []),
         "bad": pairs.chain("bad", [], bad),
         "bad saved": pairs.chain("bad-saved", [BAD_STEP + 1, 2], bad),
@@ -305,17 +304,17 @@ def main(root: Path) -> dict:
             name = f"stage {stage}, {precision}, {len(stops)} stops"
             changes = {"precision": precision, "snapshots": SNAPSHOTS}
             found[name] = pairs.chain(name, stops, bad, {"zero_stage": stage}, looks=bool(stops), **changes)
-    watched, corrections.UNWATCHED = corrections.UNWATCHED, ("cpu",)
+    watched, deepspeed_patches.DEVICES_WITHOUT_SYNC = deepspeed_patches.DEVICES_WITHOUT_SYNC, ("cpu",)
     found["unwatched"] = pairs.chain("unwatched", [3, 2], bad, precision="bf16", snapshots=SNAPSHOTS)
     found["read in steps"] = pairs.reads()
-    corrections.UNWATCHED = watched
+    deepspeed_patches.DEVICES_WITHOUT_SYNC = watched
     names = ("world_size", "zero_stage", "micro_batch")
     shapes = [dict(zip(names, shape, strict=True)) for shape in ELASTIC]
-    found["elastic"] = pairs.chain("elastic", [3, 5, 2], bad, shapes, log_images=3 * BATCH)
-    found["undisturbed"] = pairs.chain("undisturbed", [], bad, log_images=3 * BATCH)
+    found["elastic"] = pairs.chain("elastic", [3, 5, 2], bad, shapes, log_every_images=3 * BATCH)
+    found["undisturbed"] = pairs.chain("undisturbed", [], bad, log_every_images=3 * BATCH)
     found["elastic"]["farthest"] = pairs.farthest("elastic", "undisturbed")
-    found["seldom agreed"] = pairs.chain("seldom", [3], resources={"agree_every": 4}, log_images=2 * BATCH)
-    outcomes.MOST_SKIPPED = 4
+    found["seldom agreed"] = pairs.chain("seldom", [3], resources={"sync_every_steps": 4}, log_every_images=2 * BATCH)
+    step_results.MAX_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,30 +22,29 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hpcddm.config.site import Resources
-from hpcddm.config.training import Training
-from hpcddm.data import tar
+from hpcddm.data import tar_writing
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.draws import Draws
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import TarReader
 from hpcddm.data.record import Record
-from hpcddm.diffusion.spaces.pixels import to_unit
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.errors import UserError
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag, Stopped
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.unit_settings import in_whole_batches
-from hpcddm.runs.weights_files import Kept, power_average, weights_name
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_training import UnitTraining
+from hpcddm.runs.weights_files import power_average_name, weights_name
 from hpcddm.training import loop
 from hpcddm.training.engine import Engine
-from hpcddm.training.meters import Progress
+from hpcddm.training.meters import TrainingProgress
 from hpcddm.training.power_ema import Profile, coefficients, exponent
-from hpcddm.training.snapshots import KeptWeights
+from hpcddm.training.weights_writer import WeightsWriter
 from tests.catalogs import catalog_of
 from tests.orders import uniform
 
@@ -59,22 +58,34 @@ def build() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.SiLU(), nn.Linear(32, 64))
 
 
-def training(**changes: object) -> Training:
-    values = {"images": STEPS * BATCH, "batch": BATCH, "learning_rate": 0.01, "log_images": 20, "precision": "fp32"}
-    return Training(**{**values, "weight_decay": 0.01, "ema_halflife_images": 40, "warmup_images": 16, **changes})
+def training(**changes: object) -> UnitTraining:
+    values = {
+        "images": STEPS * BATCH,
+        "batch": BATCH,
+        "learning_rate": 0.01,
+        "log_every_images": 20,
+        "precision": "fp32",
+    }
+    values |= {"weight_decay": 0.01, "ema_halflife_images": 40, "warmup_images": 16} | changes
+    # In whole batches, as the file has them by their numbers.
+    numbers = values.get("snapshots", [])
+    own = [-(-number // BATCH) * BATCH for number in numbers]
+    return UnitTraining(**values | {"snapshots": own, "snapshot_numbers": numbers})
 
 
 def write_tar(folder: Path) -> TarReader:
     generator = np.random.default_rng(0)
     images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
-    tar.write_tar(folder / "x.tar", [Record(str(number), image, 0) for number, image in enumerate(images)], 8, 1)
+    tar_writing.write_tar(
+        folder / "x.tar", [Record(str(number), image, 0) for number, image in enumerate(images)], 8, 1
+    )
     catalog = catalog_of(folder, [folder / "x.tar"])
     write_columns(folder / "clusters.h5", {"cluster": np.zeros(30, dtype=np.uint16)})
     return TarReader(catalog, Column("cluster", {folder / "clusters.h5": 30}))
 
 
 def batches(reader: TarReader) -> NoisyBatches:
-    order, draws = uniform(0, KEY, len(reader)), Draws(0, KEY)
+    order, draws = uniform(0, KEY, len(reader)), RandomDraws(0, KEY)
 
     def carried(rows: np.ndarray, dropped: torch.Tensor) -> torch.Tensor:
         return torch.where(dropped, 1, reader.labels(rows))
@@ -93,7 +104,7 @@ class Runs:
         run.unit(KEY).mkdir(parents=True, exist_ok=True)
         attempt = open_attempt(run.logs(KEY), ranks)
         writer = HeartbeatWriter(attempt.folder, "me", attempt.number, "host")
-        own = Resources(**({"agree_every": 1} | resources))
+        own = Resources(**({"sync_every_steps": 1} | resources))
         return Unit(
             KEY, run, ranks, attempt, writer, StopFlag(), {}, trajectory, resources=own, data_threads=data_threads
         )
@@ -101,15 +112,15 @@ class Runs:
     def train(
         self,
         unit: Unit,
-        settings: Training,
+        settings: UnitTraining,
         stop_after: int | None = None,
         start: Path | None = None,
-        flops_per_image: Callable[[], int] | None = None,
+        flops_per_image: int | None = None,
     ) -> str:
         """Train in a process of its own, told to stop during step `stop_after`; return how that ended."""
         return {0: "complete", 3: "stopped"}[self.end(unit, settings, stop_after, start, flops_per_image)]
 
-    def end(self, unit: Unit, settings: Training, *arguments: object) -> int:
+    def end(self, unit: Unit, settings: UnitTraining, *arguments: object) -> int:
         """The same, and return the exit code."""
         child = os.fork()
         if child == 0:
@@ -126,7 +137,7 @@ class Runs:
                 os._exit(1)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    def refusal(self, unit: Unit, settings: Training) -> str:
+    def refusal(self, unit: Unit, settings: UnitTraining) -> str:
         """Train and return the error."""
         assert self.end(unit, settings) == REFUSED
         return (unit.folder / "refusal").read_text()
@@ -134,10 +145,10 @@ class Runs:
     def _train(
         self,
         unit: Unit,
-        settings: Training,
+        settings: UnitTraining,
         stop_after: int | None = None,
         start: Path | None = None,
-        flops_per_image: Callable[[], int] | None = None,
+        flops_per_image: int | None = None,
     ) -> None:
         steps = 0
 
@@ -152,10 +163,12 @@ class Runs:
         def begin(model: nn.Module) -> None:
             model.load_state_dict(load_file(start))
 
-        task = loop.Task(0, build, loss, batches(self.reader), to_unit, begin if start else None, flops_per_image)
-        loop.train(task, settings, unit, Kept.of(settings, in_whole_batches(settings)))
+        task = loop.Task(
+            0, build, loss, batches(self.reader), pixels_to_values, begin if start else None, flops_per_image
+        )
+        loop.train(task, settings, unit)
 
-    def chain(self, name: str, stops: list[int], settings: Training, **resources: int) -> dict:
+    def chain(self, name: str, stops: list[int], settings: UnitTraining, **resources: int) -> dict:
         """Train with these interruptions, one attempt after the other, to the end."""
         units = (self.unit(name, **resources) for _ in (*stops, None))
         ends = [self.train(unit, settings, stop) for unit, stop in zip(units, (*stops, None), strict=True)]
@@ -175,7 +188,7 @@ class Runs:
         }
 
 
-def seeded(runs: Runs, settings: Training) -> dict:
+def seeded(runs: Runs, settings: UnitTraining) -> dict:
     """Trainings that start from a file, which is removed while the second one is half done; one in bf16 stays there."""
     file = runs.root / "seed.safetensors"
     torch.manual_seed(7)
@@ -193,10 +206,10 @@ def seeded(runs: Runs, settings: Training) -> dict:
     return results | {"seeded still": as_it_was}
 
 
-def counted(runs: Runs, settings: Training) -> dict:
-    """A training whose FLOPs are counted, which draws random numbers, as the network is built for it."""
+def counted(runs: Runs, settings: UnitTraining) -> dict:
+    """A training whose FLOPs are counted before, which draws random numbers, as the network is built for it."""
     unit = runs.unit("counted")
-    assert runs.train(unit, settings, flops_per_image=lambda: int(build()[1].weight.numel())) == "complete"
+    assert runs.train(unit, settings, flops_per_image=int(build()[1].weight.numel())) == "complete"
     return runs.result("counted") | {"figures": heartbeat.read(unit.attempt.folder).figures}
 
 
@@ -218,7 +231,7 @@ def snapshots(runs: Runs) -> dict:
     assert runs.train(runs.unit("kept-later"), settings) == "complete"
     found["later"] = runs.result("kept-later")
     assert runs.train(runs.unit("kept-longer"), training(**AVERAGES, images=40)) == "complete"
-    assert runs.train(runs.unit("kept-longer"), settings.model_copy(update={"snapshots": [40, 80]})) == "complete"
+    assert runs.train(runs.unit("kept-longer"), training(**AVERAGES, snapshots=[40, 80])) == "complete"
     found["longer"] = runs.result("kept-longer")
     unit = runs.unit("kept-late")
     assert runs.train(unit, training(**AVERAGES), 4) == "stopped"
@@ -232,20 +245,20 @@ def snapshots(runs: Runs) -> dict:
 @contextmanager
 def killed(when: str) -> Iterator[None]:
     """Have trainings die without a word around their second snapshot."""
-    take = KeptWeights.write_snapshots
+    take = WeightsWriter.write_snapshots
 
-    def dying(self: KeptWeights, engine: Engine, progress: Progress) -> None:
+    def dying(self: WeightsWriter, engine: Engine, progress: TrainingProgress) -> None:
         if progress.images == 40 and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         take(self, engine, progress)
         if progress.images == 40:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    KeptWeights.write_snapshots = dying
+    WeightsWriter.write_snapshots = dying
     try:
         yield
     finally:
-        KeptWeights.write_snapshots = take
+        WeightsWriter.write_snapshots = take
 
 
 def powers(runs: Runs) -> list[dict]:
@@ -255,7 +268,7 @@ def powers(runs: Runs) -> list[dict]:
     folder = runs.root / "powers" / KEY
 
     def load(number: int, sigma_rel: float) -> torch.Tensor:
-        tensors = load_file(folder / weights_name(number, power_average(sigma_rel)))
+        tensors = load_file(folder / weights_name(number, power_average_name(sigma_rel)))
         return torch.cat([tensors[name].double().flatten() for name in sorted(tensors)])
 
     kept = {(number, sigma_rel): load(number, sigma_rel) for number in numbers for sigma_rel in (0.05, 0.1)}
@@ -274,7 +287,7 @@ def powers(runs: Runs) -> list[dict]:
     return found
 
 
-def torn(runs: Runs, reference: Training) -> dict:
+def torn(runs: Runs, reference: UnitTraining) -> dict:
     """The newest state is torn in one of its files: the one before it must serve."""
     found = {}
     unit = runs.unit("torn-all")
@@ -294,7 +307,7 @@ def torn(runs: Runs, reference: Training) -> dict:
         path = target / newest.name / name
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         runs.train(again, reference)
-        begun = json.loads((again.attempt.folder / "begun.json").read_text())
+        begun = json.loads((again.attempt.folder / "first_step.json").read_text())
         found[str(name)] = {"resumed_at": begun["images"], **runs.result(f"torn-{number}")}
     return found
 

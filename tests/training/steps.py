@@ -18,9 +18,9 @@ from torch import nn
 
 from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.models.base import Network as BlockNetwork
-from hpcddm.training import blocks, masters
+from hpcddm.training import blocks, fp32_master_weights
 from hpcddm.training.ema import update_weights
 from hpcddm.training.engine import Engine
 from tests.training.half import allow_fp16
@@ -218,7 +218,7 @@ def engine_of(root: Path, case: Case, rank: int, settings: Training) -> Engine:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case.ranks)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     place, device, model = Ranks(rank, rank, case.ranks, 1, "me"), torch.device("cpu"), network(case, rank)
-    blocks.prepare(model, case.every, compiled=False)
+    blocks.prepare_blocks(model, case.every, compiled=False)
     shared = case.stage, case.micro_batches, lambda groups, own: optimizer_of(case, groups, own)
     return Engine(model, settings, place, device, *shared)
 
@@ -239,7 +239,7 @@ def by_engine(root: Path, case: Case, settings: Training) -> Course:
             assert made == (course.norms[-1] is not None)
             if case.precision == "fp16":
                 course.scales.append(engine.scaler_state()["cur_scale"])
-        course.weights |= engine.gathered(masters.master_weights(engine.model))
+        course.weights |= engine.gather_weights(fp32_master_weights.master_weights(engine.model))
         torch.save(vars(course), root / f"{rank}.pt")
         dist.barrier()
 
@@ -286,7 +286,7 @@ def start(case: Case, root: Path) -> dict[str, bool]:
 
     def work(rank: int) -> None:
         engine, ones = engine_of(root, case, rank, settings), torch.ones(1, 64, dtype=dtype)
-        weights = engine.gathered(masters.master_weights(engine.model))
+        weights = engine.gather_weights(fp32_master_weights.master_weights(engine.model))
         gathered = {"weights": weights | {"factor": initial["factor"]}}
         gathered |= {name: engine.averaged_weights(name) for name in update_weights(settings)}
         found = {name: equal(tensors, initial) for name, tensors in gathered.items()}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.commands.planning.live import LiveBytes
+from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
@@ -23,7 +23,7 @@ DEPTH = 6
 
 def network(name: str, every: int, modulation: str = "zero", depth: int = 2) -> nn.Module:
     model = examples.trained(name, modulation=modulation, depth=depth).train()
-    blocks.prepare(model, every, compiled=False)
+    blocks.prepare_blocks(model, every, compiled=False)
     return model
 
 
@@ -64,12 +64,12 @@ def test_without_gradients_nothing_is_recomputed():
 
 def test_a_network_without_blocks_stays_as_it_is_and_is_said_so():
     model = examples.trained("small_cnn")
-    assert "no blocks" in blocks.prepare(model, 1, True) and blocks.prepare(model, 0, False) == ""
-    assert blocks.prepare(nn.Linear(2, 2), 0, False) == ""
+    assert "no blocks" in blocks.prepare_blocks(model, 1, True) and blocks.prepare_blocks(model, 0, False) == ""
+    assert blocks.prepare_blocks(nn.Linear(2, 2), 0, False) == ""
 
 
 def test_what_was_done_is_said():
-    said = blocks.prepare(examples.trained("dit", depth=DEPTH), 4, compiled=False)
+    said = blocks.prepare_blocks(examples.trained("dit", depth=DEPTH), 4, compiled=False)
     assert said == "activations of 2 of 6 blocks recomputed"
 
 
@@ -91,7 +91,7 @@ found = {}
 for name in ("dit", "router_dit", "mmdit"):
     options = {"depth": 3} | ({"condition": "class"} if name == "mmdit" else {})
     plain, compiled = (examples.trained(name, **options).train() for _ in range(2))
-    said = blocks.prepare(compiled, 2, compiled=True)
+    said = blocks.prepare_blocks(compiled, 2, compiled=True)
     counters.clear()
     for step in range(3):
         losses = [model(*examples.batch(6)).square().mean() for model in (plain, compiled)]

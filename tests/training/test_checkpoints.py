@@ -15,12 +15,13 @@ from safetensors.torch import save_file
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
 from hpcddm.files import tensors
-from hpcddm.jobs.attempt import Superseded, open_attempt
-from hpcddm.jobs.entry import LASTING
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.attempt import Superseded
+from hpcddm.jobs.entry import PERSISTENT_ERRORS
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.runs import training_states
-from hpcddm.training.checkpoints import KEPT, Checkpoints
-from hpcddm.training.meters import Progress
+from hpcddm.training.checkpoints import KEPT_STATES, Checkpoints
+from hpcddm.training.meters import TrainingProgress
 
 
 class Writer:
@@ -73,7 +74,7 @@ def saved(checkpoints, engine, images):
 
 def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
     state = newest(save(tmp_path, "mine", 10, 20, 30))
-    assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT
+    assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT_STATES
 
 
 def test_states_of_a_training_with_other_settings_are_not_continued(tmp_path):
@@ -123,7 +124,9 @@ def test_a_state_whose_progress_makes_no_sense_is_passed_over(tmp_path, loop, ca
 
 
 def test_the_types_of_a_stored_progress_are_all_there():
-    assert [field.name for field in fields(training_states.Loop)] == [field.name for field in fields(Progress)]
+    assert [field.name for field in fields(training_states.LoopProgress)] == [
+        field.name for field in fields(TrainingProgress)
+    ]
 
 
 def test_a_state_of_an_earlier_version_is_neither_continued_nor_passed_over(tmp_path):
@@ -197,12 +200,12 @@ def test_the_training_goes_on_while_a_state_is_written_and_is_told_of_it_once(tm
 
     checkpoints = Checkpoints(unit(tmp_path, "mine"), 10**9)
     checkpoints.save(Slow(), 10, {})
-    assert begun.wait(30) and checkpoints.saving_seconds >= 0 and checkpoints.finished() is None
+    assert begun.wait(30) and checkpoints.saving_seconds >= 0 and checkpoints.take_published() is None
     assert not list(tmp_path.glob("images-*"))
     go_on.set()
     state = checkpoints.wait()
     assert state.images == 10 and state.copy_seconds <= state.seconds
-    assert checkpoints.finished() is None and checkpoints.saving_seconds is None
+    assert checkpoints.take_published() is None and checkpoints.saving_seconds is None
 
 
 def test_no_state_is_begun_while_another_is_written(tmp_path):
@@ -221,11 +224,11 @@ def test_another_attempt_may_overcome_an_error_of_the_file_system_that_passes(tm
 
     with pytest.raises(UserError, match="cannot save the training state") as caught:
         saved(Checkpoints(unit(tmp_path, "mine"), 10**9), Failing(), 10)
-    assert (caught.value.__cause__.errno in LASTING) == is_lasting
+    assert (caught.value.__cause__.errno in PERSISTENT_ERRORS) == is_lasting
 
 
 def test_no_state_of_a_longer_training_is_continued(tmp_path):
     save(tmp_path, "mine", 10, 20)
     assert newest(Checkpoints(unit(tmp_path, "mine"), 15))["images"] == 10
-    training_states.close(tmp_path, "mine", 15, keep=True)
+    training_states.remove_earlier(tmp_path, "mine", 15, keep=True)
     assert [path.name for path in tmp_path.glob("images-*")] == ["images-000000000010"]

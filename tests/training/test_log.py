@@ -10,14 +10,14 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.training import log
-from hpcddm.training.checkpoints import Saved
+from hpcddm.training.checkpoints import PublishedState
 from hpcddm.training.log import TrainingLog
-from hpcddm.training.meters import Progress
+from hpcddm.training.meters import TrainingProgress
 from tests.training.scenarios import BATCH, training
 
 NAMES = {"loss", "learning_rate", "gradient_norm", "images_per_second", "data_wait", "tflops", "memory_gib"}
@@ -33,7 +33,7 @@ def unit(tmp_path):
 
 
 def opened(unit, progress=None, flops_per_image=10**9):
-    return TrainingLog(unit, training(), progress or Progress(), flops_per_image, torch.device("cpu"))
+    return TrainingLog(unit, training(), progress or TrainingProgress(), flops_per_image, torch.device("cpu"))
 
 
 def scalars(folder):
@@ -55,9 +55,9 @@ def test_a_line_names_every_figure_with_its_unit():
 
 def test_log_heartbeat_and_tensorboard_say_the_same(unit, capsys):
     training_log = opened(unit)
-    training_log.beat(Progress(BATCH))
+    training_log.beat(TrainingProgress(BATCH))
     assert heartbeat.read(unit.attempt.folder).figures == {}
-    progress = Progress(24, curve=[(24, 0.5)])
+    progress = TrainingProgress(24, curve=[(24, 0.5)])
     training_log.write(progress, 1.5, 1e-9)
     training_log.beat(progress)
     figures = heartbeat.read(unit.attempt.folder).figures
@@ -82,7 +82,7 @@ def test_nobody_knows_beforehand_which_file_it_writes(unit, tmp_path):
 
 def test_what_is_not_known_is_left_out_and_skipped_steps_are_told_at_once(unit):
     training_log = opened(unit, flops_per_image=None)
-    progress = Progress(24, skipped=1, curve=[(24, 0.5)])
+    progress = TrainingProgress(24, skipped=1, curve=[(24, 0.5)])
     training_log.write(progress, None, 0.0)
     progress.skipped = 2
     training_log.beat(progress)
@@ -93,19 +93,19 @@ def test_what_is_not_known_is_left_out_and_skipped_steps_are_told_at_once(unit):
 def test_after_an_interruption_the_last_loss_is_there_and_later_points_are_replaced(unit):
     first = opened(unit)
     for images in (24, 40):
-        first.write(Progress(images, curve=[(images, 1.0)]), 1.0, 0.0)
+        first.write(TrainingProgress(images, curve=[(images, 1.0)]), 1.0, 0.0)
     first.close()
-    progress = Progress(24, curve=[(24, 1.0)])
+    progress = TrainingProgress(24, curve=[(24, 1.0)])
     second = opened(unit, progress)
     progress.images = 32
     second.beat(progress)
     beat = heartbeat.read(unit.attempt.folder)
     assert (beat.figures, beat.saved_images) == ({"loss": 1.0}, 24)
-    assert json.loads((unit.attempt.folder / "begun.json").read_text())["images"] == 24
+    assert json.loads((unit.attempt.folder / "first_step.json").read_text())["images"] == 24
     progress.curve.append((40, 0.25))
     progress.images = 40
     second.write(progress, 1.0, 0.0)
-    second.saved(progress, Saved(40, 0.1, 0.3))
+    second.log_saved(progress, PublishedState(40, 0.1, 0.3))
     assert scalars(unit.folder)["loss"] == [(24, 1.0), (40, 0.25)], "a state that is saved has its points on the disk"
     second.close()
 
@@ -113,11 +113,11 @@ def test_after_an_interruption_the_last_loss_is_there_and_later_points_are_repla
 def test_another_rank_says_nothing(unit, capsys):
     unit.ranks = Ranks(1, 1, 2, 1, "me")
     training_log = opened(unit)
-    progress = Progress(24, skipped=1, curve=[(24, 0.5)])
+    progress = TrainingProgress(24, skipped=1, curve=[(24, 0.5)])
     training_log.write(progress, 1.5, 0.0)
     training_log.beat(progress)
-    training_log.skipped(progress.images, progress)
-    training_log.saved(progress, 0.1)
+    training_log.log_skipped(progress.images, progress)
+    training_log.log_saved(progress, 0.1)
     training_log.close()
     assert not (unit.folder / "tensorboard").exists() and heartbeat.read(unit.attempt.folder) is None
     assert capsys.readouterr().out == ""

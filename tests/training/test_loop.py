@@ -1,5 +1,6 @@
 """The training loop in a process of its own: exact resume, torn states, the average."""
 
+import inspect
 import json
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from hpcddm.training.loop import count_micro_batches
+from hpcddm.training.loop import count_micro_batches, train
 from tests.helpers import REPOSITORY
 
 STOPPED = ["stop-1", "stop-5", "stop-often", "stop-last", "stop-before-last", "saved at every step"]
@@ -114,3 +115,7 @@ def test_a_snapshot_at_the_end_of_a_training_is_written_when_it_goes_on(found):
     whole, longer = found["snapshots"]["whole"], found["snapshots"]["longer"]
     assert longer["weights"] == whole["weights"]
     assert longer["kept"] == {name: digest for name, digest in whole["kept"].items() if "0000020" not in name}
+
+
+def test_the_loop_is_read_on_one_page():
+    assert len(inspect.getsource(train).splitlines()) < 60

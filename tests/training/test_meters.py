@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from hpcddm.training import meters
-from hpcddm.training.meters import MeanLoss, Progress, Throughput
+from hpcddm.training.meters import MeanLoss, Throughput, TrainingProgress
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_teraflops():
 
 
 def test_the_mean_loss_is_of_all_images_since_the_last_one(alone):
-    mean_loss = MeanLoss(Progress(), torch.device("cpu"))
+    mean_loss = MeanLoss(TrainingProgress(), torch.device("cpu"))
     mean_loss.add(torch.tensor([1.0, 2.0], requires_grad=True))
     mean_loss.images += 2
     mean_loss.add(torch.tensor([6.0]))
@@ -44,10 +44,10 @@ def test_the_mean_loss_is_of_all_images_since_the_last_one(alone):
 
 
 def test_a_stored_sum_goes_on_where_it_was(alone):
-    before = MeanLoss(Progress(), torch.device("cpu"))
+    before = MeanLoss(TrainingProgress(), torch.device("cpu"))
     before.add(torch.tensor([1.0, 2.0]))
     before.images += 2
-    after = MeanLoss(Progress(loss_sums=before.sums(), loss_images=before.images), torch.device("cpu"))
+    after = MeanLoss(TrainingProgress(loss_sums=before.sums(), loss_images=before.images), torch.device("cpu"))
     after.add(torch.tensor([6.0]))
     after.images += 1
     assert after.take() == 3.0

@@ -14,9 +14,9 @@ from tests.helpers import REPOSITORY
 JOIN = """
 import sys
 from pathlib import Path
-from hpcddm.runs.layout import RunDir
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
 from hpcddm.training import process_group
@@ -38,7 +38,7 @@ def test_a_rank_that_waits_for_others_leaves_when_told_to_stop(tmp_path, rank, o
     assert process.stdout.readline() == "ready\n"
     attempt = tmp_path / "logs/train/x/attempt-1"
     deadline = time.time() + 30
-    while rank == 0 and not (attempt / "meeting.json").exists() and time.time() < deadline:
+    while rank == 0 and not (attempt / "rendezvous.json").exists() and time.time() < deadline:
         time.sleep(0.05)
     time.sleep(1)  # Now rank 0 is inside init_process_group, which runs no Python.
     process.send_signal(signal.SIGTERM)

@@ -16,7 +16,7 @@ from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device, device_name
 from hpcddm.stages.workload import Work
 
-SECONDS = 1.0
+MIN_SECONDS = 1.0
 """Seconds for which each kind of step is repeated."""
 
 
@@ -26,7 +26,7 @@ class Benchmark:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._known: dict[str, float | UserError] = {}
-        self._child: _Child | None = None
+        self._child: _BenchmarkProcess | None = None
         self._errors = tempfile.TemporaryFile("w+")
 
     def __enter__(self) -> "Benchmark":
@@ -48,7 +48,7 @@ class Benchmark:
         """
         batch = max(work.batch // ranks, 1)
         question = {"network": work.network, "is_training": work.is_training, "batch": batch}
-        line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": SECONDS})
+        line = json.dumps(question | {"threads": threads, "on_gpu": on_gpu, "at_least_seconds": MIN_SECONDS})
         if line not in self._known:
             try:
                 self._known[line] = self._measure(line)
@@ -61,7 +61,7 @@ class Benchmark:
 
     def _measure(self, line: str) -> float:
         if self._child is None:
-            self._child = _Child.start(self._errors)
+            self._child = _BenchmarkProcess.start(self._errors)
             self._child.send(self._experiment.model_dump_json())
         self._child.send(line)
         reply = self._child.replies.readline()
@@ -78,7 +78,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class _Child:
+class _BenchmarkProcess:
     """Process that measures, with a line per request and per reply."""
 
     process: subprocess.Popen[str]
@@ -86,7 +86,7 @@ class _Child:
     replies: IO[str]
 
     @classmethod
-    def start(cls, errors: IO[str]) -> "_Child":
+    def start(cls, errors: IO[str]) -> "_BenchmarkProcess":
         # Nothing is imported from the working directory, which may be a run's, with a file json.py.
         command = [sys.executable, "-P", "-m", "hpcddm.commands.planning.benchmark_process"]
         pipe = subprocess.PIPE
@@ -95,14 +95,14 @@ class _Child:
         return cls(process, process.stdin, process.stdout)
 
     def send(self, line: str) -> None:
-        # Of a child that died the missing reply tells.
+        # A missing reply means that the child died.
         with suppress(BrokenPipeError):
             self.requests.write(f"{line}\n")
             self.requests.flush()
 
 
 @cache
-def machine(on_gpu: bool) -> str:
+def describe_machine(on_gpu: bool) -> str:
     """Name the device that is measured, with a remark where the machine is busy with something else."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     busy = f", busy (load {load:.0f} on {cores} cores): times may be too long" if load > 1.5 * cores else ""

@@ -1,7 +1,7 @@
-"""Times some real steps of an experiment's networks; a process of its own, for DeepSpeed leaves its marks in one.
+"""Times some real steps of an experiment's networks, in a separate process because DeepSpeed changes its process.
 
-Reads the experiment, then one question per line, and answers each with the `seconds` that one image takes, or with the
-`error` of the user that stands in the way. `benchmark` asks.
+Reads the experiment, then one question per line from `benchmark`, and answers each with the `seconds` per image, or
+with the user's `error` that prevents a measurement.
 """
 
 import json
@@ -15,17 +15,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from hpcddm.commands.planning import reading
-from hpcddm.commands.planning.costs import Costs
+from hpcddm.commands.planning import read_speed
+from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import tar
-from hpcddm.data.pictures import shaped
+from hpcddm.data import tar_writing
+from hpcddm.data.image_decoding import fit_to_shape
 from hpcddm.data.sources.base import Source
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import DTYPES, current_device
-from hpcddm.jobs.environment import Ranks, data_threads
+from hpcddm.jobs.job_environment import Ranks, data_threads
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
     DENOISER,
@@ -40,13 +40,13 @@ from hpcddm.stages.workload import (
 )
 from hpcddm.training.engine import Engine
 
-FEWEST = 3
+MIN_STEPS = 3
 
 
 def serve() -> None:
     """Answer questions until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    # What libraries print must not stand among the answers.
+    # Output of libraries must not mix with the answers.
     os.dup2(2, 1)
     experiment = Experiment.model_validate_json(sys.stdin.readline())
     with tempfile.TemporaryDirectory() as folder:
@@ -60,29 +60,29 @@ def _answer(
 ) -> dict[str, float | str]:
     torch.set_num_threads(threads)
     try:
-        step = _step(Costs(experiment, {}), folder, threads, network, batch, **work)
+        step = _step(UnitCosts(experiment, {}), folder, threads, network, batch, **work)
         return {"seconds": _least_seconds(step, at_least_seconds) / batch}
     except UserError as error:
-        some = "a few of its tars" if experiment.data.source.adopts_tars else "some of its images"
+        some = "a few of its tars" if experiment.data.source.uses_existing_tars else "some of its images"
         advice = f"; with {some} there this is measured" if network in SAMPLE_WORK else ""
         return {"error": f"{error}{advice}"}
 
 
 def _step(
-    costs: Costs, folder: Path, threads: int, network: str, batch: int, is_training: bool, on_gpu: bool
+    costs: UnitCosts, folder: Path, threads: int, network: str, batch: int, is_training: bool, on_gpu: bool
 ) -> Callable[[], object]:
-    data = costs.settings.data
+    data = costs.experiment.data
     if network in (READING, SINGLE_READING):
         readers = max(data_threads(threads), 1) if network == READING else 1
-        return reading.step(costs.settings, folder, batch, readers)
+        return read_speed.make_read_step(costs.experiment, folder, batch, readers)
     if network == TAR:
         records = variants.create(Source, data.source).open_split("train")
         numbers = [number % len(records) for number in range(batch)]
         size, channels, transform = data.image_size, data.channels, variants.create(Transform, data.transform)
-        if data.source.adopts_tars:
-            return lambda: [shaped(records[number].image, channels, size, transform) for number in numbers]
+        if data.source.reads_in_place:
+            return lambda: [fit_to_shape(records[number].image, channels, size, transform) for number in numbers]
         path = folder / "x.tar"
-        return lambda: tar.write_tar(path, (records[number] for number in numbers), size, channels, transform)
+        return lambda: tar_writing.write_tar(path, (records[number] for number in numbers), size, channels, transform)
     if network == ENCODER:
         return costs.encoding(batch)
     device = current_device() if on_gpu else torch.device("cpu")
@@ -102,16 +102,16 @@ def _step(
     return synchronised
 
 
-def _inference_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
-    # Measuring networks see samples in fp32, whatever they were trained in.
-    is_measuring = not network.startswith((DENOISER, ROUTER))
-    dtype = torch.float32 if is_measuring else DTYPES[costs.training(network).precision]
+def _inference_step(costs: UnitCosts, network: str, batch: int, device: torch.device) -> Callable[[], object]:
+    # Evaluators see samples in fp32, whatever they were trained in.
+    is_evaluator = not network.startswith((DENOISER, ROUTER))
+    dtype = torch.float32 if is_evaluator else DTYPES[costs.training(network).precision]
     model = costs.network(network).to(device, dtype)
     inputs = [values.to(device) for values in costs.inputs(network, batch)]
     return torch.no_grad()(lambda: model(*inputs))
 
 
-def _training_step(costs: Costs, network: str, batch: int, device: torch.device) -> Callable[[], object]:
+def _training_step(costs: UnitCosts, network: str, batch: int, device: torch.device) -> Callable[[], object]:
     if not dist.is_initialized():
         os.environ["LOCAL_RANK"] = "0"
         backend = "gloo" if device.type == "cpu" else "nccl"
@@ -131,7 +131,7 @@ def _least_seconds(step: Callable[[], object], at_least: float) -> float:
     """Return the seconds of the fastest of some steps after a warm-up; other load on the machine can only add."""
     seconds: list[float] = []
     end = time.perf_counter() + at_least
-    while len(seconds) <= FEWEST or time.perf_counter() < end:
+    while len(seconds) <= MIN_STEPS or time.perf_counter() < end:
         started = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - started)

@@ -12,14 +12,16 @@ from hpcddm.config import variant_files, variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Training
 from hpcddm.data.reader import ArrayReader
-from hpcddm.diffusion.conditions.sentences import Sentences
-from hpcddm.diffusion.spaces.pixels import to_unit
+from hpcddm.diffusion.conditions.sentence_encoder import SentenceEncoder
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.encoders.autoencoder.base import Autoencoder, TrainedAutoencoder
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.models import build_autoencoder, build_classifier, build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, training_flops, unallocated
+from hpcddm.runs import unit_keys
 from hpcddm.runs.unit_keys import expert_of, stage_of
-from hpcddm.runs.unit_settings import network_settings, required_space, trained_autoencoder
+from hpcddm.runs.unit_settings import require_latent_space
+from hpcddm.runs.unit_training import unit_training
 from hpcddm.stages.workload import (
     AUTOENCODER,
     DECODE_LATENTS,
@@ -34,16 +36,16 @@ from hpcddm.stages.workload import (
 )
 
 
-class Costs:
+class UnitCosts:
     """Work and FLOPs of every unit of an experiment; the FLOPs of a network are counted once."""
 
-    def __init__(self, settings: Experiment, counts: dict[str, int]) -> None:
-        self.settings, self.workload = settings, Workload(settings, counts)
+    def __init__(self, experiment: Experiment, counts: dict[str, int]) -> None:
+        self.experiment, self.workload = experiment, Workload(experiment, counts)
         self._flops: dict[tuple[str, bool], int] = {}
 
     def work(self, key: str) -> list[Work]:
         """List the work of a unit on images; empty for a stage that does not go by images."""
-        stage = variant_files.module_below("stages", f"{stage_of(key)}_job")
+        stage = variant_files.import_from_subpackages("stages", f"{stage_of(key)}_job")
         return stage.work(self.workload, key) if hasattr(stage, "work") else []
 
     def flops(self, work: Work) -> int:
@@ -56,45 +58,42 @@ class Costs:
     def network(self, name: str) -> nn.Module:
         """Build a network, freshly initialised."""
         if name.startswith(DENOISER):
-            return build_denoiser.build(self.settings, self.settings.expert_config(expert_of(name)))
+            return build_denoiser.build(self.experiment, self.experiment.expert_config(expert_of(name)))
         if name == ROUTER:
-            return build_router.trainable(self.settings)
+            return build_router.build_trainable(self.experiment)
         if name == AUTOENCODER:
-            return build_autoencoder.network(self.settings)
-        return build_classifier.build(self.settings, f"measuring/{name}")
+            return build_autoencoder.build(self.experiment)
+        return build_classifier.build(self.experiment, f"evaluators/{name}")
 
     def training(self, name: str) -> Training:
-        """Return a network's training, for a denoiser that of all experts together; fp32 for an untrained router."""
-        common = self.settings.experts.training
-        if name.startswith(DENOISER):
-            return common.model_copy(update={"precision": self.settings.expert_config(expert_of(name)).precision})
-        if name == ROUTER:
-            return self.settings.router.training or common.model_copy(update={"precision": "fp32"})
-        if name == AUTOENCODER:
-            return trained_autoencoder(self.settings)[1]
-        return network_settings(self.settings, f"measuring/{name}").training
+        """Return the training of the first unit that has a network; for an untrained router any, in fp32."""
+        if name == ROUTER and self.experiment.router.training is None:
+            return self.experiment.experts.training.model_copy(update={"precision": "fp32"})
+        keys = {ROUTER: unit_keys.ROUTER, AUTOENCODER: unit_keys.AUTOENCODER}
+        key = name if name.startswith(DENOISER) else keys.get(name, f"evaluators/{name}")
+        return unit_training(self.experiment, key)
 
     def inputs(self, name: str, count: int) -> tuple[torch.Tensor, ...]:
         """Make the arguments of a network's forward pass for so many images."""
         if name == AUTOENCODER:
-            return build_autoencoder.inputs(self.settings, count)
+            return build_autoencoder.inputs(self.experiment, count)
         if name != ROUTER and not name.startswith(DENOISER):
-            return (torch.zeros(count, *build_classifier.pixels(self.settings).shape),)
-        return tuple(part.expand(count, *part.shape[1:]).clone() for part in build_denoiser.one_image(self.settings))
+            return (torch.zeros(count, *build_classifier.pixels(self.experiment).shape),)
+        return tuple(part.expand(count, *part.shape[1:]).clone() for part in build_denoiser.one_image(self.experiment))
 
     def encoding(self, count: int) -> Callable[[], object]:
-        """Return the encoder's run on so many images."""
-        encoder, images = variants.create(SampleEncoder, self.settings.encode.encoder), self._images(count)
+        """Return a function that encodes `count` images once, for timing."""
+        encoder, images = variants.create(SampleEncoder, self.experiment.encode.encoder), self._images(count)
         reader = ArrayReader(images, labels=np.zeros(count, np.int64), clusters=np.zeros(count, np.int64))
         return lambda: encoder.features(reader, range(count))
 
     def encoding_captions(self, count: int, device: torch.device) -> Callable[[], object]:
-        """Return the text encoder's run on so many captions on a device, each of as many words as states are kept."""
-        condition = self.settings.data.condition
+        """Return a function that encodes `count` captions once, each of as many words as states are kept."""
+        condition = self.experiment.data.condition
         if condition.text_encoder is None:
             raise ValueError("data.condition: nothing is encoded")
-        sentences = Sentences(condition.text_encoder, condition.shape[0])
-        tokens = sentences.tokenised([" ".join(["a"] * condition.shape[0])] * count).to(device)
+        sentences = SentenceEncoder(condition.text_encoder, condition.shape[0])
+        tokens = sentences.tokenise([" ".join(["a"] * condition.shape[0])] * count).to(device)
         return lambda: sentences.states(tokens)
 
     def through_autoencoder(self, direction: str, count: int, device: torch.device) -> Callable[[], object]:
@@ -102,19 +101,19 @@ class Costs:
 
         The weights of one that the run trains are random.
         """
-        data, own = self.settings.data, required_space(self.settings)
+        data, own = self.experiment.data, require_latent_space(self.experiment)
         autoencoder = variants.create(Autoencoder, own.autoencoder, data)
         if isinstance(autoencoder, TrainedAutoencoder):
             autoencoder.network.to(device)
         if direction == DECODE_LATENTS:
             latents = torch.zeros(count, *data.x_shape, device=device)
             return torch.no_grad()(lambda: autoencoder.decode(latents))
-        images = to_unit(torch.from_numpy(self._images(count))).to(device)
+        images = pixels_to_values(torch.from_numpy(self._images(count))).to(device)
         return torch.no_grad()(lambda: autoencoder.encode(images))
 
     def _images(self, count: int) -> UInt8[np.ndarray, "n h w c"]:
         """Make black images."""
-        data = self.settings.data
+        data = self.experiment.data
         return np.zeros((count, data.image_size, data.image_size, data.channels), dtype=np.uint8)
 
     def _count(self, name: str, is_training: bool) -> int:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hpcddm.commands.planning.live import LiveBytes
+from hpcddm.commands.planning.live_memory import LiveBytes
 from hpcddm.jobs.devices import DTYPES
 from hpcddm.models.flops import unallocated
 from hpcddm.models.layers import attend_unfused
@@ -22,7 +22,7 @@ from hpcddm.training.engine import BUCKET
 
 FLAT_BUCKET = 500_000_000
 """Largest number of values of a gradient that ranks reduce at once where DeepSpeed asks for no size."""
-MOST_GATHERED = 1_000_000_000
+MAX_GATHERED = 1_000_000_000
 """Number of weights that a rank of ZeRO-3 keeps gathered between their uses."""
 
 RESIDENT = 1.2
@@ -31,7 +31,7 @@ RESIDENT = 1.2
 
 
 @dataclass(frozen=True)
-class Sharing:
+class RankDivision:
     """Division of a training among its ranks."""
 
     ranks: int
@@ -46,7 +46,7 @@ class Sharing:
 
 
 @dataclass(frozen=True)
-class Memory:
+class TensorMemory:
     """Bytes of a rank's tensors at the peak of a step, by what they are; the copy is made when a state is saved."""
 
     weights: int
@@ -106,15 +106,16 @@ class _Fused(torch.autograd.Function):
         return tuple(torch.empty_like(one) for one in ctx.saved_tensors[:3])
 
 
-def of_pass(
+def peak_of_pass(
     build: Callable[[], nn.Module], inputs: tuple[Tensor, ...], precision: str, every: int, keeps: bool, on_gpu: bool
 ) -> int:
     """Return the most bytes that live in a forward and backward pass of so many images beside weights and inputs.
 
-    every: see `blocks.prepare`; keeps: gradients stay as they come, else each goes as soon as it is there.
+    every: see `blocks.prepare_blocks`; keeps: all gradients are kept; otherwise each is freed as soon as it is
+    computed.
     """
     model = unallocated(build).to(DTYPES[precision]).train()
-    blocks.prepare(model, every, compiled=False)
+    blocks.prepare_blocks(model, every, compiled=False)
     own = [one.to("meta") for one in inputs]
     for parameter in model.parameters():
         if parameter.requires_grad and not keeps:
@@ -130,10 +131,12 @@ def _forget_gradient(parameter: Tensor) -> None:
     parameter.grad = None
 
 
-def predict(model: nn.Module, passed: int, precision: str, sharing: Sharing, averages: int = 1) -> Memory:
+def predict_memory(
+    model: nn.Module, passed: int, precision: str, sharing: RankDivision, averages: int = 1
+) -> TensorMemory:
     """Predict a rank's memory.
 
-    model: may be on the meta device; passed: `of_pass` of a micro batch, with gradients where the sharing
+    model: may be on the meta device; passed: `peak_of_pass` of a micro batch, with gradients where the sharing
     `keeps_gradients`; averages: number of EMAs.
     """
     trained = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
@@ -143,7 +146,7 @@ def predict(model: nn.Module, passed: int, precision: str, sharing: Sharing, ave
     kept, phases = _phases(count, max(trained), width, precision, sharing, passed)
     gradients, buffers, activations = max(phases, key=sum)
     has_masters = sharing.zero_stage > 0 or precision != "fp32"
-    return Memory(
+    return TensorMemory(
         weights=width * (part if sharing.zero_stage == 3 else count) + width * fixed,
         masters=4 * part if has_masters else 0,
         moments=8 * part,
@@ -160,11 +163,11 @@ Phase = tuple[int, int, int]
 
 
 def _phases(
-    count: int, largest: int, width: int, precision: str, sharing: Sharing, passed: int
+    count: int, largest: int, width: int, precision: str, sharing: RankDivision, passed: int
 ) -> tuple[int, list[Phase]]:
-    """Return the bytes of gradients that always live, and those of pass, reduction and step beside them.
+    """Return the bytes of permanent gradients, and the further bytes of pass, reduction and step.
 
-    count, largest: parameters, and those of the largest tensor; width: bytes of a weight.
+    count, largest: parameters in all, and in the largest tensor; width: bytes of a weight.
     """
     stage, part, bucket = sharing.zero_stage, count // sharing.ranks, min(count, BUCKET)
     low, flat = width < 4, min(count, FLAT_BUCKET)
@@ -187,7 +190,7 @@ def _phases(
         begun = carried + 4 * part * bucket // count
         passing = [(carried, width * bucket, passed), (begun, reducing, left)]
         return 0, [*passing, (4 * part * parts, reducing, 0), (8 * part, 0, 0)]
-    gathered = width * min(count, MOST_GATHERED) if sharing.ranks > 1 else 0
+    gathered = width * min(count, MAX_GATHERED) if sharing.ranks > 1 else 0
     reducing = (6 if low else 12 if sharing.ranks > 1 else 8) * bucket + 4 * largest
     buffers = gathered + 4 * bucket
     return 4 * part, [(0, buffers, passed), (0, buffers + reducing, left), (4 * part, 4 * bucket, 0)]

@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcddm.commands.planning.benchmark import Benchmark, machine
-from hpcddm.commands.planning.costs import Costs
+from hpcddm.commands.planning.benchmark import Benchmark, describe_machine
+from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config.site import Resources
 from hpcddm.errors import UserError
+from hpcddm.jobs.attempt_records import AttemptRecord, as_number, read_records
 from hpcddm.jobs.devices import visible_gpus
-from hpcddm.jobs.records import AttemptRecord, as_number, records
-from hpcddm.pipeline.plan import is_collective
+from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.heartbeat import Heartbeat
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.stages.workload import SAMPLE_WORK
 
-ENOUGH = 0.05
+MIN_SHARE_DONE = 0.05
 """Part of its work after which the speed of an attempt counts."""
 GIVEN, RECORDED, MEASURED, UNKNOWN = "given", "this run", "benchmark", "unknown"
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Estimated cost of a unit; None where it is unknown, and then `detail` says why."""
+class CostEstimate:
+    """Estimated cost of a unit; None if it is unknown, for the reason in `detail`."""
 
     flops: int | None
     seconds: float | None
@@ -29,35 +29,35 @@ class Estimate:
     detail: str
 
 
-class Clock:
+class TimeEstimator:
     """Estimates for the units of one run.
 
     is_here: the jobs will run on this very machine; speed: FLOPs per second of one rank, if given.
     """
 
     def __init__(
-        self, costs: Costs, benchmark: Benchmark, run: RunDir, is_here: bool, speed: float | None = None
+        self, costs: UnitCosts, benchmark: Benchmark, run: RunDir, is_here: bool, speed: float | None = None
     ) -> None:
         self._costs, self._benchmark, self._run, self._is_here, self._speed = costs, benchmark, run, is_here, speed
         self._known_attempts: dict[str, list[tuple[Heartbeat, AttemptRecord]]] = {}
 
-    def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> Estimate:
-        """Estimate the cost of a unit; siblings: the units of its stage, whose attempts show their speed."""
+    def estimate(self, key: str, siblings: Sequence[str], resources: Resources) -> CostEstimate:
+        """Estimate the cost of a unit; siblings: the units of its kind, whose attempts show their speed."""
         flops, uncounted = self._flops(key)
         if uncounted and not flops:
-            return Estimate(None, None, UNKNOWN, uncounted)
+            return CostEstimate(None, None, UNKNOWN, uncounted)
         ranks = resources.ranks if is_collective(key) else 1
         if self._speed and flops:
             speed = f"{self._speed:.3g} FLOPs per second and rank"
             detail = f"{speed}; not counted: {uncounted}" if uncounted else speed
-            return Estimate(flops, flops / (self._speed * ranks), GIVEN, detail)
+            return CostEstimate(flops, flops / (self._speed * ranks), GIVEN, detail)
         if uncounted:
-            return Estimate(flops, None, UNKNOWN, uncounted)
+            return CostEstimate(flops, None, UNKNOWN, uncounted)
         recorded = self._recorded(key, siblings, ranks)
-        return Estimate(flops, *(recorded or self._measured(key, resources, ranks)))
+        return CostEstimate(flops, *(recorded or self._measured(key, resources, ranks)))
 
     def _flops(self, key: str) -> tuple[int, str]:
-        """Count what can be counted, and say why the rest, such as an encoder without its weights, cannot."""
+        """Count FLOPs, and give reasons for uncountable parts, such as an encoder without its weights."""
         flops, uncounted = 0, ""
         for work in self._costs.work(key):
             try:
@@ -67,7 +67,7 @@ class Clock:
         return flops, uncounted
 
     def _recorded(self, key: str, siblings: Sequence[str], ranks: int) -> tuple[float, str, str] | None:
-        """Estimate from the newest attempt at the unit itself, else at one of its stage, scaled by the work to do."""
+        """Estimate from the newest attempt at the unit itself, else at one of its kind, scaled by the work to do."""
         for group in ([key], siblings):
             candidates = [(*attempt, unit) for unit in group for attempt in self._attempts(unit)]
             if candidates:
@@ -79,10 +79,12 @@ class Clock:
         return None
 
     def _attempts(self, key: str) -> list[tuple[Heartbeat, AttemptRecord]]:
-        """List a unit's attempts that tell its speed; read once, as all siblings look at them."""
+        """List the attempts that show a unit's speed; read once, because all units of the stage use them."""
         if key not in self._known_attempts:
-            attempts = records(self._run.logs(key))
-            self._known_attempts[key] = [(beat, record) for record in attempts if (beat := _telling_beat(record))]
+            attempts = read_records(self._run.logs(key))
+            self._known_attempts[key] = [
+                (beat, record) for record in attempts if (beat := _informative_heartbeat(record))
+            ]
         return self._known_attempts[key]
 
     def _measured(self, key: str, resources: Resources, ranks: int) -> tuple[float | None, str, str]:
@@ -98,7 +100,9 @@ class Clock:
         except UserError as error:
             return None, UNKNOWN, str(error)
         reading = "" if any(piece.network in SAMPLE_WORK for piece in work) else ", reading"
-        detail = f"one process of {threads} threads on {machine(on_gpu)}; no communication{reading} or start-up"
+        detail = (
+            f"one process of {threads} threads on {describe_machine(on_gpu)}; no communication{reading} or start-up"
+        )
         return seconds, MEASURED, detail
 
     def _weight(self, key: str) -> int:
@@ -106,8 +110,8 @@ class Clock:
         return sum(self._costs.flops(piece) for piece in work) or sum(piece.images for piece in work) or 1
 
 
-def _telling_beat(record: AttemptRecord) -> Heartbeat | None:
+def _informative_heartbeat(record: AttemptRecord) -> Heartbeat | None:
     """Return the attempt's last heartbeat, where it got far enough for its speed to count."""
     beat = record.beat
-    is_telling = beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= ENOUGH * beat.total
+    is_telling = beat is not None and beat.rate > 0 and beat.total > 0 and beat.done >= MIN_SHARE_DONE * beat.total
     return beat if is_telling else None

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 
 from hpcddm.commands.planning import memory
-from hpcddm.commands.planning.costs import Costs
-from hpcddm.commands.planning.memory import Memory, Sharing
+from hpcddm.commands.planning.costs import UnitCosts
+from hpcddm.commands.planning.memory import RankDivision, TensorMemory
 from hpcddm.config.site import Resources, Site
 from hpcddm.models.flops import unallocated
-from hpcddm.pipeline.plan import is_collective
+from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.runs.unit_keys import MONOLITH, stage_of
 from hpcddm.stages.workload import Work
 from hpcddm.training.loop import count_micro_batches
@@ -30,7 +30,7 @@ class RankMemory:
     on_gpu: bool
     peak: int
     """Bytes of tensors on the device that trains, at most."""
-    parts: Memory
+    parts: TensorMemory
     memory_gb: int
 
     @property
@@ -40,7 +40,7 @@ class RankMemory:
         return self.ranks_per_node * own
 
 
-def of_units(keys: Iterable[str], costs: Costs, site: Site) -> list[RankMemory]:
+def predict_for_units(keys: Iterable[str], costs: UnitCosts, site: Site) -> list[RankMemory]:
     """Predict the memory of all trainings, one for each stage and shape, the monolith apart."""
     largest: dict[tuple[str, Resources], RankMemory] = {}
 
@@ -48,7 +48,7 @@ def of_units(keys: Iterable[str], costs: Costs, site: Site) -> list[RankMemory]:
     def passed(network: str, images: int, every: int, keeps: bool, on_gpu: bool) -> int:
         inputs = costs.inputs(network, images)
         precision = costs.training(network).precision
-        return memory.of_pass(lambda: costs.network(network), inputs, precision, every, keeps, on_gpu)
+        return memory.peak_of_pass(lambda: costs.network(network), inputs, precision, every, keeps, on_gpu)
 
     for key in (key for key in keys if is_collective(key)):
         resources = site.resources_for(*key.split("/"))
@@ -56,7 +56,7 @@ def of_units(keys: Iterable[str], costs: Costs, site: Site) -> list[RankMemory]:
         for work in (work for work in costs.work(key) if work.is_training):
             share, on_gpu = max(work.batch // resources.ranks, 1), resources.gpus_per_node > 0
             parts = count_micro_batches(share, resources.micro_batch)
-            sharing = Sharing(resources.ranks, resources.zero_stage, parts)
+            sharing = RankDivision(resources.ranks, resources.zero_stage, parts)
             once = share // parts, resources.checkpoint_blocks, sharing.keeps_gradients, on_gpu
             predicted = _of_network(costs, work, passed(work.network, *once), sharing)
             found = RankMemory(
@@ -68,13 +68,13 @@ def of_units(keys: Iterable[str], costs: Costs, site: Site) -> list[RankMemory]:
     return list(largest.values())
 
 
-def _of_network(costs: Costs, work: Work, passed: int, sharing: Sharing) -> Memory:
+def _of_network(costs: UnitCosts, work: Work, passed: int, sharing: RankDivision) -> TensorMemory:
     model = unallocated(lambda: costs.network(work.network))
     training = costs.training(work.network)
-    return memory.predict(model, passed, training.precision, sharing, training.averages)
+    return memory.predict_memory(model, passed, training.precision, sharing, training.num_averages)
 
 
-def line_of(own: RankMemory) -> str:
+def memory_line(own: RankMemory) -> str:
     """Describe a rank's memory in a line, with the site's key where its nodes have too little."""
     shares = {name: size for name, size in asdict(own.parts).items() if name != "state_copy" and size}
     text = ", ".join(f"{name} {size / 1e9:.2g}" for name, size in shares.items())

@@ -1,1 +1,1 @@
-"""The language of `data.keep`, the filter of samples."""
+"""The language of `data.filter`, the filter of samples."""

@@ -7,16 +7,20 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from hpcddm.config import variants
-from hpcddm.config.data import AugmentationSettings
+from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.config.variants import S, Variant
-from hpcddm.data.draws import Draws
+from hpcddm.data.randomness import RandomDraws
 
 
 class Augmentation(Variant[S]):
-    """Random change of images; created as `cls(settings, side)`, side: of the squares that it gives.
+    """Random change of training images.
 
-    Its random numbers come from `draws` by the samples' indices in the order of training, so that an interrupted
-    training, or one on another number of ranks, sees the same bits.
+    The random numbers come from `draws` by the samples' indices in the order of training. An interrupted training, or
+    a training on another number of ranks, therefore gets the same pixels.
+
+    Args:
+        settings: Settings of the augmentation.
+        side: Side of the output squares, in pixels.
     """
 
     def __init__(self, settings: S, side: int) -> None:
@@ -24,17 +28,36 @@ class Augmentation(Variant[S]):
         self.side = side
 
     @abstractmethod
-    def augmented(
-        self, images: UInt8[Tensor, "n h w c"], indices: Sequence[int], draws: Draws
+    def augment(
+        self, images: UInt8[Tensor, "n h w c"], indices: Sequence[int], draws: RandomDraws
     ) -> UInt8[Tensor, "n h2 w2 c"]:
-        """Return the images of some indices changed, as a function of their draws alone; from any thread."""
+        """Change images as a function of their random numbers alone; thread-safe.
+
+        Args:
+            images: (N, H, W, C), uint8.
+            indices: N indices of the images in the order of training.
+            draws: Random numbers of the training.
+
+        Returns:
+            Images, (N, H2, W2, C), uint8.
+        """
 
 
-def created(settings: Sequence[AugmentationSettings], side: int) -> list[Augmentation]:
-    """Create augmentations, to be applied in their order, of images whose side they leave."""
-    return [variants.create(Augmentation, own, side) for own in settings]
+def create_augmentations(settings: Sequence[AugmentationSettings], side: int) -> list[Augmentation]:
+    """Create augmentations in the order in which they are applied.
+
+    Args:
+        settings: Settings of each augmentation.
+        side: Side of the images, in pixels, which the augmentations preserve.
+    """
+    return [variants.create(Augmentation, item, side) for item in settings]
 
 
 def source_side(settings: Sequence[AugmentationSettings], side: int) -> int:
-    """Return the side of the squares that augmentations would like to get for images of `side`."""
-    return max([side, *(own.source_side(side) for own in settings)])
+    """Return the largest side that any of the augmentations prefers for its input squares.
+
+    Args:
+        settings: Settings of each augmentation.
+        side: Side of the output squares, in pixels.
+    """
+    return max([side, *(item.source_side(side) for item in settings)])

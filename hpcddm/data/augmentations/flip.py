@@ -1,21 +1,21 @@
-"""Horizontal flip: every image is mirrored with probability 1/2; wrong for texts, and where left is not right."""
+"""Horizontal flip with probability 1/2; wrong for images with text, or where left and right differ in meaning."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from hpcddm.config.data import AugmentationSettings
+from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.draws import Draws
+from hpcddm.data.randomness import RandomDraws
 
 
-class Settings(AugmentationSettings):
-    """Settings of the flip, which has none."""
+class FlipSettings(AugmentationSettings):
+    """Settings of the flip: only its name."""
 
 
-class Flip(Augmentation[Settings]):
+class Flip(Augmentation[FlipSettings]):
     """Flip of left and right."""
 
-    def augmented(self, images: Tensor, indices: Sequence[int], draws: Draws) -> Tensor:
-        return torch.where(draws.mirrored(indices).view(-1, 1, 1, 1), images.flip(2), images)
+    def augment(self, images: Tensor, indices: Sequence[int], draws: RandomDraws) -> Tensor:
+        return torch.where(draws.mirror_mask(indices).view(-1, 1, 1, 1), images.flip(2), images)

@@ -1,6 +1,6 @@
 """Random crop: a square from anywhere in the image, of a random part of its side, resized.
 
-It is cut from the square that `data.transform` makes. Of adopted tars that square is read so large that the smallest
+It is cut from the square that `data.transform` makes. Of existing tars that square is read so large that the smallest
 crop need not be enlarged, where the picture has as many pixels; images in tars that were written have no more than
 `data.image_size`, so their crops are enlarged, and what is drawn is a little softer.
 """
@@ -15,28 +15,29 @@ from PIL import Image
 from pydantic import Field
 from torch import Tensor
 
-from hpcddm.config.data import AugmentationSettings
+from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.draws import Draws
+from hpcddm.data.random_streams import CROP_LEFT, CROP_SIDE, CROP_TOP
+from hpcddm.data.randomness import RandomDraws
 
 
-class Settings(AugmentationSettings):
+class RandomCropSettings(AugmentationSettings):
     """Least share of the image's side that is left; all from there to 1 are equally likely."""
 
-    share: Annotated[float, Field(gt=0, le=1)] = 0.8
+    min_share: Annotated[float, Field(gt=0, le=1)] = 0.8
 
     def source_side(self, side: int) -> int:
-        """Return the side of which the smallest crop has `side` pixels."""
-        return math.ceil(side / self.share)
+        """Return the source side at which the smallest crop has `side` pixels."""
+        return math.ceil(side / self.min_share)
 
 
-class RandomCrop(Augmentation[Settings]):
+class RandomCrop(Augmentation[RandomCropSettings]):
     """Crop of whole pixels: what is cut off has no influence on the pixels at the edge."""
 
-    def augmented(self, images: Tensor, indices: Sequence[int], draws: Draws) -> Tensor:
-        whole, share = images.shape[1], self.settings.share
-        sizes = (whole * (share + (1 - share) * draws.uniform(indices, "crop/side"))).round().long().clamp(1)
-        top, left = ((whole - sizes + 1).mul(draws.uniform(indices, f"crop/{edge}")).long() for edge in ("top", "left"))
+    def augment(self, images: Tensor, indices: Sequence[int], draws: RandomDraws) -> Tensor:
+        whole, share = images.shape[1], self.settings.min_share
+        sizes = (whole * (share + (1 - share) * draws.uniform(indices, CROP_SIDE))).round().long().clamp(1)
+        top, left = ((whole - sizes + 1).mul(draws.uniform(indices, edge)).long() for edge in (CROP_TOP, CROP_LEFT))
         boxes = torch.stack([left, top, left + sizes, top + sizes], dim=1).tolist()
         cut = [self._resized(image, tuple(box)) for image, box in zip(images.numpy(), boxes, strict=True)]
         return torch.from_numpy(np.stack(cut))

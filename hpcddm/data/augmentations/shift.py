@@ -7,23 +7,24 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from hpcddm.config.data import AugmentationSettings
+from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.draws import Draws
+from hpcddm.data.random_streams import SHIFT_DOWN, SHIFT_RIGHT
+from hpcddm.data.randomness import RandomDraws
 
 
-class Settings(AugmentationSettings):
+class ShiftSettings(AugmentationSettings):
     """Most pixels by which an image is shifted along either axis."""
 
-    most: Annotated[int, Field(ge=0)]
+    max_pixels: Annotated[int, Field(ge=0)]
 
 
-class Shift(Augmentation[Settings]):
+class Shift(Augmentation[ShiftSettings]):
     """Shift by whole pixels, all from -most to most equally likely."""
 
-    def augmented(self, images: Tensor, indices: Sequence[int], draws: Draws) -> Tensor:
+    def augment(self, images: Tensor, indices: Sequence[int], draws: RandomDraws) -> Tensor:
         count, height, width, _ = images.shape
-        down, right = (draws.shifts(indices, axis, self.settings.most) for axis in ("down", "right"))
+        down, right = (draws.shifts(indices, axis, self.settings.max_pixels) for axis in (SHIFT_DOWN, SHIFT_RIGHT))
         rows = (down[:, None] + torch.arange(height)).clamp(0, height - 1)
         columns = (right[:, None] + torch.arange(width)).clamp(0, width - 1)
         return images[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]

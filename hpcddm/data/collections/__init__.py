@@ -1,5 +1,5 @@
 """Collections that `hpcddm prefetch` fetches: one file says which packages one is made of."""
 
-from hpcddm.data.collections.wordnet import WORDNET
+from hpcddm.data.collections.wordnet_package import WORDNET
 
 COLLECTIONS = {collection.name: collection for collection in (WORDNET,)}

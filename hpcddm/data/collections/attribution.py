@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hpcddm.data.collections.packages import Collection
+from hpcddm.data.collections.npm_packages import NpmCollection
 from hpcddm.files import atomic
 
 FILE = "ATTRIBUTION.md"
@@ -13,7 +13,7 @@ LICENCES = {
 }
 
 
-def write(collection: Collection, folder: Path) -> Path:
+def write(collection: NpmCollection, folder: Path) -> Path:
     """Write the file into a folder; return its path."""
     rows = [
         f"| {package.folder} | {package.author} | [{package.licence}]({LICENCES[package.licence]})"

@@ -1,4 +1,4 @@
-"""Base of the orders of training samples, in which every sample comes once in an epoch; lists and turns of them."""
+"""Bases of the orders of training samples: an epoch visits every sample once. Lists and alternating orders."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,65 +7,115 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from hpcddm.config.variants import S, Variant
-from hpcddm.data.columns import Column, rows_of
+from hpcddm.data.columns import Column, gather_rows
+from hpcddm.data.random_streams import EPOCH
 
 
 class Order(ABC):
-    """An endless order of the samples of a training; size: their number."""
+    """Endless order of the samples of a training.
+
+    Attributes:
+        size: Number of samples.
+    """
 
     size: int
 
     @abstractmethod
-    def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
-        """Return the numbers of the samples at some indices of the order, from any thread."""
+    def sample_numbers(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+        """Return the numbers of the samples at some indices of the order; thread-safe.
+
+        Args:
+            indices: N indices in the order of training, from 0.
+
+        Returns:
+            Numbers of the samples, (N,).
+        """
 
 
 class EpochOrder(Variant[S], Order):
-    """Order of epochs, each of which has every row 0 ... size - 1 once; created as `cls(settings, seed, stream, size)`.
+    """Endless order made of epochs; every epoch visits each row 0 ... size - 1 once.
 
-    It takes no memory: the row at an index is a function of the seed, the stream and the index.
+    It needs no memory: the row at an index is a function of the seed, the stream and the index.
+
+    Args:
+        settings: Settings of the order.
+        seed: Seed of the experiment.
+        stream: Stream of the training.
+        size: Number of rows.
+
+    Examples:
+        >>> from hpcddm.data.orders.uniform import UniformOrder, UniformOrderSettings
+        >>> order = UniformOrder(UniformOrderSettings(name="uniform"), seed=0, stream="train/expert-0", size=5)
+        >>> first_epoch, second_epoch = order.sample_numbers(range(5)), order.sample_numbers(range(5, 10))
+        >>> sorted(first_epoch.tolist()), sorted(second_epoch.tolist())
+        ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
     """
 
     def __init__(self, settings: S, seed: int, stream: str, size: int) -> None:
         super().__init__(settings)
-        self.size, self._key = size, f"{seed}/{stream}/order"
+        self.size, self._stream = size, f"{seed}/{stream}"
 
-    def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+    def sample_numbers(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+        """Return the rows at some indices, (N,)."""
         epochs, positions = np.divmod(np.asarray(indices, dtype=np.int64), self.size)
         rows = np.empty_like(positions)
         for epoch in np.unique(epochs):
             inside = epochs == epoch
-            rows[inside] = self.permuted(f"{self._key}/{epoch}", positions[inside])
+            rows[inside] = self.permute(f"{self._stream}/{EPOCH.format(epoch=epoch)}", positions[inside])
         return rows
 
     @abstractmethod
-    def permuted(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
-        """Permute positions 0 ... size - 1 of one epoch; the permutation is a function of `key`, which names the epoch.
+    def permute(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        """Permute positions of one epoch.
 
-        positions: any of them, in any order.
+        Args:
+            key: Name of the epoch; the permutation of 0 ... size - 1 is a function of the key.
+            positions: (N,) positions in the epoch, in any order.
+
+        Returns:
+            Row at each position, (N,).
         """
 
 
-class Listed(Order):
-    """Order of the samples of a list, whose rows another order arranges; numbers: of the samples, (N,)."""
+class ListOrder(Order):
+    """Order of the samples on a list.
+
+    Args:
+        numbers: Numbers of the samples on the list, (N,).
+        order: Order of the rows of the list.
+    """
 
     def __init__(self, numbers: Column | Integer[np.ndarray, " n"], order: Order) -> None:
         self.size, self._numbers, self._order = len(numbers), numbers, order
 
-    def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
-        return rows_of(self._numbers, self._order.rows(indices)).astype(np.int64)
+    def sample_numbers(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+        """Return the numbers of the samples at some indices, (N,)."""
+        return gather_rows(self._numbers, self._order.sample_numbers(indices)).astype(np.int64)
 
 
-class Turns(Order):
-    """Order that takes samples of several orders in turn."""
+class RoundRobin(Order):
+    """Order that takes a sample of each of several orders in turn.
+
+    Args:
+        orders: The orders.
+
+    Examples:
+        >>> from hpcddm.data.orders.uniform import UniformOrder, UniformOrderSettings
+        >>> settings = UniformOrderSettings(name="uniform")
+        >>> lists = {"cats": np.array([5]), "dogs": np.array([8])}
+        >>> orders = [ListOrder(numbers, UniformOrder(settings, 0, name, 1)) for name, numbers in lists.items()]
+        >>> RoundRobin(orders).sample_numbers(range(4))
+        array([5, 8, 5, 8])
+    """
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self.size, self._orders = sum(order.size for order in orders), orders
 
-    def rows(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+    def sample_numbers(self, indices: Sequence[int]) -> Int64[np.ndarray, " n"]:
+        """Return the numbers of the samples at some indices, (N,)."""
         rounds, turns = np.divmod(np.asarray(indices, dtype=np.int64), len(self._orders))
-        rows = np.empty_like(rounds)
+        numbers = np.empty_like(rounds)
         for turn in np.unique(turns):
             inside = turns == turn
-            rows[inside] = self._orders[turn].rows(rounds[inside].tolist())
-        return rows
+            numbers[inside] = self._orders[turn].sample_numbers(rounds[inside].tolist())
+        return numbers

@@ -3,17 +3,17 @@
 import numpy as np
 from jaxtyping import Int64
 
-from hpcddm.config.data import OrderSettings
+from hpcddm.config.data_variants import OrderSettings
 from hpcddm.data.bijection import Bijection
 from hpcddm.data.orders.base import EpochOrder
 
 
-class Settings(OrderSettings):
-    """Settings of the uniform order, which has none."""
+class UniformOrderSettings(OrderSettings):
+    """Settings of the uniform order: only its name."""
 
 
-class UniformOrder(EpochOrder[Settings]):
+class UniformOrder(EpochOrder[UniformOrderSettings]):
     """Permutation of all rows."""
 
-    def permuted(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    def permute(self, key: str, positions: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
         return Bijection(key, self.size)(positions)

@@ -15,19 +15,19 @@ import h5py
 import numpy as np
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, hdf5, reading
+from hpcddm.files import atomic, checked_reads, hdf5
 
 FAILURES = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What h5py, zipfile and NumPy raise for a file that is torn or damaged."""
+"""Exceptions that h5py, zipfile and NumPy raise for a torn or damaged file."""
 WHOLE_BYTES = 1 << 30
 """Largest file whose bytes are all hashed, which takes seconds."""
-PIECES, PIECE_BYTES = 256, 1 << 16
+HASHED_CHUNKS, CHUNK_BYTES = 256, 1 << 16
 """Of a larger file so many pieces of so many bytes are hashed."""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Readers of the header of an npy file, by its version."""
 
 
-class Rows(ABC):
+class ArrayRows(ABC):
     """Rows of one array, the items of its first dimension; place: file and name, for errors."""
 
     shape: tuple[int, ...]
@@ -56,17 +56,17 @@ class Rows(ABC):
     def _read_all(self) -> np.ndarray: ...
 
 
-class Hdf5Rows(Rows):
+class Hdf5Rows(ArrayRows):
     """Rows of an HDF5 dataset; all rows of a chunk are read at once, for each would decompress it."""
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
-        with hdf5.named(path):
+        with hdf5.convert_errors(path):
             with _opened(path) as plain:
-                file = hdf5.open_file(plain)
-            dataset = hdf5.find(file, name)
+                file = hdf5.open_unchecked(plain)
+            dataset = hdf5.find_dataset(file, name)
             if dataset is not None:
-                hdf5.require_usable(path, name, dataset, users=True)
+                hdf5.require_usable(path, name, dataset, is_user_file=True)
         if dataset is None:
             raise _unknown(path, name)
         self.shape, self.dtype = dataset.shape or (), dataset.dtype
@@ -86,7 +86,7 @@ class Hdf5Rows(Rows):
         return self._dataset[:]
 
 
-class NpzRows(Rows):
+class NpzRows(ArrayRows):
     """Rows of an array in an npz archive, compressed or not, which is read forwards from row to row."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -109,7 +109,7 @@ class NpzRows(Rows):
         self._start = self._stream.tell()
         self._size = math.prod(self.shape[1:]) * self.dtype.itemsize
         declared = self._start + self.shape[0] * self._size
-        if min(self.shape) < 0 or declared != member.file_size or declared > hdf5.PACKED * stored:
+        if min(self.shape) < 0 or declared != member.file_size or declared > hdf5.MAX_COMPRESSION_RATIO * stored:
             fault = f"declares {declared:,} bytes of the {member.file_size:,} that its archive of {stored:,} bytes says"
             raise UserError(f"{self.place}: {fault}; a torn or damaged file")
 
@@ -133,7 +133,7 @@ class NpzRows(Rows):
         return np.frombuffer(content, self.dtype).reshape(shape)
 
 
-def rows(path: Path, name: str) -> Rows:
+def open_rows(path: Path, name: str) -> ArrayRows:
     """Open one array of a file; raises `UserError` naming the file, and the arrays that it has."""
     with _named(str(path)), _opened(path) as plain:
         is_hdf5, is_archive = _is_hdf5(plain), zipfile.is_zipfile(plain)
@@ -144,32 +144,32 @@ def rows(path: Path, name: str) -> Rows:
     raise UserError(f"{path}: neither HDF5 nor npz, or a torn one")
 
 
-def names(path: Path) -> list[str]:
+def array_names(path: Path) -> list[str]:
     """List the arrays of a file; raises `UserError` naming it when it cannot be read."""
     with _named(str(path)), _opened(path) as plain:
         if not _is_hdf5(plain):
             with zipfile.ZipFile(plain) as archive:
                 return sorted(member.removesuffix(".npy") for member in archive.namelist())
-        with hdf5.open_file(plain) as file:
-            return [place for place, _ in hdf5.datasets(file, users=True)]
+        with hdf5.open_unchecked(plain) as file:
+            return [place for place, _ in hdf5.list_datasets(file, is_user_file=True)]
 
 
-def content(path: Path) -> str:
+def content_hash(path: Path) -> str:
     """Hash a file; of a large one its size and pieces from its beginning to its end."""
     size = path.stat().st_size
     if size <= WHOLE_BYTES:
         return atomic.sha256(path)
     hashed = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        for start in np.linspace(0, size - PIECE_BYTES, PIECES, dtype=np.int64).tolist():
+        for start in np.linspace(0, size - CHUNK_BYTES, HASHED_CHUNKS, dtype=np.int64).tolist():
             file.seek(start)
-            hashed.update(file.read(PIECE_BYTES))
+            hashed.update(file.read(CHUNK_BYTES))
     return hashed.hexdigest()
 
 
 def _opened(path: Path) -> BinaryIO:
     """Open a regular file that the user names."""
-    return open(reading.open_regular(path, follows_links=True), "rb")
+    return open(checked_reads.open_regular(path, follows_links=True), "rb")
 
 
 def _is_hdf5(plain: BinaryIO) -> bool:
@@ -182,7 +182,7 @@ def _descriptor(plain: BinaryIO) -> str:
 
 
 def _unknown(path: Path, name: str) -> UserError:
-    return UserError(f"{path}: has no array {name}; it has {', '.join(names(path)) or 'none'}")
+    return UserError(f"{path}: has no array {name}; it has {', '.join(array_names(path)) or 'none'}")
 
 
 @contextmanager

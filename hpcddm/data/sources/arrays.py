@@ -12,17 +12,19 @@ from PIL import Image
 
 from hpcddm.config.schema import PathSetting
 from hpcddm.config.sources import HELDOUT_SHARE, HeldoutFile, SourceSettings
+from hpcddm.data.folders.proposal import SourceProposal
+from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.record import Record
-from hpcddm.data.sources import array_files
+from hpcddm.data.sources import array_files, array_proposals
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import UserError, require
-from hpcddm.runs.passed_over import Item, escaped
+from hpcddm.runs.passed_over import PassedOverItem, escape_name
 
 CHANNELS = (1, 3, 4)
 
 
-class Settings(SourceSettings):
+class ArraysSettings(SourceSettings):
     """Files, and the names of their arrays; without the name of labels, or of captions, there are none."""
 
     file: PathSetting
@@ -34,21 +36,21 @@ class Settings(SourceSettings):
     captions: str | None = None
     """Array of one text for every image, UTF-8."""
     channels_first: bool = False
-    """Whether images are (N, C, H, W)."""
+    """True for images of shape (N, C, H, W)."""
 
 
 class ArraysSplit(Split):
     """Images of one split; chosen: their positions in the file."""
 
-    def __init__(self, settings: Settings, split: str) -> None:
+    def __init__(self, settings: ArraysSettings, split: str) -> None:
         share, self.class_names = settings.heldout.share, []
         self.prefix = "" if share else f"{split}-"
         self.path = _file(settings, split)
-        self.images = array_files.rows(self.path, settings.images)
+        self.images = array_files.open_rows(self.path, settings.images)
         self.channels_first = settings.channels_first
         _check_images(self.images, settings.channels_first)
         count = self.images.shape[0]
-        self.chosen = _chosen(count, share, split)
+        self.chosen = _positions_in_split(count, share, split)
         if not self.chosen.size:
             raise UserError(f"{self.images.place}: {count} images, none of them for {split}")
         self.labels = _labels(self.path, settings.labels, count)
@@ -57,9 +59,9 @@ class ArraysSplit(Split):
         self.has_captions = self.captions is not None
         if split == "train" or not share:
             used = (settings.images, settings.labels, settings.captions)
-            others = [name for name in array_files.names(self.path) if name not in used]
+            others = [name for name in array_files.array_names(self.path) if name not in used]
             reason = "arrays that data.source does not name"
-            self.passed_over = [Item(f"{self.path.name}: {escaped(name)}", reason) for name in others]
+            self.passed_over = [PassedOverItem(f"{self.path.name}: {escape_name(name)}", reason) for name in others]
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -79,26 +81,30 @@ class ArraysSplit(Split):
         return Record(self.key(number), Image.fromarray(pixels), label, caption)
 
 
-class Arrays(Source[Settings]):
+class Arrays(Source[ArraysSettings]):
     """Images and captions are read one by one, labels whole."""
+
+    @classmethod
+    def propose(cls, survey: FolderSurvey) -> list[SourceProposal]:
+        return array_proposals.propose(survey)
 
     def open_split(self, split: str) -> ArraysSplit:
         return ArraysSplit(self.settings, split)
 
-    def content(self) -> str:
+    def content_hash(self) -> str:
         """Hash the files, of a large one pieces only."""
         files = dict.fromkeys(_file(self.settings, split) for split in ("train", "heldout"))
-        return hashlib.sha256("".join(map(array_files.content, files)).encode()).hexdigest()
+        return hashlib.sha256("".join(map(array_files.content_hash, files)).encode()).hexdigest()
 
 
-def _file(settings: Settings, split: str) -> Path:
+def _file(settings: ArraysSettings, split: str) -> Path:
     apart = settings.heldout.file if split == "heldout" else None
     path, key = (Path(settings.file), "file") if apart is None else (Path(apart), "heldout.file")
-    require(path.is_file(), f"data.source.{key}: {path} is no file")
+    require(path.is_file(), f"data.source.{key}: {path} is not a file")
     return path
 
 
-def _chosen(count: int, share: float | None, split: str) -> Int64[np.ndarray, " n"]:
+def _positions_in_split(count: int, share: float | None, split: str) -> Int64[np.ndarray, " n"]:
     """Return the positions of the images of a split."""
     positions = np.arange(count)
     if share is None:
@@ -111,7 +117,7 @@ def _key(position: int) -> str:
     return f"{position:07d}"
 
 
-def _check_images(images: array_files.Rows, channels_first: bool) -> None:
+def _check_images(images: array_files.ArrayRows, channels_first: bool) -> None:
     """Raise `UserError` where an array is none of images."""
     shape, stated = images.shape, f"{images.place}: {images.dtype} {images.shape}"
     require(images.dtype == np.uint8, f"{stated}: needs uint8, 0 for black and 255 for white; convert it")
@@ -129,20 +135,20 @@ def _check_images(images: array_files.Rows, channels_first: bool) -> None:
 def _labels(path: Path, name: str | None, count: int) -> np.ndarray | None:
     if name is None:
         return None
-    rows = array_files.rows(path, name)
+    rows = array_files.open_rows(path, name)
     stated = f"{rows.place}: {rows.dtype} {rows.shape}"
     require(
         rows.dtype.kind in "iu" and rows.shape == (count,), f"{stated}: needs one integer for each of {count} images"
     )
     labels = rows.whole().astype(np.int64)
-    require(bool((labels >= 0).all()), f"{rows.place}: {labels.min()} is no class; they are numbered from 0")
+    require(bool((labels >= 0).all()), f"{rows.place}: {labels.min()} is not a class; classes are numbered from 0")
     return labels
 
 
-def _captions(path: Path, name: str | None, count: int) -> array_files.Rows | None:
+def _captions(path: Path, name: str | None, count: int) -> array_files.ArrayRows | None:
     if name is None:
         return None
-    rows = array_files.rows(path, name)
+    rows = array_files.open_rows(path, name)
     is_text = rows.shape == (count,) and isinstance(rows.row(0), str)
     require(is_text, f"{rows.place}: {rows.dtype} {rows.shape}: needs one text for each of {count} images")
     return rows

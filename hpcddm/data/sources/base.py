@@ -1,8 +1,7 @@
-"""Bases of the sources of images: records that are written as tars, or tars that are adopted where they lie."""
+"""Bases of the sources of images: records that are written to tars, or existing tars that are read in place."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -10,24 +9,30 @@ from jaxtyping import Int64
 
 from hpcddm.config.sources import SourceSettings
 from hpcddm.config.variants import Variant
-from hpcddm.data.adopted import SourceTar
+from hpcddm.data.folders.proposal import SourceProposal
+from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.record import Record
-from hpcddm.runs.passed_over import Item
+from hpcddm.data.source_files import SourceFile
+from hpcddm.errors import require
+from hpcddm.runs.passed_over import PassedOverItem
 
 S = TypeVar("S", bound=SourceSettings)
 SPLITS = ("train", "heldout")
 KNOWN = frozenset({"key", "label", "caption", "width", "height"})
-"""Names of the values of any sample that a filter may ask for; a sample may lack some of them."""
+"""Names of the values that a filter may use for any sample; a sample may lack some of them."""
 
 
 class Split(ABC):
     """The records of one split in a fixed order, read one by one.
 
-    labels: class of every record, None where they have none; class_names: names of the classes in the order of their
-    numbers, empty for none; has_captions: true where every record has a caption; is_exact: false where number and
-    classes are known to the catalog only, and the length is an estimate; known: names of what a filter may ask for;
-    passed_over: what lies where the records do and is none, each thing in one split only; tar_count: number of tars
-    that hold them.
+    Attributes:
+        labels: Class of every record, (N,); None without classes.
+        class_names: Names of the classes, by class number, all different; empty without classes.
+        has_captions: True if every record has a caption.
+        is_exact: False if only the catalog knows number and classes of the records, and the length is an estimate.
+        known: Names of the values that a filter may use.
+        passed_over: Files beside the records that are not records, each in one split only.
+        tar_count: Number of tars that hold the records.
     """
 
     labels: Int64[np.ndarray, " n"] | None
@@ -35,26 +40,41 @@ class Split(ABC):
     has_captions: bool = False
     is_exact: bool = True
     known: frozenset[str] = KNOWN
-    passed_over: Sequence[Item] = ()
+    passed_over: Sequence[PassedOverItem] = ()
     tar_count: int = 1
 
     @property
     def has_labels(self) -> bool:
-        """Tell if the records have classes."""
+        """True if the records have classes."""
         return self.labels is not None
 
     @abstractmethod
     def __len__(self) -> int:
-        """Count the records."""
+        """Return the number of records."""
+
+    def rename_classes(self, names: list[str]) -> None:
+        """Give the classes the names of `data.class_names`, which captions made from names then contain.
+
+        Args:
+            names: Names by class number.
+
+        Raises:
+            UserError: There are more or fewer classes.
+        """
+        count = len(self.class_names)
+        require(len(names) == count, f"data.class_names: {len(names)} names, but data.source has {count} classes")
+        self.class_names = names
 
     def key(self, number: int) -> str:
-        """Return the key of a record; sources that know it without the picture override this."""
+        """Return the key of a record; sources that know it without reading the picture override this."""
         return self[number].key
 
     def keys(self, prefix: str, tars: int) -> list[str]:
-        """List the keys of samples as far as a submission can know them; none where a key needs its picture.
+        """List the keys of the samples that a submission can know; empty if a key requires reading its picture.
 
-        prefix: stands before those of the records; tars: of a split in tars, the number of those that are opened.
+        Args:
+            prefix: Text before the key of each record.
+            tars: Number of tars to open in a split of tars.
         """
         return [prefix + self.key(number) for number in range(len(self))] if type(self).key is not Split.key else []
 
@@ -62,44 +82,71 @@ class Split(ABC):
     def __getitem__(self, number: int) -> Record:
         """Read one record.
 
-        Raises `UserError` naming the file that is missing or wrong.
+        Args:
+            number: Number of the record, from 0.
+
+        Raises:
+            UserError: A file is missing or wrong; the message names it.
         """
 
 
 class Source(Variant[S]):
-    """A source of images; the login node opens it, too: to count the images and to see that they can be read."""
+    """Source of images; the login node also opens it to count the images and to check that they are readable."""
 
     @property
     def prefix(self) -> str:
-        """Prefix of every key of the source: the collection's name, where it has one."""
+        """Prefix of every key of the source: the name of its collection and a slash, or empty."""
         return f"{self.settings.collection}/" if self.settings.collection else ""
+
+    @classmethod
+    def propose(cls, survey: FolderSurvey) -> list[SourceProposal]:
+        """Propose how to read a folder that `hpcddm data` has surveyed; nothing for a folder that is not of this kind.
+
+        The survey says what is in the folder; at most some dozen files may be opened.
+        """
+        return []
 
     @abstractmethod
     def open_split(self, split: str) -> Split:
-        """Open one of `SPLITS`; only what the labels need is read until an image is accessed.
+        """Open one of `SPLITS`; until an image is accessed, only files that the labels need are read.
 
-        Raises `UserError` naming the file or the folder that is missing or wrong.
+        Args:
+            split: 'train' or 'heldout'.
+
+        Raises:
+            UserError: A file or folder is missing or wrong; the message names it.
         """
 
+    def has_heldout(self) -> bool:
+        """Tell if the settings or the files say which images are held out; where not, a share of all is by default.
+
+        Sources with a key `heldout: {share: ...}` override this. Raises `UserError` for a folder that is wrong.
+        """
+        return True
+
     @abstractmethod
-    def content(self) -> str:
-        """Hash the images, or what tells them from others, in seconds: it is computed at every submit."""
+    def content_hash(self) -> str:
+        """Hash the images, or properties that identify them, within seconds: every submit computes the hash."""
 
 
 class TarSource(Source[S]):
-    """A source of tars that are read where they lie: samples are found in them, and no tar is written."""
+    """Source of tars that are read in place; no tars are written."""
 
     @abstractmethod
-    def tars(self, split: str) -> list[SourceTar]:
-        """List the tars with samples of a split, in the order in which these are numbered.
+    def tars(self, split: str) -> Sequence[SourceFile]:
+        """List the tars with samples of a split, in the order in which the samples are numbered.
 
-        Raises `UserError` naming the folder that is missing, or has none.
+        Args:
+            split: 'train' or 'heldout'.
+
+        Raises:
+            UserError: The folder is missing or has no tars; the message names it.
         """
 
-    @abstractmethod
-    def folders(self) -> dict[str | None, Path]:
-        """Return the folder to which the names of the tars are relative, by the collection's name, None without one."""
+    def class_names(self) -> list[str]:
+        """Return the names of the classes as the files state them; empty for files that do not."""
+        return []
 
     @abstractmethod
-    def beside(self) -> list[Item]:
-        """List what lies beside the tars; raises as `tars`."""
+    def unused_files(self) -> list[PassedOverItem]:
+        """List the files beside the tars; errors are those of `tars`."""

@@ -4,13 +4,13 @@ In an experiment `data.source` is the list of them. The classes of all are those
 order; where one has no classes, or no names for them, all together have none, and likewise with captions.
 """
 
-from hpcddm.config.sources import SeveralSettings
-from hpcddm.data.sources.several import Several
+from hpcddm.config.sources import CombinedSettings
+from hpcddm.data.sources.combined import CombinedSource
 
 
-class Settings(SeveralSettings):
+class CollectionsSettings(CombinedSettings):
     """The collections; none of them adopts tars."""
 
 
-class Collections(Several[Settings]):
+class Collections(CombinedSource[CollectionsSettings]):
     """Sources of records."""

@@ -12,16 +12,18 @@ from PIL import Image
 
 from hpcddm.config.schema import PathSetting
 from hpcddm.config.sources import SourceSettings
+from hpcddm.data.folders.proposal import SamplePicture, SourceProposal
+from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.listing import beside
+from hpcddm.data.sources.listing import list_unused
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 
 PREFIX = {"train": "train", "heldout": "t10k"}
 
 
-class Settings(SourceSettings):
+class IdxSettings(SourceSettings):
     """A folder with four IDX files, plain or gzipped."""
 
     folder: PathSetting
@@ -38,7 +40,7 @@ class IdxSplit(Split):
         self._folder = folder
         self._images: np.ndarray | None = None
         if split == "train":
-            self.passed_over = beside(folder, [file.name for file in _files(folder)], "the IDX files")
+            self.passed_over = list_unused(folder, [file.name for file in _files(folder)], "the IDX files")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,13 +56,22 @@ class IdxSplit(Split):
         return Record(self.key(number), Image.fromarray(self._images[number]), int(self.labels[number]))
 
 
-class Idx(Source[Settings]):
+class Idx(Source[IdxSettings]):
     """Labels are read when a split is opened, images when the first one is accessed."""
+
+    @classmethod
+    def propose(cls, survey: FolderSurvey) -> list[SourceProposal]:
+        """Propose the first folder with names of MNIST's files."""
+        for place, folder in survey.folders.items():
+            names = [name for several in folder.names.values() for name in several]
+            if any(name.startswith(f"{PREFIX['train']}-images") for name in names):
+                return [_proposal(survey.root / place)]
+        return []
 
     def open_split(self, split: str) -> IdxSplit:
         return IdxSplit(Path(self.settings.folder), split)
 
-    def content(self) -> str:
+    def content_hash(self) -> str:
         """Hash the four files."""
         files = _files(Path(self.settings.folder))
         return hashlib.sha256("".join(atomic.sha256(file) for file in files).encode()).hexdigest()
@@ -72,7 +83,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _find(folder: Path, prefix: str) -> Path:
     if not folder.is_dir():
-        raise UserError(f"data.source.folder: {folder} is no folder")
+        raise UserError(f"data.source.folder: {folder} is not a folder")
     matches = sorted(folder.glob(f"{prefix}*"))
     if not matches:
         raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")
@@ -95,3 +106,16 @@ def _read(folder: Path, prefix: str, dimensions: int) -> UInt8[np.ndarray, "..."
             f"{path}: no IDX file of unsigned bytes in {dimensions} dimensions, or a torn one{reason}"
         ) from None
     return values.reshape(shape)
+
+
+def _proposal(folder: Path) -> SourceProposal:
+    proposal = SourceProposal("IDX files, as MNIST has them", {"folder": str(folder)}, is_specific=True)
+    with proposal.keep_error():
+        _files(folder)
+        train, heldout = (IdxSplit(folder, split) for split in PREFIX)
+        proposal.images = len(train) + len(heldout)
+        proposal.class_names = [str(label) for label in range(int(train.labels.max(initial=-1)) + 1)]
+        proposal.heldout_of_class = int(np.bincount(heldout.labels, minlength=len(proposal.class_names)).min())
+        record = train[0]
+        proposal.pictures = [SamplePicture(record.key, record.image)]
+    return proposal

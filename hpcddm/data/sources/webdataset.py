@@ -6,9 +6,7 @@ class; `json:caption` would be the entry `caption` of the JSON object beside the
 """
 
 import hashlib
-import os
-from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -17,89 +15,99 @@ from pydantic import Field as SchemaField
 
 from hpcddm.config.schema import PathSetting
 from hpcddm.config.sources import HeldoutTars, SourceSettings
-from hpcddm.data.adopted import SourceTar
-from hpcddm.data.catalog import stamp_of
-from hpcddm.data.layout import CAPTION, IMAGES, LABEL, Field, Layout, extension_of
-from hpcddm.data.sources.adopted_split import AdoptedSplit
+from hpcddm.data.existing_tars import SourceTar
+from hpcddm.data.folders.proposal import SourceProposal
+from hpcddm.data.folders.survey import FolderSurvey
+from hpcddm.data.sources import webdataset_proposals
 from hpcddm.data.sources.base import SPLITS, TarSource
-from hpcddm.data.sources.listing import is_apart, listed, refuse
-from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.sources.heldout_share import is_heldout
+from hpcddm.data.sources.listing import folders_below, is_hidden_or_junk, list_folder, raise_user_error
+from hpcddm.data.sources.unindexed_split import UnindexedSplit
+from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.data.tar_headers import COMPRESSED_TAR
+from hpcddm.data.tar_layout import CAPTION, IMAGES, LABEL, TarLayout, ValueLocation, extension_of
 from hpcddm.errors import UserError, require
-from hpcddm.runs.passed_over import Item, escaped
+from hpcddm.runs.passed_over import PassedOverItem, escape_name
 
-Place = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
+LocationText = Annotated[str, SchemaField(pattern=r"^[A-Za-z0-9_.]+(:.+)?$")]
 """An extension, or EXTENSION:ENTRY for an entry of a JSON object."""
 EVERY_TAR = "**/*.tar"
 """Pattern of all tars in a folder and below it."""
 
 
-class Settings(SourceSettings):
+class WebDatasetTarsSettings(SourceSettings):
     """Folder of the tars, which of them, and what their members are."""
 
-    adopts_tars: ClassVar[bool] = True
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"digests"})
-    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"collection", "needs_end"})
+    uses_existing_tars: ClassVar[bool] = True
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"hash_tars"})
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"collection", "require_end"})
 
     folder: PathSetting
     tars: str = EVERY_TAR
     """Pattern of the tars' paths in the folder; held-out ones may be among them."""
     heldout: HeldoutTars
-    qualified: bool = False
+    prefix_keys: bool = False
     """True puts the tar's path before every key, for collections in which several tars have the same keys."""
     image: list[str] | None = None
     """Extensions of images, by default those of all formats; where a sample has several, name the one that is meant."""
-    caption: Place | None = CAPTION
-    label: Place | None = LABEL
+    caption: LocationText | None = CAPTION
+    label: LocationText | None = LABEL
     metadata: str = "json"
-    """Extension of the JSON object whose entries `data.keep` may name."""
-    needs_end: bool = True
+    """Extension of the JSON object whose entries `data.filter` may name."""
+    require_end: bool = True
     """False reads tars without the zeros that end an archive, as some writers leave them; others have lost members."""
-    digests: bool = False
+    hash_tars: bool = False
     """True adds the SHA-256 of every tar to size and time in the manifests of the stage shard and in the catalog."""
 
+    def source_folders(self) -> dict[str | None, Path]:
+        """Return the folder of the tars."""
+        return {self.collection: Path(self.folder)}
 
-class WebDatasetTars(TarSource[Settings]):
+
+class WebDatasetTars(TarSource[WebDatasetTarsSettings]):
     """Tars in the order of their paths."""
 
-    def open_split(self, split: str) -> AdoptedSplit:
-        opened = AdoptedSplit(self.tars(split), self._share_of(split), self.beside() if split == "train" else [])
+    @classmethod
+    def propose(cls, survey: FolderSurvey) -> list[SourceProposal]:
+        return webdataset_proposals.propose(survey)
+
+    def open_split(self, split: str) -> UnindexedSplit:
+        opened = UnindexedSplit(
+            self.tars(split), self._share_of(split), self.unused_files() if split == "train" else []
+        )
         if split == "heldout" and self.settings.heldout.share is not None:
             # Those of the training images have been seen in the same tar.
             opened.passed_over = []
         return opened
 
-    def tars(self, split: str) -> list[SourceTar]:
+    def tars(self, split: str) -> Sequence[SourceTar]:
         layout, is_of_split = self._layout(), partial(self._is_of, split)
         own = self.settings
         return [
-            SourceTar(path, layout, self._prefix_in(path), is_of_split, own.digests, Path(own.folder), own.collection)
+            SourceTar(path, self._prefix_in(path), is_of_split, own.hash_tars, Path(own.folder), own.collection, layout)
             for path in self._paths(split)
         ]
 
-    def folders(self) -> dict[str | None, Path]:
-        return {self.settings.collection: Path(self.settings.folder)}
-
-    def beside(self) -> list[Item]:
-        """List what lies beside the tars; with a pattern of their own, users know which files they leave out."""
+    def unused_files(self) -> list[PassedOverItem]:
+        """List the files next to the tars; none with a user's pattern, which leaves files out on purpose."""
         if self.settings.tars != EVERY_TAR:
             return []
-        folder, items = Path(self.settings.folder), list[Item]()
+        folder, items = Path(self.settings.folder), list[PassedOverItem]()
         used: dict[Path, list[str]] = {}
         for path in self._matching(EVERY_TAR):
             used.setdefault(path.parent, []).append(path.name)
-        for place in _folders(folder):
+        for place in folders_below(folder):
             inner = place.relative_to(folder).as_posix()
-            if inner == "." or not any(map(is_apart, inner.split("/"))):
+            if inner == "." or not any(map(is_hidden_or_junk, inner.split("/"))):
                 items += _beside(place, "" if inner == "." else f"{inner}/", frozenset(used.get(place, ())))
         # Tars are read in hidden folders, too.
-        tars = {escaped((place / name).relative_to(folder).as_posix()) for place in used for name in used[place]}
+        tars = {escape_name((place / name).relative_to(folder).as_posix()) for place in used for name in used[place]}
         return [item for item in items if item.name not in tars]
 
-    def content(self) -> str:
+    def content_hash(self) -> str:
         """Hash path, size and time of the last change of every tar; their digest would take days."""
         tars = dict.fromkeys(path for split in SPLITS for path in self._paths(split))
-        seen = [(path.relative_to(self.settings.folder).as_posix(), *stamp_of(path)) for path in tars]
+        seen = [(path.relative_to(self.settings.folder).as_posix(), *size_and_mtime(path)) for path in tars]
         return hashlib.sha256(repr(seen).encode()).hexdigest()
 
     def _share_of(self, split: str) -> float:
@@ -107,14 +115,14 @@ class WebDatasetTars(TarSource[Settings]):
         share = self.settings.heldout.share
         return 1.0 if share is None else {"train": 1 - share, "heldout": share}[split]
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> TarLayout:
         own = self.settings
-        label, caption = (None if place is None else Field.parsed(place) for place in (own.label, own.caption))
+        label, caption = (None if place is None else ValueLocation.parse(place) for place in (own.label, own.caption))
         images = IMAGES if own.image is None else frozenset(map(extension_of, own.image))
-        return Layout(images, label, caption, extension_of(own.metadata), own.needs_end)
+        return TarLayout(images, label, caption, extension_of(own.metadata), own.require_end)
 
     def _prefix_in(self, tar: Path) -> str:
-        if not self.settings.qualified:
+        if not self.settings.prefix_keys:
             return self.prefix
         return f"{self.prefix}{tar.relative_to(self.settings.folder).with_suffix('').as_posix()}/"
 
@@ -138,15 +146,15 @@ class WebDatasetTars(TarSource[Settings]):
 
     def _matching(self, pattern: str) -> list[Path]:
         folder = Path(self.settings.folder)
-        require(folder.is_dir(), f"data.source.folder: {folder} is no folder")
+        require(folder.is_dir(), f"data.source.folder: {folder} is not a folder")
         try:
             fitting = set(_fitting(folder, pattern.split("/")))
             tars = sorted(path for path in fitting if path.is_file())
             lost = sorted(path for path in fitting.difference(tars) if not path.is_dir())
         except OSError as error:
-            refuse(error)
+            raise_user_error(error)
         except (ValueError, NotImplementedError) as error:
-            raise UserError(f"data.source: {pattern!r} is no pattern of paths in the folder ({error})") from None
+            raise UserError(f"data.source: {pattern!r} is not a pattern of paths in the folder ({error})") from None
         require(
             not lost, f"data.source: {', '.join(map(str, lost[:1]))} leads to no file; fetch the file, or remove this"
         )
@@ -160,10 +168,14 @@ class WebDatasetTars(TarSource[Settings]):
         return tars
 
 
-def _beside(folder: Path, place: str, used: Collection[str]) -> list[Item]:
-    """List what lies beside the tars in one folder; place: what stands before the names; used: those of the tars."""
-    _, pictures, items = listed(folder, place, used, is_of_pictures=False)
-    lost = [Item(escaped(place + name), "pictures beside the tars", True) for name in pictures if name not in used]
+def _beside(folder: Path, place: str, used: Collection[str]) -> list[PassedOverItem]:
+    """List the files next to the tars in one folder; place: text before the names; used: names of the tars."""
+    _, pictures, items = list_folder(folder, place, used, is_of_pictures=False)
+    lost = [
+        PassedOverItem(escape_name(place + name), "pictures beside the tars", True)
+        for name in pictures
+        if name not in used
+    ]
     return [*lost, *items]
 
 
@@ -182,20 +194,5 @@ def _fitting(folder: Path, pattern: list[str]) -> Iterator[Path]:
         return
     place = pattern.index("**")
     for start in folder.glob("/".join(pattern[:place])) if place else [folder]:
-        for inner in _folders(start):
+        for inner in folders_below(start):
             yield from _fitting(inner, pattern[place + 1 :])
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    """Yield a folder and all below it; behind links, which may lead in circles, those that no other path leads to."""
-    seen = set[tuple[int, int]]()
-    waiting = deque([folder])
-    while waiting:
-        for place, names, _ in os.walk(waiting.popleft(), onerror=refuse):
-            status = os.stat(place)
-            if (status.st_dev, status.st_ino) in seen:
-                names.clear()
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            yield Path(place)
-            waiting += sorted(path for name in names if (path := Path(place, name)).is_symlink())

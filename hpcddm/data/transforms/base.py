@@ -1,4 +1,4 @@
-"""Base of the transforms: the ways in which a picture of any size becomes a square."""
+"""Base of the transforms that turn a picture of any size into a square."""
 
 from abc import abstractmethod
 
@@ -8,11 +8,16 @@ from hpcddm.config.variants import S, Variant
 
 
 class Transform(Variant[S]):
-    """Way of a picture to a square; the same picture always gives the same pixels."""
+    """Transform that turns a picture into a square; the same picture always gives the same pixels."""
 
     @abstractmethod
     def fit(self, image: Image.Image, side: int) -> Image.Image:
-        """Return a picture of (side, side) pixels and the same mode, which is L or RGB.
+        """Transform a picture to a square.
 
-        A picture that has this size already comes back itself, not a copy: trainings read such ones.
+        Args:
+            image: Picture of any size, of mode L or RGB.
+            side: Side of the square, in pixels.
+
+        Returns:
+            Picture of (side, side) pixels and the same mode; the same object, not a copy, if it already has this size.
         """

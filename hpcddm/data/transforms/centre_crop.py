@@ -1,16 +1,16 @@
-"""Centre crop: the largest square in a picture's middle, resized; what lies outside it is lost."""
+"""Centre crop: the largest square in a picture's middle, resized; pixels outside it are lost."""
 
 from PIL import Image
 
-from hpcddm.config.data import TransformSettings
+from hpcddm.config.data_variants import TransformSettings
 from hpcddm.data.transforms.base import Transform
 
 
-class Settings(TransformSettings):
-    """Settings of the centre crop, which has none."""
+class CentreCropSettings(TransformSettings):
+    """Settings of the centre crop: only its name."""
 
 
-class CentreCrop(Transform[Settings]):
+class CentreCrop(Transform[CentreCropSettings]):
     """Crop first: what is cut off has no influence on the pixels at the edge."""
 
     def fit(self, image: Image.Image, side: int) -> Image.Image:

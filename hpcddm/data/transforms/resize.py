@@ -1,16 +1,16 @@
-"""Resizing of both sides: the whole picture is kept, and one that is no square is distorted."""
+"""Resizing of both sides: the whole picture is kept, and is distorted unless it is square."""
 
 from PIL import Image
 
-from hpcddm.config.data import TransformSettings
+from hpcddm.config.data_variants import TransformSettings
 from hpcddm.data.transforms.base import Transform
 
 
-class Settings(TransformSettings):
-    """Settings of the resizing, which has none."""
+class ResizeSettings(TransformSettings):
+    """Settings of the resizing: only its name."""
 
 
-class Resize(Transform[Settings]):
+class Resize(Transform[ResizeSettings]):
     """Both sides by their own factor."""
 
     def fit(self, image: Image.Image, side: int) -> Image.Image:

@@ -5,7 +5,7 @@ from hpcddm.config.schema import default_variant
 from hpcddm.diffusion.objectives.base import Objective
 
 
-class Settings(ObjectiveSettings):
+class VPredictionSettings(ObjectiveSettings):
     """Settings with the cosine schedule as default."""
 
     schedule: ScheduleSettings = default_variant("cosine")

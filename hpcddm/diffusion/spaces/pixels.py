@@ -1,4 +1,4 @@
-"""Pixels: x is the image itself, its values in [-1, 1]."""
+"""Pixels: x is the image itself, with values in [-1, 1]."""
 
 from typing import ClassVar
 
@@ -7,37 +7,39 @@ import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
-from hpcddm.config.shapes import Shape
+from hpcddm.config.data_shapes import Shape
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.spaces.base import Space
 
 
-class Settings(SpaceSettings):
+class PixelSpaceSettings(SpaceSettings):
     """Variant without settings."""
 
     bound: ClassVar[float | None] = 1.0
 
     def shape(self, channels: int, image_size: int) -> Shape:
+        """Return the shape (C, H, W) of the images."""
         return Shape(channels, image_size, image_size)
 
 
-class Pixels(Space[Settings]):
-    """Values 0 ... 255 scaled to [-1, 1]."""
+class PixelSpace(Space[PixelSpaceSettings]):
+    """Pixel values 0, ..., 255 scaled to [-1, 1]."""
 
     def to_model(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n c h w"]:
-        return to_unit(images)
+        """Scale pixels to [-1, 1]."""
+        return pixels_to_values(images)
 
     def to_images(self, x: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:
-        """Round to whole pixel values; those beyond [-1, 1] become black or white."""
-        return from_unit(x)
+        """Round to whole pixel values; x outside [-1, 1] is clipped."""
+        return values_to_pixels(x)
 
 
-def to_unit(images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n c h w"]:
-    """Convert pixels 0 ... 255 to [-1, 1]."""
+def pixels_to_values(images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n c h w"]:
+    """Convert uint8 pixels (N, H, W, C) to float32 values in [-1, 1], (N, C, H, W)."""
     return images.permute(0, 3, 1, 2).float().div(127.5).sub(1)
 
 
-def from_unit(values: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:
-    """Convert values in [-1, 1] to pixels 0 ... 255, rounded."""
+def values_to_pixels(values: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:
+    """Convert values in [-1, 1], (N, C, H, W), to rounded uint8 pixels, (N, H, W, C), on the CPU."""
     scaled = values.add(1).mul(127.5).round().clamp(0, 255)
     return scaled.to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

@@ -7,17 +7,17 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from hpcddm.encoders.autoencoder.diffusers_network import DiffusersAutoencoder
-from hpcddm.encoders.autoencoder.diffusers_settings import DiffusersSettings
+from hpcddm.encoders.diffusers_settings import DiffusersSettings
 
 
-class Settings(DiffusersSettings):
+class DiffusersKlSettings(DiffusersSettings):
     """Folder of an AutoencoderKL, such as those of Stable Diffusion: 4 latent channels, or 16 since its version 3."""
 
     kind: ClassVar[str] = "AutoencoderKL"
     levels: ClassVar[str] = "block_out_channels"
 
 
-class DiffusersKl(DiffusersAutoencoder[Settings]):
+class DiffusersKl(DiffusersAutoencoder[DiffusersKlSettings]):
     """Latents as a normal distribution each."""
 
     @torch.no_grad()

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from hpcddm.config.shapes import ImageShape
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.encoders.autoencoder.base import Autoencoder
-from hpcddm.encoders.autoencoder.diffusers_settings import DiffusersSettings
-from hpcddm.encoders.packages import from_pretrained, loaded, package
+from hpcddm.encoders.diffusers_settings import DiffusersSettings
+from hpcddm.encoders.optional_packages import from_pretrained, import_package, load_verified
 from hpcddm.jobs.devices import DTYPES, current_device
 
 D = TypeVar("D", bound=DiffusersSettings, covariant=True)
@@ -22,8 +22,8 @@ class DiffusersAutoencoder(Autoencoder[D]):
     def __init__(self, settings: D, images: ImageShape, trained: Path | None = None) -> None:
         super().__init__(settings, images, trained)
         self.device, self.dtype = current_device(), DTYPES[settings.precision]
-        kind = getattr(package("diffusers", settings), settings.kind)
-        self.network = loaded(settings, lambda folder: from_pretrained(kind, folder), self.device)
+        kind = getattr(import_package("diffusers", settings), settings.kind)
+        self.network = load_verified(settings, lambda folder: from_pretrained(kind, folder), self.device)
 
     @torch.no_grad()
     def decode(self, latents: Float[Tensor, "n z latent_h latent_w"]) -> Float32[Tensor, "n c h w"]:

@@ -7,10 +7,10 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from hpcddm.encoders.autoencoder.diffusers_network import DiffusersAutoencoder
-from hpcddm.encoders.autoencoder.diffusers_settings import DiffusersSettings
+from hpcddm.encoders.diffusers_settings import DiffusersSettings
 
 
-class Settings(DiffusersSettings):
+class DiffusersTinySettings(DiffusersSettings):
     """Folder of an AutoencoderTiny, such as TAESD."""
 
     moments: ClassVar[int] = 1
@@ -18,7 +18,7 @@ class Settings(DiffusersSettings):
     levels: ClassVar[str] = "encoder_block_out_channels"
 
 
-class DiffusersTiny(DiffusersAutoencoder[Settings]):
+class DiffusersTiny(DiffusersAutoencoder[DiffusersTinySettings]):
     """Latents without a variance."""
 
     @torch.no_grad()

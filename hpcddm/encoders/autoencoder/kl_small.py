@@ -1,4 +1,4 @@
-"""A small convolutional autoencoder with a KL penalty, trained by the run on its own images.
+"""A small convolutional autoencoder with a KL penalty, trained by the run on its images.
 
 The latents are those of a variational autoencoder (Kingma and Welling, arXiv 1312.6114) whose penalty is so small that
 it only keeps them bounded (Rombach et al., arXiv 2112.10752, sec. 3.1). Pixels are folded into channels first, so all
@@ -15,8 +15,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from hpcddm.config.autoencoders import TrainedAutoencoderSettings
+from hpcddm.config.data_shapes import ImageShape, Shape
 from hpcddm.config.schema import Positive
-from hpcddm.config.shapes import ImageShape, Shape
 from hpcddm.encoders.autoencoder.base import TrainedAutoencoder
 from hpcddm.files import tensors
 from hpcddm.jobs.devices import current_device
@@ -27,7 +27,7 @@ LOWEST, HIGHEST = -30.0, 20.0
 """Bounds of the log-variance, beyond which its exponential is of no use."""
 
 
-class Settings(TrainedAutoencoderSettings):
+class SmallKLSettings(TrainedAutoencoderSettings):
     """Factor by which latents are smaller than images, their channels, width and depth, and weight of the penalty.
 
     `blocks` residual blocks of `width` channels are in the encoder, as many in the decoder.
@@ -53,7 +53,7 @@ class Settings(TrainedAutoencoderSettings):
         return blocks + ends + back
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions behind norms, added to their input; at the start it is the identity."""
 
     def __init__(self, width: int) -> None:
@@ -70,24 +70,24 @@ class Block(nn.Module):
         return maps + inner
 
 
-class Network(nn.Module):
+class SmallKLNetwork(nn.Module):
     """Encoder and decoder, and the loss that trains both."""
 
-    def __init__(self, settings: Settings, images: ImageShape) -> None:
+    def __init__(self, settings: SmallKLSettings, images: ImageShape) -> None:
         super().__init__()
         folded, width = images.channels * settings.factor**2, settings.width
         self.kl_weight = settings.kl_weight
         self.encoder = nn.Sequential(
             nn.PixelUnshuffle(settings.factor),
             nn.Conv2d(folded, width, 3, padding=1),
-            *(Block(width) for _ in range(settings.blocks)),
+            *(ResidualBlock(width) for _ in range(settings.blocks)),
             nn.GroupNorm(NORM_GROUPS, width),
             nn.SiLU(),
             nn.Conv2d(width, 2 * settings.channels, 1),
         )
         self.decoder = nn.Sequential(
             nn.Conv2d(settings.channels, width, 3, padding=1),
-            *(Block(width) for _ in range(settings.blocks)),
+            *(ResidualBlock(width) for _ in range(settings.blocks)),
             nn.GroupNorm(NORM_GROUPS, width),
             nn.SiLU(),
             nn.Conv2d(width, folded, 3, padding=1),
@@ -121,14 +121,14 @@ class Network(nn.Module):
         return next(self.parameters()).dtype
 
 
-class SmallKL(TrainedAutoencoder[Settings]):
+class SmallKL(TrainedAutoencoder[SmallKLSettings]):
     """The network with the run's weights, in fp32."""
 
-    def __init__(self, settings: Settings, images: ImageShape, trained: Path | None = None) -> None:
+    def __init__(self, settings: SmallKLSettings, images: ImageShape, trained: Path | None = None) -> None:
         super().__init__(settings, images, trained)
-        self.network: Network = Network(settings, images)
+        self.network: SmallKLNetwork = SmallKLNetwork(settings, images)
         if trained is not None:
-            tensors.load(self.network, trained, manifest.stated_digest(trained.parent, trained.name))
+            tensors.load(self.network, trained, manifest.recorded_digest(trained.parent, trained.name))
             self.network.eval().requires_grad_(False).to(current_device())
 
     def encode(self, images: Float32[Tensor, "n c h w"]) -> Float32[Tensor, "n 2 z latent_h latent_w"]:

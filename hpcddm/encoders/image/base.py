@@ -1,4 +1,4 @@
-"""Bases of the encoders of samples, most of them of images alone, to features."""
+"""Bases of the encoders that map samples, mostly their images alone, to features."""
 
 from abc import abstractmethod
 
@@ -12,10 +12,14 @@ from hpcddm.encoders.gpu import require_gpu
 
 
 class SampleEncoder(Variant[S]):
-    """Encoder of samples to the features by which they are clustered, ready to be used when it is created.
+    """Encoder of samples to features for the clustering, ready for use.
 
-    Creating it raises `UserError` when its weights are missing or other ones, a package is not installed, or it needs a
-    GPU and there is none.
+    Args:
+        settings: Settings of the encoder.
+
+    Raises:
+        UserError: The weights are missing or not those expected, a package is not installed, or the encoder needs a GPU
+            and none exists.
     """
 
     def __init__(self, settings: S) -> None:
@@ -24,15 +28,31 @@ class SampleEncoder(Variant[S]):
 
     @abstractmethod
     def features(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
-        """Compute the features of some samples, each independent of the others; d is the settings' `dimensions`."""
+        """Compute the features of some samples, each independent of the others.
+
+        Args:
+            reader: Reader of the samples.
+            numbers: (N,) numbers of samples.
+
+        Returns:
+            Features, (N, D), where D is `dimensions` of the settings.
+        """
 
 
 class ImageEncoder(SampleEncoder[S]):
-    """Encoder of images alone, which need not be those of samples."""
+    """Encoder that needs only images, which need not belong to samples."""
 
     def features(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
+        """Compute the features of the images of some samples, (N, D)."""
         return self.encode(reader.images(numbers))
 
     @abstractmethod
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
-        """Compute the features of images, each independent of the others; d is the settings' `dimensions`."""
+        """Compute the features of images, each independent of the others.
+
+        Args:
+            images: (N, H, W, C), uint8.
+
+        Returns:
+            Features, (N, D), where D is `dimensions` of the settings.
+        """

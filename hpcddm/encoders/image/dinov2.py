@@ -6,27 +6,27 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.config import weights
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.shapes import ImageShape
-from hpcddm.config.weights import Layout, SettingsWithWeights
-from hpcddm.encoders.image.network import NetworkEncoder, Preparation
-from hpcddm.encoders.layouts import TRANSFORMERS_IMAGE
-from hpcddm.encoders.packages import from_pretrained, loaded, package
-from hpcddm.files import reading
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
+from hpcddm.encoders.optional_packages import from_pretrained, import_package, load_verified
+from hpcddm.encoders.weights_layouts import TRANSFORMERS_IMAGE
+from hpcddm.files import checked_reads
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZED, SIDE, BICUBIC = 256, 224, 3
 """Preparation by the authors, with Pillow's number of the interpolation; a preprocessor_config.json replaces it."""
 
 
-class Settings(SettingsWithWeights, ImageEncoderSettings):
+class DinoV2Settings(SettingsWithWeights, ImageEncoderSettings):
     """Number of features `width` (384 of small, 768 of base, 1024 of large, 1536 of giant), and what is taken as them.
 
     `pooling` takes the class token, or the mean of the patches' tokens, both after the last norm.
     """
 
-    layout: ClassVar[Layout] = TRANSFORMERS_IMAGE
+    layout: ClassVar[WeightsLayout] = TRANSFORMERS_IMAGE
 
     width: Positive = 1024
     pooling: Literal["cls", "mean"] = "cls"
@@ -42,28 +42,28 @@ class Settings(SettingsWithWeights, ImageEncoderSettings):
             raise ValueError(f"width is {self.width} and config.json has hidden_size {config.get('hidden_size')}")
 
 
-class DinoV2(NetworkEncoder[Settings]):
+class DinoV2(NetworkEncoder[DinoV2Settings]):
     """Tokens of the last layer, pooled."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DinoV2Settings) -> None:
         super().__init__(settings)
-        transformers = package("transformers", settings)
-        # With registers it is a network of its own.
-        with_registers = weights.config(settings).get("model_type") == "dinov2_with_registers"
+        transformers = import_package("transformers", settings)
+        # The variant with registers is a different network.
+        with_registers = weights.read_config(settings).get("model_type") == "dinov2_with_registers"
         kind = transformers.Dinov2WithRegistersModel if with_registers else transformers.Dinov2Model
-        self.network = loaded(settings, lambda folder: from_pretrained(kind, folder), self.device)
+        self.network = load_verified(settings, lambda folder: from_pretrained(kind, folder), self.device)
         self.first_patch = 1 + getattr(self.network.config, "num_register_tokens", 0)
         self.preparation = _preparation(settings)
 
-    def pooled(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
+    def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         tokens = self.network(planes).last_hidden_state
         return tokens[:, 0] if self.settings.pooling == "cls" else tokens[:, self.first_patch :].mean(1)
 
 
-def _preparation(settings: Settings) -> Preparation:
-    """Return the preparation that lies beside the weights, else that of the authors."""
+def _preparation(settings: DinoV2Settings) -> Preparation:
+    """Return the preparation in the folder of the weights, or else the authors' preparation."""
     file = settings.weights.place / "preprocessor_config.json"
-    values = reading.need_json(file, follows_links=True) if file.exists() else {}
+    values = checked_reads.read_required_json(file, follows_links=True) if file.exists() else {}
     side = values.get("crop_size", {}).get("height", SIDE)
     resized = values.get("size", {}).get("shortest_edge", RESIZED)
     return Preparation(

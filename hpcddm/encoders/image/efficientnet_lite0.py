@@ -14,9 +14,9 @@ from jaxtyping import Float, Float32, UInt8
 from torch import Tensor, nn
 
 from hpcddm.config import pretrained
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.pretrained import PretrainedFile
-from hpcddm.config.shapes import ImageShape
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.jobs.devices import current_device
 
@@ -35,7 +35,7 @@ IMAGES_AT_ONCE = 64
 """Batch size, which bounds the memory of the first stages; fixed, so that a shard always gives the same features."""
 
 
-class Settings(ImageEncoderSettings):
+class ImageNetFeaturesSettings(ImageEncoderSettings):
     """Side `size` that images are resized to: a larger one shows more detail and takes longer (its square)."""
 
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
@@ -67,7 +67,7 @@ class EfficientNetLite0(nn.Module):
         blocks, inputs = [], 32
         for repeats, kernel, first_stride, expansion, outputs in STAGES:
             for repeat in range(repeats):
-                blocks.append(Block(inputs, outputs, kernel, 1 if repeat else first_stride, expansion))
+                blocks.append(InvertedResidual(inputs, outputs, kernel, 1 if repeat else first_stride, expansion))
                 inputs = outputs
         self.blocks = nn.ModuleList(blocks)
         self.conv_head = Convolution(inputs, 1280)
@@ -85,7 +85,7 @@ class EfficientNetLite0(nn.Module):
         return self.fc(self.features(images))
 
 
-class Block(nn.Module):
+class InvertedResidual(nn.Module):
     """An inverted residual: widen, depthwise convolution, narrow; added to its input where shapes allow."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
@@ -119,25 +119,25 @@ def _norm(channels: int) -> nn.Module:
     return nn.BatchNorm2d(channels, eps=1e-3)
 
 
-def network() -> EfficientNetLite0:
+def load_network() -> EfficientNetLite0:
     """Load the network with its weights, ready for inference.
 
     Raises `UserError` when the weights were not fetched.
     """
-    path = pretrained.find(Settings.pretrained[0])
+    path = pretrained.find_verified(ImageNetFeaturesSettings.pretrained[0])
     stored = torch.load(path, weights_only=True, map_location="cpu")
     model = EfficientNetLite0()
     model.load_state_dict({key.replace("._", ".").removeprefix("_"): values for key, values in stored.items()})
     return model.eval().requires_grad_(False)
 
 
-class ImageNetFeatures(ImageEncoder[Settings]):
+class ImageNetFeatures(ImageEncoder[ImageNetFeaturesSettings]):
     """Features of the network before its last layer, of resized images."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ImageNetFeaturesSettings) -> None:
         super().__init__(settings)
         self.device = current_device()
-        self.network = network().to(self.device)
+        self.network = load_network().to(self.device)
 
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
         return torch.cat([self.network.features(part) for part in self._resized(images)]).cpu().numpy()
@@ -148,7 +148,7 @@ class ImageNetFeatures(ImageEncoder[Settings]):
         return torch.cat([self.network(part).softmax(1) for part in self._resized(images)]).cpu().numpy()
 
     def _resized(self, images: UInt8[np.ndarray, "n h w c"]) -> Iterator[Tensor]:
-        """Yield the images as the network takes them, some at once."""
+        """Yield batches of images in the network's input form."""
         side = (self.settings.size, self.settings.size)
         for start in range(0, len(images), IMAGES_AT_ONCE):
             part = torch.from_numpy(images[start : start + IMAGES_AT_ONCE]).to(self.device)

@@ -3,30 +3,30 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageEncoderSettings
-from hpcddm.config.shapes import ImageShape
-from hpcddm.encoders.image.network import NetworkEncoder, Preparation
-from hpcddm.encoders.open_clip_network import network
+from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
+from hpcddm.encoders.open_clip_network import load_network
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 
 
-class Settings(OpenClipSettings, ImageEncoderSettings):
+class OpenClipImagesSettings(OpenClipSettings, ImageEncoderSettings):
     """Image features in the space that images share with texts, `width` values (512 for ViT-B, 768 for ViT-L)."""
 
     def dimensions(self, data: ImageShape) -> int:
         return self.width
 
 
-class OpenClipImages(NetworkEncoder[Settings]):
+class OpenClipImages(NetworkEncoder[OpenClipImagesSettings]):
     """Projected features, not normalised; the clustering does that itself."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: OpenClipImagesSettings) -> None:
         super().__init__(settings)
-        self.network = network(settings, self.device)
+        self.network = load_network(settings, self.device)
         prepared = self.network.visual.preprocess_cfg
         side = prepared["size"] if isinstance(prepared["size"], int) else prepared["size"][0]
         self.preparation = Preparation(side, side, prepared["mean"], prepared["std"], prepared["interpolation"])
 
-    def pooled(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
+    def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         features: Tensor = self.network.encode_image(planes)
         return features

@@ -7,13 +7,13 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float32, UInt8
 
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.shapes import ImageShape
 from hpcddm.encoders.image.base import ImageEncoder
 
 
-class Settings(ImageEncoderSettings):
+class PixelFeaturesSettings(ImageEncoderSettings):
     """Side `size` of the down-sampled image: features have size^2 x channels values."""
 
     uses_gpu: ClassVar[bool] = False
@@ -29,7 +29,7 @@ class Settings(ImageEncoderSettings):
             raise ValueError(f"pixel size {self.size} exceeds image_size {experiment.data.image_size}")
 
 
-class Pixels(ImageEncoder[Settings]):
+class PixelFeatures(ImageEncoder[PixelFeaturesSettings]):
     """Means of areas, scaled to [0, 1]."""
 
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:

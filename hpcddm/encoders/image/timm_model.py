@@ -6,19 +6,19 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.shapes import ImageShape
-from hpcddm.config.weights import Layout, SettingsWithWeights
-from hpcddm.encoders.image.network import NetworkEncoder, Preparation
-from hpcddm.encoders.layouts import TIMM
-from hpcddm.encoders.packages import loaded, package
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
+from hpcddm.encoders.optional_packages import import_package, load_verified
+from hpcddm.encoders.weights_layouts import TIMM
 
 
-class Settings(SettingsWithWeights, ImageEncoderSettings):
+class TimmModelSettings(SettingsWithWeights, ImageEncoderSettings):
     """Number of features `width`, which is num_features in the folder's config.json."""
 
-    layout: ClassVar[Layout] = TIMM
+    layout: ClassVar[WeightsLayout] = TIMM
 
     width: Positive
 
@@ -33,13 +33,13 @@ class Settings(SettingsWithWeights, ImageEncoderSettings):
             raise ValueError(f"width is {self.width} and config.json has num_features {config['num_features']}")
 
 
-class TimmModel(NetworkEncoder[Settings]):
+class TimmModel(NetworkEncoder[TimmModelSettings]):
     """Pooled features."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TimmModelSettings) -> None:
         super().__init__(settings)
-        timm = package("timm", settings)
-        self.network = loaded(
+        timm = import_package("timm", settings)
+        self.network = load_verified(
             settings,
             lambda folder: timm.create_model(f"local-dir:{folder}", pretrained=True, num_classes=0),
             self.device,
@@ -49,6 +49,6 @@ class TimmModel(NetworkEncoder[Settings]):
         resized = math.floor(side / prepared["crop_pct"])
         self.preparation = Preparation(resized, side, prepared["mean"], prepared["std"], prepared["interpolation"])
 
-    def pooled(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
+    def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         features: Tensor = self.network(planes)
         return features

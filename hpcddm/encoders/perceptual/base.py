@@ -1,4 +1,4 @@
-"""Base of the perceptual distances, which are squared distances of features: n images take n runs of a network."""
+"""Base of the perceptual distances: squared distances of features, so N images require N evaluations of a network."""
 
 from abc import abstractmethod
 
@@ -9,23 +9,49 @@ from hpcddm.config.variants import S, Variant
 
 
 class Perceptual(Variant[S]):
-    """Perceptual distance, ready to be used when it is created.
+    """Perceptual distance, ready for use.
 
-    Creating it raises `UserError` when its weights are missing or other ones.
+    Args:
+        settings: Settings of the distance.
+
+    Raises:
+        UserError: The weights are missing or not those expected.
     """
 
     @abstractmethod
     def features(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
-        """Compute the features of grey or RGB images, each independent of the others; d depends on their size."""
+        """Compute the features of images, each independent of the others.
+
+        Args:
+            images: Grey or RGB images, (N, H, W, C), uint8.
+
+        Returns:
+            Features, (N, D), where D depends on the size of the images.
+        """
 
     def distances(self, a: Float32[np.ndarray, "n d"], b: Float32[np.ndarray, "m d"]) -> Float32[np.ndarray, "n m"]:
-        """Compute the distances of all pairs of two sets of features: squared Euclidean ones."""
+        """Compute the squared Euclidean distances of all pairs of features.
+
+        Args:
+            a: (N, D).
+            b: (M, D).
+
+        Returns:
+            Distances, (N, M).
+        """
         # Not by products of features: of two images that are nearly alike, nothing but rounding would be left.
-        rows = [np.square(b - own).sum(1) for own in a]
+        rows = [np.square(b - row).sum(1) for row in a]
         return np.stack(rows) if rows else np.empty((0, len(b)), np.float32)
 
     def diversity(self, features: Float32[np.ndarray, "n d"]) -> float:
-        """Compute the mean distance of two different images of a set; raises ValueError for fewer than 2 images."""
+        """Compute the mean distance between two different images of a set.
+
+        Args:
+            features: (N, D).
+
+        Raises:
+            ValueError: There are fewer than 2 images.
+        """
         count = len(features)
         if count < 2:
             raise ValueError("diversity needs 2 images")

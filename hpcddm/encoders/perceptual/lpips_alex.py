@@ -29,7 +29,7 @@ POOLED = (1, 2)
 IMAGES_AT_ONCE = 64
 
 
-class Settings(PerceptualSettings):
+class LpipsAlexSettings(PerceptualSettings):
     """Distance of images by AlexNet; those smaller than 64 x 64 are enlarged to that, bilinearly."""
 
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
@@ -66,9 +66,9 @@ class Lpips(nn.Module):
         return torch.cat(parts, 1)
 
 
-def network() -> Lpips:
+def load_network() -> Lpips:
     """Load the network with its weights, ready for inference; raises `UserError` when they were not fetched."""
-    stored, model = _arrays(pretrained.find(Settings.pretrained[0])), Lpips()
+    stored, model = _arrays(pretrained.find_verified(LpipsAlexSettings.pretrained[0])), Lpips()
     weights = {}
     for number in range(len(LAYERS)):
         convolution = stored["AlexNet_0"][f"Conv_{number}"]
@@ -87,7 +87,7 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Unpickler of arrays in mappings, which calls nothing else, whatever a file says."""
+    """Unpickler that only builds arrays in mappings, whatever a file contains."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {
@@ -97,17 +97,18 @@ class _ArraysOnly(pickle.Unpickler):
             ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
         }
         if (module, name) not in known:
-            raise UserError(f"weights of lpips_alex: {module}.{name} is no array; run: {command('hpcddm', 'prefetch')}")
+            fetch = command("hpcddm", "prefetch")
+            raise UserError(f"weights of lpips_alex: {module}.{name} is not an array; run: {fetch}")
         return known[module, name]
 
 
-class LpipsAlex(Perceptual[Settings]):
+class LpipsAlex(Perceptual[LpipsAlexSettings]):
     """Features of all five layers."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LpipsAlexSettings) -> None:
         super().__init__(settings)
         self.device = current_device()
-        self.network = network().to(self.device)
+        self.network = load_network().to(self.device)
 
     @torch.no_grad()
     def features(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:

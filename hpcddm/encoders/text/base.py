@@ -1,4 +1,4 @@
-"""Base of the encoders of sentences to token states."""
+"""Base of the encoders that map sentences to token states."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,15 +12,20 @@ from hpcddm.config.variants import S, Variant
 from hpcddm.encoders.gpu import require_gpu
 
 PADDING = -1
-"""Number behind the tokens of a sentence, up to those of the longest beside it."""
+"""Token that pads a sentence to the longest one of its batch."""
 
 
 class TextEncoder(Variant[S]):
-    """Encoder of English sentences, ready to be used when it is created.
+    """Encoder of English sentences, ready for use.
 
-    Creating it raises `UserError` when its weights are missing or other ones, a package is not installed, or it needs a
-    GPU and there is none. An encoder with a network overrides `tokenise` and `encode_tokens`, to encode many sentences
-    at once on any device.
+    An encoder with a network overrides `tokenise` and `encode_tokens` to encode many sentences at once on any device.
+
+    Args:
+        settings: Settings of the encoder.
+
+    Raises:
+        UserError: The weights are missing or not those expected, a package is not installed, or the encoder needs a GPU
+            and none exists.
     """
 
     def __init__(self, settings: S) -> None:
@@ -29,23 +34,36 @@ class TextEncoder(Variant[S]):
 
     @abstractmethod
     def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
-        """Compute a sentence's token states, none of which is zero; the empty sentence has at least one.
+        """Compute the token states of a sentence.
 
-        d is the settings' `dimensions`.
+        Args:
+            prompt: The sentence. It may be empty.
+
+        Returns:
+            States, (L, D) with L > 0, where D is `dimensions` of the settings. No state is zero.
         """
 
     def tokenise(self, sentence: str) -> list[int]:
-        """Return what `encode_tokens` takes of a sentence, numbers of 0 and more; by default the bytes of its text.
+        """Return the tokens of a sentence for `encode_tokens`; thread-safe.
 
-        Several threads may call it.
+        Args:
+            sentence: The sentence. It may be empty.
+
+        Returns:
+            Tokens, whole numbers from 0; by default the bytes of the text.
         """
         return list(sentence.encode(errors="surrogateescape"))
 
     def encode_tokens(self, tokens: Int64[Tensor, "n t"]) -> Float32[Tensor, "n l d"]:
-        """Compute the states of several sentences as `encode` does, on the device of their tokens.
+        """Compute the states of several sentences on the device of their tokens.
 
-        tokens: of `tokenise`, with `PADDING` behind them; rows of zeros stand behind the states of a sentence. Sums may
-        have another order than in `encode`. By default it encodes one sentence after the other.
+        By default, this calls `encode` for each sentence. An override may add numbers in another order than `encode`.
+
+        Args:
+            tokens: Results of `tokenise`, padded with `PADDING`, (N, T).
+
+        Returns:
+            States, padded with rows of zeros, (N, L, D).
         """
         rows = (bytes(row[row >= 0].tolist()) for row in tokens)
         states = [self.encode(text.decode(errors="surrogateescape")) for text in rows]
@@ -53,11 +71,27 @@ class TextEncoder(Variant[S]):
 
 
 def padded_tokens(encoder: TextEncoder[S], sentences: Sequence[str]) -> Int64[Tensor, "n t"]:
-    """Return the tokens of one sentence or more, for `encode_tokens`."""
+    """Tokenise sentences for `encode_tokens`.
+
+    Args:
+        encoder: Encoder of the sentences.
+        sentences: One sentence or more.
+
+    Returns:
+        Tokens, padded with `PADDING`, (N, T).
+    """
     each = [torch.tensor(encoder.tokenise(sentence), dtype=torch.long) for sentence in sentences]
     return pad_sequence(each, batch_first=True, padding_value=PADDING)
 
 
-def without_padding(states: Float32[Tensor, "n l d"], visible: Bool[Tensor, "n l"]) -> Float32[Tensor, "n l d"]:
-    """Set the states that are not visible to zero."""
+def zero_padding(states: Float32[Tensor, "n l d"], visible: Bool[Tensor, "n l"]) -> Float32[Tensor, "n l d"]:
+    """Set the states of padding to zero.
+
+    Args:
+        states: (N, L, D).
+        visible: False for padding, (N, L).
+
+    Returns:
+        States, (N, L, D).
+    """
     return states.masked_fill(~visible[:, :, None], 0.0)

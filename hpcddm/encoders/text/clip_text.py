@@ -4,15 +4,15 @@ from typing import Any, ClassVar
 
 from hpcddm.config.schema import Positive
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.config.weights import Layout, SettingsWithWeights
-from hpcddm.encoders.layouts import TRANSFORMERS_TEXT
-from hpcddm.encoders.text.tokens import TransformersText
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.encoders.text.transformers_text import TransformersText
+from hpcddm.encoders.weights_layouts import TRANSFORMERS_TEXT
 
 
-class Settings(SettingsWithWeights, TextEncoderSettings):
+class ClipTextSettings(SettingsWithWeights, TextEncoderSettings):
     """Number of values `width` of a token's state: 512 for ViT-B, 768 for ViT-L. The files of both towers do, too."""
 
-    layout: ClassVar[Layout] = TRANSFORMERS_TEXT
+    layout: ClassVar[WeightsLayout] = TRANSFORMERS_TEXT
 
     width: Positive = 768
 
@@ -29,8 +29,8 @@ class Settings(SettingsWithWeights, TextEncoderSettings):
             raise ValueError(f"width is {self.width} and config.json has hidden_size {width}")
 
 
-class ClipText(TransformersText[Settings]):
+class ClipText(TransformersText[ClipTextSettings]):
     """States after the last norm, from the start token to the end token."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClipTextSettings) -> None:
         super().__init__(settings, "CLIPTextModel", "CLIPTokenizer")

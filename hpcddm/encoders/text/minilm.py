@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from hpcddm.config import pretrained
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.encoders.text.base import TextEncoder, without_padding
+from hpcddm.encoders.text.base import TextEncoder, zero_padding
 from hpcddm.errors import UserError
-from hpcddm.errors.next_step import installing
+from hpcddm.errors.next_step import install_command
 
 WIDTH, LAYERS, HEADS, INNER, WORDS, POSITIONS = 384, 6, 12, 1536, 30522, 512
 
 
-class Settings(TextEncoderSettings):
+class MiniLMEncoderSettings(TextEncoderSettings):
     """Text encoder for English sentences of at most a few dozen words, without regard to case."""
 
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (
@@ -56,7 +56,7 @@ class MiniLM(nn.Module):
     def forward(
         self, tokens: Int64[Tensor, "n l"], visible: Bool[Tensor, "n l"] | None = None
     ) -> Float[Tensor, "n l 384"]:
-        """Compute the states of tokens; visible: those that are no padding, by default all."""
+        """Compute the states of tokens; visible: mask of the tokens that are not padding, by default all."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         states = self.norm(self.word(tokens) + self.position(places) + self.kind.weight[0])
         mask = None if visible is None else visible[:, None, None]
@@ -106,13 +106,13 @@ NAMES = {
 UNUSED = ("pooler.", "embeddings.position_ids")
 
 
-def network() -> MiniLM:
+def load_network() -> MiniLM:
     """Load the network with its weights, ready for inference.
 
     Raises `UserError` when the weights were not fetched.
     """
     stored = {}
-    for name, values in load_file(pretrained.find(Settings.pretrained[0])).items():
+    for name, values in load_file(pretrained.find_verified(MiniLMEncoderSettings.pretrained[0])).items():
         for theirs, ours in NAMES.items():
             name = name.replace(theirs, ours)
         stored[name] = values
@@ -121,21 +121,21 @@ def network() -> MiniLM:
     return model.eval().requires_grad_(False)
 
 
-class Sentences(TextEncoder[Settings]):
+class MiniLMEncoder(TextEncoder[MiniLMEncoderSettings]):
     """States of the tokens of a sentence, with those of the start and end tokens."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MiniLMEncoderSettings) -> None:
         super().__init__(settings)
         try:
             from tokenizers import Tokenizer
         except ImportError:
             raise UserError(
-                f"encoder minilm: needs the package tokenizers; install it with: {installing('tokenizers')}"
+                f"encoder minilm: needs the package tokenizers; install it with: {install_command('tokenizers')}"
             ) from None
-        self.tokenizer = Tokenizer.from_file(str(pretrained.find(Settings.pretrained[1])))
+        self.tokenizer = Tokenizer.from_file(str(pretrained.find_verified(MiniLMEncoderSettings.pretrained[1])))
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        self.network = network()
+        self.network = load_network()
 
     def encode(self, prompt: str) -> Float32[Tensor, "l d"]:
         tokens = torch.tensor([self.tokenise(prompt)], device=self.network.kind.weight.device)
@@ -149,4 +149,4 @@ class Sentences(TextEncoder[Settings]):
     def encode_tokens(self, tokens: Int64[Tensor, "n t"]) -> Float32[Tensor, "n t d"]:
         visible = tokens >= 0
         states = self.network.to(tokens.device)(tokens.clamp(min=0), visible)
-        return without_padding(states, visible)
+        return zero_padding(states, visible)

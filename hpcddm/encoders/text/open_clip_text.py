@@ -8,32 +8,32 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.encoders.open_clip_network import network, source
+from hpcddm.encoders.open_clip_network import architecture_name, load_network
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
-from hpcddm.encoders.packages import package
-from hpcddm.encoders.text.base import TextEncoder, without_padding
+from hpcddm.encoders.optional_packages import import_package
+from hpcddm.encoders.text.base import TextEncoder, zero_padding
 from hpcddm.errors import require
 from hpcddm.jobs.devices import current_device
 
 
-class Settings(OpenClipSettings, TextEncoderSettings):
+class OpenClipTextSettings(OpenClipSettings, TextEncoderSettings):
     """Number of values `width` of a token's state, before the projection: 512 for ViT-B, 768 for ViT-L."""
 
     def dimensions(self) -> int:
         return self.width
 
-    def width_in(self, model: dict[str, Any]) -> object:
+    def width_of_model(self, model: dict[str, Any]) -> object:
         return model.get("text_cfg", {}).get("width", self.width)
 
 
-class OpenClipText(TextEncoder[Settings]):
-    """States after the last norm, of the tokens up to the last one that is no padding."""
+class OpenClipText(TextEncoder[OpenClipTextSettings]):
+    """States after the last norm, of the tokens up to the last one that is not padding."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: OpenClipTextSettings) -> None:
         super().__init__(settings)
-        self.network = network(settings, current_device())
-        self.tokenizer = package("open_clip", settings).get_tokenizer(source(settings))
-        # Tokenizers of transformers have a padding of their own; open_clip's pads with zeros.
+        self.network = load_network(settings, current_device())
+        self.tokenizer = import_package("open_clip", settings).get_tokenizer(architecture_name(settings))
+        # Tokenizers of transformers have their own padding token; open_clip's pads with zeros.
         self.padding = getattr(getattr(self.tokenizer, "tokenizer", None), "pad_token_id", 0)
         width = self.encode("").shape[1]
         require(
@@ -60,4 +60,4 @@ class OpenClipText(TextEncoder[Settings]):
         layers = self.network.to(tokens.device).forward_intermediates(
             text=whole, text_indices=1, normalize_intermediates=True, intermediates_only=True
         )["text_intermediates"]
-        return without_padding(layers[-1][:, : tokens.shape[1]].float(), visible)
+        return zero_padding(layers[-1][:, : tokens.shape[1]].float(), visible)

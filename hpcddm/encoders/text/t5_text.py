@@ -4,18 +4,18 @@ from typing import Any, ClassVar
 
 from hpcddm.config.schema import Positive
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.config.weights import Layout, SettingsWithWeights
-from hpcddm.encoders.layouts import TRANSFORMERS_TEXT
-from hpcddm.encoders.text.tokens import TransformersText
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.encoders.text.transformers_text import TransformersText
+from hpcddm.encoders.weights_layouts import TRANSFORMERS_TEXT
 
 
-class Settings(SettingsWithWeights, TextEncoderSettings):
+class T5TextSettings(SettingsWithWeights, TextEncoderSettings):
     """Number of values `width` of a token's state: 512 for small, 768 for base, 1024 for large, 2048 XL, 4096 XXL.
 
     Of the large ones `precision: bf16` is safe; activations of T5 exceed the range of fp16.
     """
 
-    layout: ClassVar[Layout] = TRANSFORMERS_TEXT
+    layout: ClassVar[WeightsLayout] = TRANSFORMERS_TEXT
 
     width: Positive = 4096
 
@@ -30,8 +30,8 @@ class Settings(SettingsWithWeights, TextEncoderSettings):
             raise ValueError(f"width is {self.width} and config.json has d_model {config.get('d_model')}")
 
 
-class T5Text(TransformersText[Settings]):
+class T5Text(TransformersText[T5TextSettings]):
     """States after the last norm, up to the end token."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: T5TextSettings) -> None:
         super().__init__(settings, "T5EncoderModel", "T5Tokenizer")

@@ -1,4 +1,4 @@
-"""Words as fixed random vectors, without weights; the vectors of words with similar meanings are no closer."""
+"""Words as fixed random vectors, without weights; similar meanings do not give similar vectors."""
 
 import hashlib
 import re
@@ -17,7 +17,7 @@ END = "</s>"
 """End token, which equals no word and follows every prompt, so that an empty one has a state too."""
 
 
-class Settings(TextEncoderSettings):
+class WordVectorsSettings(TextEncoderSettings):
     """Number of values `width` of one word's state. The order of the words has no effect on it."""
 
     uses_gpu: ClassVar[bool] = False
@@ -28,7 +28,7 @@ class Settings(TextEncoderSettings):
         return self.width
 
 
-class Words(TextEncoder[Settings]):
+class WordVectors(TextEncoder[WordVectorsSettings]):
     """Unit vectors, one for each word and one for the end.
 
     A word's vector is a function of its letters alone, in lower case, on every machine.

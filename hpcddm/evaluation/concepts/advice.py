@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.evaluation.concepts.concept_table import ConceptRow
 from hpcddm.evaluation.concepts.presence import Pairs
-from hpcddm.evaluation.concepts.table import Row
 
-SPLIT, LEAST_SPLIT = 0.5, 10
+SPLIT, MIN_SPLIT_SAMPLES = 0.5, 10
 """Share at home below which a concept is called split, from so many samples on: fewer are split by chance."""
 STARVING = 0.5
 """Samples of an expert, as a multiple of the mean of all, below which it starves."""
 WORST = 0.1
 """Share of the scored concepts, the worst drawn ones, whose samples are moved to their home expert."""
-MOST_MOVED = 0.1
+MAX_MOVED_SHARE = 0.1
 """Share of all training samples that is moved at most."""
 
 
 @dataclass(frozen=True)
-class Expert:
+class ExpertAdvice:
     """Samples and home concepts of an expert, and how well these concepts are drawn."""
 
     expert: int
@@ -42,7 +42,7 @@ class Advice:
 
     split: list[int]
     """Concepts that the partition splits across experts, the most frequent first."""
-    experts: list[Expert]
+    experts: list[ExpertAdvice]
     worst: list[int]
     """Concepts whose samples the proposal moves, the worst drawn first."""
 
@@ -51,15 +51,15 @@ class Advice:
         return asdict(self)
 
 
-def advise(table: Sequence[Row], samples: Sequence[int], arm: str, dense: str | None) -> Advice:
+def advise(table: Sequence[ConceptRow], samples: Sequence[int], arm: str, dense: str | None) -> Advice:
     """Make the advice; samples: of every expert; arm: of the ensemble whose scores say what is drawn badly."""
-    split = [row for row in table if row.frequency >= LEAST_SPLIT and (row.share_at_home or 0.0) < SPLIT]
+    split = [row for row in table if row.frequency >= MIN_SPLIT_SAMPLES and (row.share_at_home or 0.0) < SPLIT]
     split.sort(key=lambda row: (-row.frequency, row.name))
     experts = [_expert(table, expert, samples, arm, dense) for expert in range(len(samples))]
     return Advice([row.concept for row in split], experts, worst(table, arm))
 
 
-def worst(table: Sequence[Row], arm: str) -> list[int]:
+def worst(table: Sequence[ConceptRow], arm: str) -> list[int]:
     """Return the concepts of the worst drawn tenth that several experts have."""
     scored = [(score, row) for row in table if (score := row.relative(arm)) is not None and row.frequency]
     scored.sort(key=lambda pair: (pair[0], pair[1].name))
@@ -67,11 +67,13 @@ def worst(table: Sequence[Row], arm: str) -> list[int]:
     return [row.concept for _, row in scored[:count] if row.at_home < row.frequency]
 
 
-def _expert(table: Sequence[Row], expert: int, samples: Sequence[int], arm: str, dense: str | None) -> Expert:
+def _expert(
+    table: Sequence[ConceptRow], expert: int, samples: Sequence[int], arm: str, dense: str | None
+) -> ExpertAdvice:
     own = [row for row in table if row.home == expert]
     scored = [row for row in own if row.relative(arm) is not None]
     mean = sum(samples) / len(samples)
-    return Expert(
+    return ExpertAdvice(
         expert,
         samples[expert],
         len(own),
@@ -87,7 +89,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def moved(
+def move_to_home(
     pairs: Pairs, clusters: Int64[np.ndarray, " n"], homes: Mapping[int, int], most: int
 ) -> tuple[Int64[np.ndarray, " n"], list[int]]:
     """Return the clusters of some samples where those that have a concept go to its home expert, and these concepts.

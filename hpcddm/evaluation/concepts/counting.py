@@ -63,5 +63,5 @@ class Counts:
     @classmethod
     def read(cls, path: Path) -> "Counts":
         """Read the counts from a file that `write` has written."""
-        with hdf5.opened(path) as file:
+        with hdf5.open_checked(path) as file:
             return cls(**{field.name: file[field.name][()] for field in fields(cls)})

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int64, Num, Shaped
 
 from hpcddm.evaluation.concepts import pooling
-from hpcddm.evaluation.concepts.overlap import NONE_SHARED, Overlap
+from hpcddm.evaluation.concepts.caption_overlap import NONE_SHARED, CaptionOverlap
 from hpcddm.evaluation.statistics import jackknife
-from hpcddm.evaluation.statistics.jackknife import Estimate, LeastSquares, Moments
+from hpcddm.evaluation.statistics.jackknife import IntervalEstimate, LeastSquares, Moments
 from hpcddm.evaluation.statistics.shared_errors import Cosines, effective_number
 
 BINS_PER_DECADE = 2
-LEAST_CONCEPTS = 4
+MIN_CONCEPTS = 4
 """Concepts that a fit needs: its two parameters, and two degrees of freedom."""
 
 
@@ -23,18 +23,18 @@ class FittedScore:
     """Score of the fitted line at a frequency."""
 
     frequency: float
-    score: Estimate
+    score: IntervalEstimate
 
 
 @dataclass(frozen=True)
 class LogLinearFit:
     """Ordinary least squares of score on log10 frequency, one point per concept."""
 
-    slope: Estimate
+    slope: IntervalEstimate
     """Score per decade of frequency."""
-    intercept: Estimate
+    intercept: IntervalEstimate
     """Score of the line at a frequency of 1."""
-    pearson: Estimate | None
+    pearson: IntervalEstimate | None
     """Pearson's r of score and log10 frequency over concepts; None where all scores are equal."""
     line: tuple[FittedScore, ...]
     """The line and its 95 % band (of the line, not of single concepts) at half decades, and at both ends."""
@@ -52,16 +52,16 @@ class FrequencyBin:
     concepts: int
     unscored: int
     """Concepts whose rows have no score, of this half decade; they are in no other figure."""
-    score: Estimate | None
+    score: IntervalEstimate | None
     """None where no concept has a score."""
 
 
 @dataclass(frozen=True)
 class ZeroFrequency:
-    """Concepts that no training sample has; log 0 is no number, so that they are in no fit."""
+    """Concepts that no training sample has; fits leave them out, because log 0 is undefined."""
 
     concepts: int
-    score: Estimate
+    score: IntervalEstimate
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FrequencyCurve:
     """Rows without a score."""
     fit: LogLinearFit | None
     no_fit: str | None
-    """Reason why there is no fit."""
+    """Reason for a missing fit."""
     bins: tuple[FrequencyBin, ...]
     zeros: ZeroFrequency | None
 
@@ -96,14 +96,14 @@ def fit_curve(
     scores: Num[np.ndarray, " n"],
     concepts: Shaped[np.ndarray, " n"],
     runs: Shaped[np.ndarray, " n"] | None = None,
-    overlap: Overlap = NONE_SHARED,
+    overlap: CaptionOverlap = NONE_SHARED,
 ) -> FrequencyCurve:
     """Fit score = intercept + slope * log10(frequency) over concepts, with 95 % jackknife intervals over concepts.
 
     concepts, runs: name or number of each row's; runs have fixed effects, and a concept's rows are averaged, so that
     it counts once however many seeds scored it. overlap: of the concepts' captions. Rows with a NaN score are dropped
-    and counted. The intervals are for other concepts drawn by the same runs. Raises ValueError where no row has a score
-    or a frequency is no count.
+    and counted. The intervals are for other concepts drawn by the same runs. Raises ValueError if no row has a score or
+    a frequency is not a count.
     """
     pooled = pooling.pool(scores, frequencies[:, None], concepts, runs)
     positive = pooled.frequencies[:, 0] > 0
@@ -125,10 +125,8 @@ def fit_curve(
 
 
 def _reason_for_no_fit(points: Float[np.ndarray, "c 2"]) -> str | None:
-    if len(points) < LEAST_CONCEPTS:
-        return (
-            f"a fit needs {LEAST_CONCEPTS} concepts with a frequency above 0 and a score, and there are {len(points)}"
-        )
+    if len(points) < MIN_CONCEPTS:
+        return f"a fit needs {MIN_CONCEPTS} concepts with a frequency above 0 and a score, and there are {len(points)}"
     if Moments.of(points).scatter[0, 1, 1] == 0:
         return f"all {len(points)} concepts have the same frequency"
     return None

@@ -12,20 +12,20 @@ import numpy as np
 from jaxtyping import Num, Shaped
 
 from hpcddm.evaluation.concepts import pooling
-from hpcddm.evaluation.concepts.overlap import NONE_SHARED, Overlap
-from hpcddm.evaluation.statistics.jackknife import Estimate, LeastSquares, Moments
+from hpcddm.evaluation.concepts.caption_overlap import NONE_SHARED, CaptionOverlap
+from hpcddm.evaluation.statistics.jackknife import IntervalEstimate, LeastSquares, Moments
 
 OUTCOME, TOTAL, HOME = range(3)
-LEAST_CONCEPTS = 10
+MIN_CONCEPTS = 10
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Partial correlations of the outcome: the part of each frequency beyond the other."""
 
-    home_given_total: Estimate | None
+    home_given_total: IntervalEstimate | None
     """Partial correlation of outcome and log home given log total; None where undefined, as the next."""
-    total_given_home: Estimate | None
+    total_given_home: IntervalEstimate | None
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class HomeAgainstTotal:
     """Standard deviation over concepts, in decades: of log total and log home, and of each given the other."""
     comparison: Comparison | None
     not_identified: str | None
-    """Reason why total and home cannot be told apart, so that there is no comparison."""
+    """Reason why total and home cannot be distinguished; None with a comparison."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
+        """Return its JSON form."""
         return asdict(self)
 
 
@@ -55,10 +55,10 @@ def home_against_total(
     home: Num[np.ndarray, " n"],
     concepts: Shaped[np.ndarray, " n"],
     runs: Shaped[np.ndarray, " n"] | None = None,
-    overlap: Overlap = NONE_SHARED,
+    overlap: CaptionOverlap = NONE_SHARED,
     least_spread: float = 0.02,
 ) -> HomeAgainstTotal:
-    """Correlate an outcome with log10 home given log10 total, and the other way round, over concepts.
+    """Correlate an outcome with log10 home given log10 total, and with log10 total given log10 home, over concepts.
 
     Runs have fixed effects, and a concept's rows are averaged. Intervals are of the jackknife over concepts; overlap:
     of their captions. Total and home are not identified where one, given the other, spreads less than `least_spread`
@@ -71,10 +71,8 @@ def home_against_total(
     positive = np.all(pooled.frequencies > 0, axis=1)
     points = pooled.per_concept(positive)
     counts = (len(points), pooled.runs, pooled.dropped, len(np.unique(pooled.concepts[~positive])))
-    if len(points) < LEAST_CONCEPTS:
-        reason = (
-            f"this needs {LEAST_CONCEPTS} concepts with samples at home and an outcome, and there are {len(points)}"
-        )
+    if len(points) < MIN_CONCEPTS:
+        reason = f"this needs {MIN_CONCEPTS} concepts with samples at home and an outcome, and there are {len(points)}"
         return HomeAgainstTotal(*counts, {}, None, reason)
     moments = Moments.of(points)
     spread = _spread(moments)

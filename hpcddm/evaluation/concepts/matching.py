@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
+from hpcddm.evaluation.concepts.tokenise import tokens
 from hpcddm.evaluation.concepts.vocabulary import Vocabulary
-from hpcddm.evaluation.concepts.words import tokens
 
 Lemmas = list[str | None]
 
 
-class _Longer(NamedTuple):
+class _Compound(NamedTuple):
     """A concept of several words, at the first of them in a phrase, or at its rarest in a bag."""
 
     others: list[str]
@@ -32,14 +32,14 @@ class Matcher:
         lemmas = vocabulary.lemmas
         names = [[lemmas.get(word, word) for word in tokens(concept.name)] for concept in vocabulary.concepts]
         self._single: defaultdict[str, list[int]] = defaultdict(list)
-        self._longer: defaultdict[str, list[_Longer]] = defaultdict(list)
+        self._longer: defaultdict[str, list[_Compound]] = defaultdict(list)
         uses = Counter(word for words in names for word in set(words))
         for number, words in enumerate(names):
             if mode == "bag":
                 words = sorted(set(words), key=lambda word: (uses[word], word))
             first, *others = words
             if others:
-                self._longer[first].append(_Longer(others, number))
+                self._longer[first].append(_Compound(others, number))
             else:
                 self._single[first].append(number)
         self._lemma_of = {word: word for words in names for word in words}

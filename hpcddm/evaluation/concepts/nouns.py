@@ -6,20 +6,20 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from hpcddm.errors import UserError
-from hpcddm.errors.next_step import installing
+from hpcddm.errors.next_step import install_command
 from hpcddm.evaluation.concepts.plurals import is_plural
-from hpcddm.evaluation.concepts.wordnet import WordNet
-from hpcddm.evaluation.concepts.words import segments
+from hpcddm.evaluation.concepts.tokenise import segments
+from hpcddm.evaluation.concepts.wordnet_nouns import WordNet
 
 MODEL = "morphmodel_en.pgz"
 """HanTa's own model of English."""
 NOUN, PLURAL = "N", "NN2"
 """Beginning of the tags of nouns and proper names, and the tag of plurals, in the British National Corpus' tag set."""
 NO_NOUN = ""
-"""Lemma of a word that is no noun where it stands."""
-LONGEST = 40
+"""Lemma of a word that is not a noun in its sentence."""
+MAX_LETTERS = 40
 """Characters of the longest word that may be a noun: time to tag a word grows with the square of its length."""
-KEPT = 2**16
+CACHE_SIZE = 2**16
 """Segments, and words, whose nouns are kept: most words are seen again, and segments of captions that list keywords."""
 
 
@@ -42,16 +42,16 @@ class NounTagger:
 
         self._wordnet, self._tagger = wordnet, HanoverTagger(MODEL)
         # Pure functions of a word, which cost most of the time.
-        self._tagger.analyze_forward = lru_cache(KEPT)(self._tagger.analyze_forward)
-        self._lemma = lru_cache(KEPT)(self._lemma_of)
-        self._of_segment = lru_cache(KEPT)(self._tagged)
+        self._tagger.analyze_forward = lru_cache(CACHE_SIZE)(self._tagger.analyze_forward)
+        self._lemma = lru_cache(CACHE_SIZE)(self._lemma_of)
+        self._of_segment = lru_cache(CACHE_SIZE)(self._tagged)
 
     def nouns(self, caption: str) -> Iterable[Nouns]:
         """Yield the nouns of each segment of a caption."""
         return map(self._of_segment, segments(caption))
 
     def _tagged(self, words: Sequence[str]) -> Nouns:
-        tags = self._tagger.tag_sent([word[:LONGEST] for word in words], taglevel=0, casesensitive=False)
+        tags = self._tagger.tag_sent([word[:MAX_LETTERS] for word in words], taglevel=0, casesensitive=False)
         lemmas = [self._lemma(word, tag) for word, tag in zip(words, tags, strict=True)]
         names = [lemma for lemma in lemmas if lemma != NO_NOUN]
         for place in range(1, len(words)):
@@ -84,11 +84,11 @@ class NounTagger:
 
 
 def _may_be_noun(word: str) -> bool:
-    return word.isalpha() and 1 < len(word) <= LONGEST
+    return word.isalpha() and 1 < len(word) <= MAX_LETTERS
 
 
 def require_hanta() -> None:
     """Raise `UserError` where HanTa is not installed."""
     if find_spec("HanTa") is None:
-        needed = f"nouns of captions need the package HanTa; install it with: {installing('hpcddm[concepts]')}"
+        needed = f"nouns of captions need the package HanTa; install it with: {install_command('hpcddm[concepts]')}"
         raise UserError(f"concepts.vocabulary: {needed}, or name a file with the concepts")

@@ -22,7 +22,7 @@ ENDS = (("y", "ies"), ("fe", "ves"), ("f", "ves"), *((end, f"{end}es") for end i
 
 
 def lemmas(names: Iterable[str]) -> dict[str, str]:
-    """Return the singular of all plurals that the words of some names may have; the words themselves are no plurals."""
+    """Map each plural that the words of these names may have to its singular; the words are taken as singulars."""
     words = sorted({word for name in names for word in name.split()})
     singulars: dict[str, str] = {}
     for word in words:

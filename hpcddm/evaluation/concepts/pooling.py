@@ -26,7 +26,7 @@ class PooledScores:
     def per_concept(self, rows: Bool[np.ndarray, " n"]) -> Float[np.ndarray, "c f1"]:
         """Average the score, first, and log10 of the frequencies over the chosen rows of every concept.
 
-        Seeds of one concept are no independent concepts: a fit to their rows would claim too much.
+        Seeds of one concept are not independent concepts: a fit to their rows would understate the error.
         """
         return group_means(np.column_stack([self.scores[rows], np.log10(self.frequencies[rows])]), self.concepts[rows])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Column, RaggedColumn
 
 MENTIONED, TAGGED, TAG_SCORE = "concepts", "concepts", "scores"
@@ -22,7 +22,7 @@ class Pairs:
     """Pairs of a sample and a concept that it has, in the order of the samples, then of the concepts."""
 
     samples: Int64[np.ndarray, " m"]
-    """Places of the samples among those that were asked for."""
+    """Indices of the samples among the requested ones."""
     concepts: Int64[np.ndarray, " m"]
 
 
@@ -50,7 +50,7 @@ class Presence:
 
     def blocks(self, count: int) -> Iterator[tuple[range, dict[str, Pairs]]]:
         """Yield consecutive blocks of the first `count` samples with their pairs."""
-        for block in blocks_of(range(count)):
+        for block in split_into_blocks(range(count)):
             yield block, self.pairs(block)
 
     def _by_text(self, mentions: RaggedColumn, numbers: range) -> Int64[np.ndarray, " m"]:

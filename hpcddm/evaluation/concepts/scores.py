@@ -11,18 +11,18 @@ REAL_ARM, OTHER_ARM, PROMPT_ARM, TRAIN_ARM = "real", "others", "prompts", "train
 """Arms of real images: held-out images with a concept; held-out images without it; those with it whose captions the
 samples have, each as often as a sample; and training images with it.
 
-A model that has memorised its data would draw the last; a trained tagger has seen them, too.
+A model that has memorised its data would draw the last; a trained tagger was trained on them, too.
 """
-LEAST_SIGNAL = 3.0
+MIN_SIGNAL = 3.0
 """Standard errors by which real images of a concept must score above others, for its samples to be compared."""
 
-LARGEST_FIGURE = 1e70
+MAX_FIGURE = 1e70
 """Largest figure from which moments are computed, as the square of its square is finite."""
 
 
 def require_moderate(*figures: float) -> None:
     """Raise `ValueError` for a figure from which no moments can be computed."""
-    if any(abs(figure) > LARGEST_FIGURE for figure in figures):
+    if any(abs(figure) > MAX_FIGURE for figure in figures):
         raise ValueError("holds a figure that is too large")
 
 
@@ -77,7 +77,7 @@ def relative(of_concept: Mapping[str, Score], arm: str) -> float | None:
 
     Chance is the score of the same model's, or the prompts' real, images of the other concepts, so that blur and other
     traits of all samples of a model cancel: 1 is as good as real, 0 as good as without the prompt. The chance of
-    training images is the score of held-out images without the concept. None where there is no other concept, and where
+    training images is the score of held-out images without the concept. Returns None without another concept, or if
     real images do not stand out.
     """
     real, others, prompts = (of_concept.get(name) for name in (REAL_ARM, OTHER_ARM, PROMPT_ARM))
@@ -85,19 +85,19 @@ def relative(of_concept: Mapping[str, Score], arm: str) -> float | None:
         return None
     chance = others.score if arm == TRAIN_ARM else of_concept[arm].chance
     signal = prompts.score - prompts.chance
-    if chance is None or not stands_out(real, others) or signal <= _least_signal(real, others):
+    if chance is None or not stands_out(real, others) or signal <= _min_signal(real, others):
         return None
     return (of_concept[arm].score - chance) / signal
 
 
 def stands_out(real: Score, others: Score) -> bool:
     """Tell if real images of a concept score so much above others that samples can be compared with them."""
-    return bool(real.score - others.score > _least_signal(real, others))
+    return bool(real.score - others.score > _min_signal(real, others))
 
 
-def _least_signal(real: Score, others: Score) -> float:
-    """Return `LEAST_SIGNAL` standard errors of others, of as many as there are different captions of the concept."""
-    return float(LEAST_SIGNAL * others.deviation / np.sqrt(real.different or real.images))
+def _min_signal(real: Score, others: Score) -> float:
+    """Return `MIN_SIGNAL` standard errors of others, of as many as there are different captions of the concept."""
+    return float(MIN_SIGNAL * others.deviation / np.sqrt(real.different or real.images))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Concept:
     name: str
     """Words in lower case with one space between them, such as 'fire engine'; of a class its name as it is."""
     label: int | None = None
-    """Class whose images show it; None for a concept that is no class."""
+    """Class whose images show it; None for a concept that is not a class."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class Vocabulary:
     def read(cls, path: Path) -> "Vocabulary":
         """Read a vocabulary that `write` has written; raises `UserError` naming a file that is missing or torn."""
         try:
-            vocabulary: Vocabulary = reading.need_json(path, cls)
+            vocabulary: Vocabulary = checked_reads.read_required_json(path, cls)
         except Unreadable as error:
             raise UserError(f"{path}: {error.reason}; submit again with --redo concept_vocabulary") from None
         return vocabulary
@@ -59,10 +59,10 @@ class Candidates:
     counts: Counter[str] = field(default_factory=Counter)
     """Number of captions with a noun, by its lemmas: 'fire engine'."""
     forms: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of times that a word in lower case stands for a lemma, by (word, lemma)."""
+    """Number of times that a word in lower case has a lemma, by (word, lemma)."""
 
     def add(self, other: "Candidates") -> None:
-        """Add those of other captions."""
+        """Add the counts of other captions."""
         self.captions += other.captions
         self.counts.update(other.counts)
         self.forms.update(other.forms)

@@ -13,9 +13,9 @@ from hpcddm.evaluation.metrics.need import Need
 @cache
 def all_metrics() -> tuple[Metric, ...]:
     """Load the metric of every file, in the order of the columns."""
-    files = [file for file in variant_files.files("evaluation/metrics") if file.stem != "__init__"]
-    modules = [variant_files.module("evaluation/metrics", file.stem) for file in files]
-    metrics = [metric() for module in modules for metric in variant_files.defined(module, Metric)]
+    files = [file for file in variant_files.list_files("evaluation/metrics") if file.stem != "__init__"]
+    modules = [variant_files.import_file("evaluation/metrics", file.stem) for file in files]
+    metrics = [metric() for module in modules for metric in variant_files.classes_defined_in(module, Metric)]
     return tuple(sorted(metrics, key=lambda metric: (metric.order, metric.key)))
 
 
@@ -29,7 +29,7 @@ def headlines() -> list[Metric]:
     return [metric for metric in all_metrics() if metric.is_headline]
 
 
-def left_out(has_classes: bool) -> dict[str, str]:
+def unavailable_metrics(has_classes: bool) -> dict[str, str]:
     """Return the metrics that cannot be computed for these images, by key, and why."""
     reason = "compares classes, and these images have none"
     needy = [metric for metric in all_metrics() if metric.needs & {Need.LABELS, Need.AGREED}]

@@ -1,20 +1,21 @@
-"""Share of samples in which the classifier sees the class that was asked for."""
+"""Fraction of samples that the classifier assigns to the requested class."""
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 
 
 class Agreement(Metric):
-    """Mean agreement of the classifier with the label of a sample."""
+    """Fraction of samples that the classifier assigns to their label."""
 
     title = "classifier agrees"
-    explanation = "the share of images in which the classifier sees the class that was asked for"
+    explanation = "the share of images that the classifier assigns to the requested class"
     better = Better.HIGHER
     format = ".1%"
     needs = frozenset({Need.AGREED})
     order = 30
     is_headline = True
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Average over the samples."""
         return float(evaluation.samples.agreed.mean())

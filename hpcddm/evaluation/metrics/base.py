@@ -1,4 +1,4 @@
-"""Contract of a metric. It is light: tables are printed where there is no torch and numpy is not loaded yet."""
+"""Base of the metrics. It imports little, so that tables are printed without torch and before numpy is loaded."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 from hpcddm.evaluation.metrics.need import Need
 
 if TYPE_CHECKING:
-    from hpcddm.evaluation.metrics.evaluation import Evaluation
+    from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 
 
 class Better(Enum):
-    """Direction in which a metric improves, in words."""
+    """Direction in which a metric improves, as text."""
 
     LOWER = "lower is better"
     HIGHER = "higher is better"
@@ -23,32 +23,34 @@ class Better(Enum):
         return {Better.LOWER: value, Better.HIGHER: -value, Better.NEAR_ONE: abs(value - 1)}[self]
 
     def best(self, values: Iterable[float]) -> float:
-        """Return the best of at least one value."""
+        """Return the best value; there must be at least one."""
         return min(values, key=self.rank)
 
 
 class Metric(ABC):
-    """A number that compares an arm's samples with as many held-out real images.
+    """A number that compares an arm's samples with an equal number of held-out real images.
 
-    A subclass stands alone in a file of this folder and sets every attribute without a default; raises `TypeError`
-    at its definition when one is missing.
+    Each file of this folder defines one subclass, which sets every attribute without a default.
+
+    Raises:
+        TypeError: The definition of a subclass lacks an attribute.
     """
 
     title: ClassVar[str]
-    """Title of its column or plot, in lower case but for abbreviations."""
+    """Title of the metric's column or plot, in lower case except for abbreviations."""
     explanation: ClassVar[str]
-    """Definition for readers of the report, as it follows the title and a colon."""
+    """Definition for readers of the report, written to follow the title and a colon."""
     better: ClassVar[Better]
     format: ClassVar[str]
-    """Format specification of its values; '%' at the end marks a share."""
+    """Format specification of the values; a final '%' marks a share."""
     needs: ClassVar[frozenset[Need]]
-    """Parts of the samples' and the real images' `ImageSet` that `compute` reads; the stage evaluate keeps them."""
+    """Parts of the samples' and the real images' `ImageSet` that `compute` reads; the stage evaluate stores them."""
     order: ClassVar[int]
-    """Place among the columns; the lowest one ranks settings."""
+    """Position among the columns; the metric with the lowest number ranks settings."""
     digits: ClassVar[int | None] = None
-    """Digits that the page shows of the smallest value, for distances whose scale depends on the features."""
+    """Significant digits of the smallest value in the report, for distances whose scale depends on the features."""
     is_headline: ClassVar[bool] = False
-    """Whether it is among the few that the bars of a sweep's plot and its lines on the terminal show."""
+    """True for the few metrics in a sweep's plot and in its terminal output."""
 
     def __init_subclass__(cls) -> None:
         missing = [name for name in Metric.__annotations__ if not hasattr(cls, name)]
@@ -56,17 +58,17 @@ class Metric(ABC):
             raise TypeError(f"{cls.__module__}.{cls.__name__} lacks {', '.join(missing)}")
 
     @abstractmethod
-    def compute(self, evaluation: "Evaluation") -> float:
-        """Compute the value for one arm."""
+    def compute(self, evaluation: "MetricInputs") -> float:
+        """Compute the value for one arm from its samples and the real images."""
 
     @property
     def key(self) -> str:
-        """Name of its file; its key in metrics.json and its column in CSV files."""
+        """Name of the metric's file; also its key in metrics.json and its column in CSV files."""
         return type(self).__module__.rpartition(".")[2]
 
     @property
     def is_share(self) -> bool:
-        """True where values are shown in percent."""
+        """True if values are shown in percent."""
         return self.format.endswith("%")
 
     def text(self, value: float) -> str:
@@ -74,5 +76,12 @@ class Metric(ABC):
         return format(value, self.format)
 
     def text_of(self, values: Mapping[str, float]) -> str:
-        """Format its value among those of an arm by key; '' where the report lacks it."""
+        """Format this metric's value.
+
+        Args:
+            values: Values of an arm by the keys of the metrics.
+
+        Returns:
+            Formatted value; '' if the arm lacks it.
+        """
         return self.text(values[self.key]) if self.key in values else ""

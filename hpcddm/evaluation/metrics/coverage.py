@@ -1,13 +1,13 @@
-"""Coverage: how many real images have a sample near them (Naeem et al., arXiv 2002.09797)."""
+"""Coverage: the fraction of real images with a sample near them (Naeem et al., arXiv 2002.09797)."""
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS
 
 
 class Coverage(Metric):
-    """Share of real balls that hold a sample (eq. 4, k = 5); depends on the numbers of images."""
+    """Fraction of balls around real images that contain a sample (eq. 4, k = 5); depends on the numbers of images."""
 
     title = "coverage"
     explanation = f"the share of held-out images that reach a sample, by their {DENSITY_NEIGHBOURS} nearest"
@@ -16,5 +16,6 @@ class Coverage(Metric):
     needs = frozenset({Need.FEATURES})
     order = 70
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Average over the real images."""
         return float(evaluation.overlap.real_holds_fake.mean())

@@ -1,13 +1,13 @@
-"""Density: how deep samples lie among real images (Naeem et al., arXiv 2002.09797)."""
+"""Density: the number of real images whose neighbourhood contains a sample (Naeem et al., arXiv 2002.09797)."""
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS
 
 
 class Density(Metric):
-    """Mean number of real balls around a sample, divided by k = 5 (eq. 3); it may exceed 1."""
+    """Mean number of balls around real images that contain a sample, divided by k = 5 (eq. 3); it may exceed 1."""
 
     title = "density"
     explanation = (
@@ -19,6 +19,7 @@ class Density(Metric):
     needs = frozenset({Need.FEATURES})
     order = 60
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Average over the samples."""
         balls = evaluation.overlap.balls_around_fake
         return int(balls.sum()) / (DENSITY_NEIGHBOURS * len(balls))

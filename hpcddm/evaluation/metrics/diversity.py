@@ -1,27 +1,28 @@
-"""Diversity of samples within a class, which falls where a model repeats the same image (mode collapse)."""
+"""Diversity of samples within a class, which drops if a model repeats the same image (mode collapse)."""
 
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import blocks
 
 
 class Diversity(Metric):
-    """Mean distance of samples of one class, divided by what as many real images give."""
+    """Mean distance between samples of one class, divided by that of an equal number of real images."""
 
     title = "diversity"
     explanation = (
-        "how far samples of one class are from each other, as a multiple of the same for held-out images;"
-        " it stands in for LPIPS within a prompt"
+        "mean distance between samples of one class, divided by that of held-out images;"
+        " a substitute for LPIPS within a prompt"
     )
     better = Better.NEAR_ONE
     format = ".2f"
     needs = frozenset({Need.FEATURES, Need.LABELS})
     order = 80
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Divide the diversity of the samples by that of the real images."""
         samples, real = evaluation.samples, evaluation.real
         return diversity(samples.features, samples.labels) / diversity(real.features, real.labels)
 
@@ -29,9 +30,15 @@ class Diversity(Metric):
 def diversity(features: np.ndarray, labels: np.ndarray) -> float:
     """Compute the mean Euclidean distance between features of two samples of one class, averaged over classes.
 
-    It stands in for LPIPS within a prompt, which arXiv 2603.06741 reports: the same mean, in other features. Divided by
-    what as many real images give, 1 is as diverse as real ones.
-    features: (N, D); labels: (N,). Raises ValueError when a class has fewer than 2 samples.
+    It replaces LPIPS within a prompt (arXiv 2603.06741): the same mean, with other features. Divided by the value of an
+    equal number of real images, 1 means as diverse as real images.
+
+    Args:
+        features: (N, D) features.
+        labels: (N,) classes.
+
+    Raises:
+        ValueError: A class has fewer than 2 samples.
     """
     means = []
     for label in np.unique(labels):

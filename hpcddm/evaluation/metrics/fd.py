@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.statistics import Statistics
 
 
 class FrechetDistance(Metric):
@@ -22,15 +22,29 @@ class FrechetDistance(Metric):
     digits = 3
     is_headline = True
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Compare the feature statistics of the samples with those of the real images."""
         return frechet_distance(evaluation.samples.statistics, evaluation.real.statistics)
 
 
-def frechet_distance(first: Statistics, second: Statistics) -> float:
+def frechet_distance(first: FeatureStatistics, second: FeatureStatistics) -> float:
     """Compute |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2), the squared 2-Wasserstein distance (eq. 6).
 
-    Biased upwards by about 1/N: compare values at equal N only. Warns when a set has fewer than 2 D samples,
-    where the covariances are poor estimates; raises ValueError with fewer than 2.
+    The estimate is biased upwards by about 1/N: compare values at equal N only. The function warns if a set has fewer
+    than 2 D samples, because its covariance is then a poor estimate.
+
+    Args:
+        first: Feature statistics of one set.
+        second: Feature statistics of the other set.
+
+    Raises:
+        ValueError: A set has fewer than 2 samples.
+
+    Examples:
+        >>> features = np.array([[0.0], [1.0], [2.0], [3.0]])
+        >>> first, second = (FeatureStatistics.from_features(features + shift) for shift in (0, 3))
+        >>> round(frechet_distance(first, second), 6)  # equal covariances: the squared shift of the mean
+        9.0
     """
     dimension = len(first.mean)
     smallest = min(first.count, second.count)

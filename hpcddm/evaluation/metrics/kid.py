@@ -1,9 +1,9 @@
-"""The kernel distance between two sets of features (KID; Binkowski et al., arXiv 1801.01401)."""
+"""Kernel distance between two sets of features (KID; Binkowski et al., arXiv 1801.01401)."""
 
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 
 ROWS_PER_BLOCK = 1024
@@ -21,15 +21,22 @@ class KernelDistance(Metric):
     digits = 3
     is_headline = True
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Compare the features of the samples with those of the real images."""
         return kernel_distance(evaluation.samples.features, evaluation.real.features)
 
 
 def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Compute the unbiased squared MMD with kernel (x y / D + 1)^3 over all samples (eq. 4 and sec. 4).
+    """Compute the unbiased squared MMD with the kernel (x y / D + 1)^3 over all samples (eq. 4 and sec. 4).
 
-    first: (N, D); second: (M, D); in float64. Unlike the Frechet distance it does not depend on the number of
-    samples, and it can be slightly negative. Raises ValueError when a set has fewer than two samples.
+    Unlike the Frechet distance it does not depend on the number of samples, and it can be slightly negative.
+
+    Args:
+        first: (N, D) features.
+        second: (M, D) features.
+
+    Raises:
+        ValueError: A set has fewer than two samples.
     """
     if min(len(first), len(second)) < 2:
         raise ValueError(f"a kernel distance needs 2 samples of each, not {len(first)} and {len(second)}")
@@ -39,7 +46,7 @@ def kernel_distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _mean_within(points: np.ndarray) -> float:
-    """Compute the kernel's mean over pairs of different points."""
+    """Compute the kernel's mean over pairs of distinct points."""
     diagonal = (np.square(points).sum(1) / points.shape[1] + 1) ** 3
     return (_sum(points, points) - diagonal.sum()) / (len(points) * (len(points) - 1))
 

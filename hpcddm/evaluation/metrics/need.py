@@ -1,10 +1,10 @@
-"""Parts of the samples that metrics read; light, as the contract of a metric is."""
+"""Parts of the samples that metrics read; like the base of the metrics, it imports little."""
 
 from enum import Enum
 
 
 class Need(Enum):
-    """Part of an `ImageSet` that a metric reads, by the name of its field."""
+    """Part of an `ImageSet` that a metric reads; the value is the name of the field."""
 
     LABELS = "labels"
     AGREED = "agreed"

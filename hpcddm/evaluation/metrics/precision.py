@@ -1,13 +1,13 @@
-"""Improved precision: how many samples look real (Kynkaanniemi et al., arXiv 1904.06991)."""
+"""Improved precision: the fraction of samples that look real (Kynkaanniemi et al., arXiv 1904.06991)."""
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import NEIGHBOURS
 
 
 class Precision(Metric):
-    """Share of samples in some ball of a real image (eq. 1, k = 3); depends on the numbers of images."""
+    """Fraction of samples inside a ball around a real image (eq. 1, k = 3); depends on the numbers of images."""
 
     title = "precision"
     explanation = (
@@ -19,5 +19,6 @@ class Precision(Metric):
     needs = frozenset({Need.FEATURES})
     order = 40
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Average over the samples."""
         return float(evaluation.overlap.fake_in_real.mean())

@@ -1,13 +1,13 @@
-"""Improved recall: how much of what is real the samples reach (Kynkaanniemi et al., arXiv 1904.06991)."""
+"""Improved recall: the fraction of real images that the samples reach (Kynkaanniemi et al., arXiv 1904.06991)."""
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import NEIGHBOURS
 
 
 class Recall(Metric):
-    """Share of real images in some ball of a sample (eq. 2, k = 3); depends on the numbers of images."""
+    """Fraction of real images inside a ball around a sample (eq. 2, k = 3); depends on the numbers of images."""
 
     title = "recall"
     explanation = (
@@ -20,5 +20,6 @@ class Recall(Metric):
     order = 50
     is_headline = True
 
-    def compute(self, evaluation: Evaluation) -> float:
+    def compute(self, evaluation: MetricInputs) -> float:
+        """Average over the real images."""
         return float(evaluation.overlap.real_in_fake.mean())

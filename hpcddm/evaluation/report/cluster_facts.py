@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from hpcddm.files import reading
+from hpcddm.files import checked_reads
 
 TYPICAL, AMBIGUOUS, RANDOM = "typical", "ambiguous", "random"
 """Kinds of samples that are shown of a cluster."""
@@ -25,7 +25,7 @@ THRESHOLDS = {
 class ClusterFacts:
     """Facts about one cluster; what cannot be known of the data, or of the partition, is None or empty."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     images: int
     share: float
@@ -46,10 +46,10 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PartitionFacts:
     """Facts about all clusters together, and about each; the file has their warnings, too."""
 
-    __pydantic_config__: ClassVar = reading.OPEN
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
 
     images: int
     clusters: list[ClusterFacts]
@@ -63,15 +63,15 @@ class Facts:
     sampled: int
     """Number of images of that sample."""
     compared: str
-    """What is compared by Euclidean distances."""
+    """Vectors that Euclidean distances compare."""
     left_out: str
-    """Reason for which nothing is said about distances; empty where it is."""
+    """Reason why distances are missing; empty if they exist."""
     remedy: str
-    """What to change where the clusters are not what a training should begin with."""
+    """Settings to change if a training should not start with these clusters."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for counts that do not fit one another, and samples that the data do not have."""
-        reading.require_counts(self.images, self.sampled, *(cluster.images for cluster in self.clusters))
+        checked_reads.require_counts(self.images, self.sampled, *(cluster.images for cluster in self.clusters))
         if not self.clusters or sum(cluster.images for cluster in self.clusters) != self.images:
             raise ValueError("clusters: do not add up to the images")
         shown = [number for cluster in self.clusters for numbers in cluster.shown.values() for number in numbers]

@@ -10,18 +10,18 @@ from typing import Any
 from hpcddm.errors.printing import printable
 from hpcddm.evaluation.concepts import analysis
 from hpcddm.evaluation.concepts.analysis import MINUS
-from hpcddm.evaluation.concepts.answer import Answer, answer, interval_text
-from hpcddm.evaluation.concepts.content import Content
+from hpcddm.evaluation.concepts.concept_table import HOME_ARM, ConceptRow
+from hpcddm.evaluation.concepts.json_files import ConceptsFile
 from hpcddm.evaluation.concepts.scores import REAL_ARM
-from hpcddm.evaluation.concepts.table import HOME_ARM, Row
-from hpcddm.files import reading
+from hpcddm.evaluation.concepts.summary_text import Summary, interval_text, summarise
+from hpcddm.files import checked_reads
 
-MOST_SHOWN, MOST_NEVER, MOST_SPLIT = 6, 4, 12
-"""Concepts that are shown at most: of the worst drawn ones; of those never seen; of those split."""
-MOST_LETTERS = 80
+MAX_SHOWN, MAX_NEVER, MAX_SPLIT = 6, 4, 12
+"""Maximum numbers of concepts shown: worst drawn, never seen, split."""
+MAX_LETTERS = 80
 """Letters of a name that are shown."""
 TITLES = {REAL_ARM: "real images", HOME_ARM: "expert alone"}
-"""Titles of arms, of those that have another name than their own."""
+"""Titles of arms whose title differs from their name."""
 FIT_COLUMNS = {
     "concepts": "n",
     "home_given_total": "partial r, inside expert",
@@ -43,13 +43,13 @@ class ConceptFacts:
     @classmethod
     def read(cls, path: Path) -> "ConceptFacts":
         """Read a run's file and make its fits again; raises `Unreadable` naming a file that is not usable."""
-        content = reading.need_mapping(path, Content)
+        content = checked_reads.read_required_mapping(path, ConceptsFile)
         return cls(content | {"fits": analysis.fits([content])})
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ConceptRow]:
         """Return the rows of all concepts, by their numbers."""
-        return [Row.from_json(row) for row in self.content["concepts"]]
+        return [ConceptRow.from_json(row) for row in self.content["concepts"]]
 
     @property
     def arm(self) -> str:
@@ -63,7 +63,7 @@ class ConceptFacts:
 
     @property
     def difference(self) -> str:
-        """Name of what the ensemble has more than the monolith."""
+        """Name of the difference between ensemble and monolith."""
         return f"{self.arm}{MINUS}{self.content['dense']}"
 
     @property
@@ -75,46 +75,46 @@ class ConceptFacts:
         return kinds["image" if alike else self.content["frequency"]]
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Summary:
         """Answer to the question which frequency counts."""
-        return answer(self.content["fits"], self.arm, self.difference)
+        return summarise(self.content["fits"], self.arm, self.difference)
 
     @property
     def fitted(self) -> dict[str, dict[str, Any]]:
-        """Curves by total frequency of the arms that are no experts alone, those on the plots first."""
+        """Curves by total frequency of all arms except single experts; the plotted arms come first."""
         fits = self.content["fits"]["arms"]
         known = [arm for arm in fits if not arm.startswith("expert-")]
         first = [arm for arm in (*self.arms, self.difference, HOME_ARM) if arm in fits]
         return {arm: fits[arm] for arm in dict.fromkeys([*first, *known])}
 
     @cached_property
-    def scored(self) -> list[Row]:
+    def scored(self) -> list[ConceptRow]:
         """Concepts with a score by the ensemble, the worst drawn first."""
         known = [(score, row.concept) for row in self.rows if (score := row.relative(self.arm)) is not None]
         return [self.rows[concept] for _, concept in sorted(known)]
 
     @property
     def indistinct(self) -> int:
-        """Number of concepts that were drawn, and of which real images do not stand out, so that there is no score."""
+        """Number of drawn concepts without a score, because real images of them do not stand out."""
         return sum(self.arm in row.scores and row.relative(self.arm) is None for row in self.rows)
 
     @property
-    def occurring(self) -> list[Row]:
+    def occurring(self) -> list[ConceptRow]:
         """Concepts with a score that some training sample has, the worst drawn first."""
         return [row for row in self.scored if row.frequency]
 
     @property
-    def worst(self) -> list[Row]:
+    def worst(self) -> list[ConceptRow]:
         """The worst drawn concepts that training samples have."""
-        return self.occurring[:MOST_SHOWN]
+        return self.occurring[:MAX_SHOWN]
 
     @property
-    def never(self) -> list[Row]:
+    def never(self) -> list[ConceptRow]:
         """Concepts with a score that no training sample has, the worst drawn first."""
         return [row for row in self.scored if not row.frequency]
 
     @property
-    def split(self) -> list[Row]:
+    def split(self) -> list[ConceptRow]:
         """Concepts that the partition splits across experts, the most frequent first."""
         return [self.rows[concept] for concept in self.content["advice"]["split"]]
 
@@ -129,7 +129,7 @@ class ConceptFacts:
         return dict(self.content["proposal"]["moved"])
 
     @property
-    def moved_concepts(self) -> list[Row]:
+    def moved_concepts(self) -> list[ConceptRow]:
         """Concepts whose samples it moves."""
         return [self.rows[concept] for concept in self.content["proposal"]["concepts"]]
 
@@ -150,7 +150,7 @@ class ConceptFacts:
         return rows
 
     def bins(self) -> list[dict[str, str]]:
-        """Make the rows of the table of half decades by total frequency, those that never occur first.
+        """Make the rows of the table of half decades by total frequency; concepts that never occur come first.
 
         A row has a label, the number of concepts with a score and of all that were chosen, and by arm the mean with its
         interval.
@@ -167,9 +167,9 @@ class ConceptFacts:
 
     def pictured(self) -> dict[int, list[tuple[str, str]]]:
         """Return, by concept that is shown with pictures, the arms to show: by which name, and whose pictures."""
-        return {row.concept: self._pictured_arms(row) for row in (*self.worst, *self.never[:MOST_NEVER])}
+        return {row.concept: self._pictured_arms(row) for row in (*self.worst, *self.never[:MAX_NEVER])}
 
-    def _pictured_arms(self, row: Row) -> list[tuple[str, str]]:
+    def _pictured_arms(self, row: ConceptRow) -> list[tuple[str, str]]:
         home = [] if row.home is None else [(HOME_ARM, f"expert-{row.home:02d}")]
         return [(arm, arm) for arm in (REAL_ARM, *self.arms)] + home
 
@@ -187,4 +187,4 @@ def title_of(arm: str) -> str:
 
 def shown_name(name: str) -> str:
     """Return a concept's name as page and terminal show it: without control characters, and not without end."""
-    return printable(name, MOST_LETTERS)
+    return printable(name, MAX_LETTERS)

@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, NullLocator
 
-from hpcddm.evaluation.concepts.answer import interval_text
+from hpcddm.evaluation.concepts.summary_text import interval_text
 from hpcddm.evaluation.report.plots import DASHES, SOFT, TEXT, as_svg, new_figure, page_style, round_values
 
 ZERO_DISTANCE = 0.35
 """Decades between the axis and the column of concepts that never occur, and from there to the least frequency."""
-LOOKS = (
+ARM_STYLES = (
     {"color": TEXT, "marker": "o", "linestyle": "solid"},
     {"color": SOFT, "marker": "D", "linestyle": DASHES[1]},
 )
@@ -44,7 +44,7 @@ def quality(name: str, arms: Sequence[ArmCurve], label: str) -> str:
         axes.axhline(1, color=SOFT, linestyle=DASHES[2], linewidth=1)
         axes.axhline(0, color=SOFT, linestyle=DASHES[2], linewidth=1)
         for number, arm in enumerate(arms):
-            _draw(axes, arm, LOOKS[number], zero, side=number - (len(arms) - 1) / 2)
+            _draw(axes, arm, ARM_STYLES[number], zero, side=number - (len(arms) - 1) / 2)
         _frequency_axis(axes, low, high, zero)
         # The interval of a bin of two concepts may be many times as wide as all of them.
         heights = [0.0, 1.0, *(score for arm in arms for _, score in arm.points)]
@@ -52,11 +52,11 @@ def quality(name: str, arms: Sequence[ArmCurve], label: str) -> str:
         axes.set(xlabel=label, ylabel="relative score", ylim=(min(heights) - margin, max(heights) + margin))
         axes.annotate("real images", (0.99, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=SOFT)
         figure.legend(loc="outside lower center", ncols=len(arms))
-        return as_svg(figure, name, f"Relative score against {label}. {' '.join(map(_said, arms))}")
+        return as_svg(figure, name, f"Relative score against {label}. {' '.join(map(_describe_arm, arms))}")
 
 
 def _draw(axes: Axes, arm: ArmCurve, look: dict[str, Any], zero: float | None, side: float) -> None:
-    """Draw one arm; side: by which the marks of several arms stand apart."""
+    """Draw one arm; side: offset that separates the marks of several arms."""
     colour, marker = look["color"], look["marker"]
     if arm.points:
         places = [(frequency or zero, score) for frequency, score in arm.points]
@@ -99,7 +99,7 @@ def _frequency_axis(axes: Axes, low: float, high: float, zero: float | None) -> 
         axes.axvline(10 ** (math.log10(zero) + ZERO_DISTANCE), color=SOFT, linewidth=0.6)
 
 
-def _said(arm: ArmCurve) -> str:
+def _describe_arm(arm: ArmCurve) -> str:
     """Describe the plot of an arm in words."""
     curve, parts = arm.curve, []
     fit = curve["fit"]

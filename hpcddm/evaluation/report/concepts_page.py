@@ -1,4 +1,4 @@
-"""Page about the concepts: which frequency counts, what is drawn badly, and what to change in the partition."""
+"""Page about the concepts: which frequency counts, badly drawn concepts, and changes of the partition."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,43 +6,45 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.concepts.table import Row
-from hpcddm.evaluation.report import concept_plots, pictures, plots, rendering
+from hpcddm.evaluation.concepts.concept_table import ConceptRow
+from hpcddm.evaluation.report import concept_plots, image_grids, plots, rendering
 from hpcddm.evaluation.report.concept_facts import (
     FIT_COLUMNS,
-    MOST_NEVER,
-    MOST_SPLIT,
+    MAX_NEVER,
+    MAX_SPLIT,
     ConceptFacts,
     shown_name,
     title_of,
 )
-from hpcddm.evaluation.report.concept_pictures import Pictures
+from hpcddm.evaluation.report.concept_images import ConceptImages
 from hpcddm.evaluation.report.concept_plots import ArmCurve
 from hpcddm.files import atomic
 
-PICTURE_COLUMNS, PICTURE_ROOM, PICTURE_PIXELS = 2, 136, 48
+PICTURE_COLUMNS, IMAGES_WIDTH, PICTURE_PIXELS = 2, 136, 48
 """Pictures in a row of one arm, its width in CSS pixels, and the largest side of a picture."""
 
 
-def write(facts: ConceptFacts, shown: Pictures, path: Path) -> None:
+def write(facts: ConceptFacts, shown: ConceptImages, path: Path) -> None:
     """Write the page in one step; equal contents give equal bytes."""
     atomic.write_text(path, render(facts, shown))
 
 
-def render(facts: ConceptFacts, shown: Pictures) -> str:
+def render(facts: ConceptFacts, shown: ConceptImages) -> str:
     """Render the page of a run's concepts as HTML in ASCII."""
-    return rendering.render("concepts.html.j2", name=facts.content["experiment"], concepts=part(facts, shown))
+    return rendering.render(
+        "concepts.html.j2", name=facts.content["experiment"], concepts=template_values(facts, shown)
+    )
 
 
-def part(facts: ConceptFacts, shown: Pictures) -> dict[str, Any]:
-    """Return what the templates show, on the page and as a part of the report."""
+def template_values(facts: ConceptFacts, shown: ConceptImages) -> dict[str, Any]:
+    """Return the values of the templates, for the page and for the report."""
     content = facts.content
     return {
         "facts": facts, "answer": facts.answer, "curves": _curves(facts),
         "fits": facts.fit_rows(), "fit_columns": FIT_COLUMNS, "bins": facts.bins(),
-        "drawn": _drawn(facts, shown), "split": facts.split[:MOST_SPLIT],
+        "drawn": _drawn(facts, shown), "split": facts.split[:MAX_SPLIT],
         "experts": content["advice"]["experts"], "alignment": _alignment(facts),
-        "name_of": shown_name, "title_of": title_of, "widths": _widths, "said": _said,
+        "name_of": shown_name, "title_of": title_of, "widths": _widths, "said": _describe_counts,
     }  # fmt: skip
 
 
@@ -64,16 +66,16 @@ def _curves(facts: ConceptFacts) -> list[tuple[str, str, str]]:
     return drawn
 
 
-def _points(rows: Sequence[Row], arm: str, key: str) -> list[tuple[float, float]]:
+def _points(rows: Sequence[ConceptRow], arm: str, key: str) -> list[tuple[float, float]]:
     return [(getattr(row, key), score) for row in rows if (score := row.relative(arm)) is not None]
 
 
-def _drawn(facts: ConceptFacts, shown: Pictures) -> list[dict[str, Any]]:
+def _drawn(facts: ConceptFacts, shown: ConceptImages) -> list[dict[str, Any]]:
     """Make the tables of concepts with their pictures."""
     occurring = f"of {len(facts.occurring)} with a score that the training data have"
     groups = (
         ("Worst drawn", f"{occurring}, by {facts.arm}", facts.worst),
-        ("Never in the training data", f"the worst of {len(facts.never)} with a score", facts.never[:MOST_NEVER]),
+        ("Never in the training data", f"the worst of {len(facts.never)} with a score", facts.never[:MAX_NEVER]),
     )
     pictured = facts.pictured()
     tables = []
@@ -86,13 +88,13 @@ def _drawn(facts: ConceptFacts, shown: Pictures) -> list[dict[str, Any]]:
     return [table for table in tables if table["rows"]]
 
 
-def _cell(row: Row, arm: str, shown: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _cell(row: ConceptRow, arm: str, shown: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Make a cell: pictures, where there are some, and the score; that of real images is 1 by definition."""
     images = shown.get(arm)
     picture = None
     if images is not None and len(images):
-        small = pictures.shrink(images, PICTURE_PIXELS)
-        picture = rendering.picture(small, PICTURE_COLUMNS, PICTURE_ROOM, PICTURE_COLUMNS)
+        small = image_grids.shrink(images, PICTURE_PIXELS)
+        picture = rendering.grid_image(small, PICTURE_COLUMNS, IMAGES_WIDTH, PICTURE_COLUMNS)
     score = row.relative(arm)
     return {"title": title_of(arm), "picture": picture, "score": "" if score is None else f"{score:.2f}"}
 
@@ -103,14 +105,14 @@ def _widths(counts: Sequence[int]) -> list[tuple[int, str]]:
     return [(expert, f"{100 * count / total:.2f}") for expert, count in enumerate(counts) if count]
 
 
-def _said(counts: Sequence[int]) -> str:
+def _describe_counts(counts: Sequence[int]) -> str:
     """Say in words which experts have how many, the most first."""
     order = sorted((-count, expert) for expert, count in enumerate(counts) if count)
     return ", ".join(f"expert {expert}: {-count:,}" for count, expert in order)
 
 
 def _alignment(facts: ConceptFacts) -> dict[str, Any] | None:
-    """Draw the alignment, a title, a remark and a plot each; or say why it is left out."""
+    """Draw the alignment as titles, remarks and plots; or give the reason why it is left out."""
     content = facts.content["alignment"]
     if content is None:
         return None

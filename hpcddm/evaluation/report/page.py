@@ -10,23 +10,23 @@ import numpy as np
 
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.report import concepts_page, pictures, plots, rendering
-from hpcddm.evaluation.report.content import Content
+from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
+from hpcddm.evaluation.report.report_content import ReportContent
 from hpcddm.files import atomic
 
 MONOLITH, STUDENT = "monolith", "student"
 FLOOR = "real against real"
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
-GALLERY_COLUMNS, GALLERY_ROOM, GALLERY_PIXELS = 10, 880, 96
+GALLERY_COLUMNS, GALLERY_WIDTH, GALLERY_PIXELS = 10, 880, 96
 """Images in a row of a gallery, its largest width in CSS pixels, and the largest side of an image."""
 
 
-def write(content: Content, path: Path) -> None:
+def write(content: ReportContent, path: Path) -> None:
     """Write the page in one step; equal contents give equal bytes."""
     atomic.write_text(path, render(content))
 
 
-def render(content: Content) -> str:
+def render(content: ReportContent) -> str:
     """Render the page as HTML in ASCII; other characters in names are escaped."""
     metrics = content.metrics
     columns = class_columns(content.gallery_texts)
@@ -38,8 +38,8 @@ def render(content: Content) -> str:
         asked_for=content.asked_for,
         has_monolith=MONOLITH in metrics["arms"],
         has_student=STUDENT in metrics["arms"],
-        titled_metrics=[(metric, _titled(metric)) for metric in all_metrics() if metric.key not in metrics["left_out"]],
-        left_out=[(_titled(metric), metrics["left_out"].get(metric.key)) for metric in all_metrics()],
+        titled_metrics=[(one, _titled(one)) for one in all_metrics() if one.key not in metrics["unavailable_metrics"]],
+        left_out=[(_titled(metric), metrics["unavailable_metrics"].get(metric.key)) for metric in all_metrics()],
         missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
@@ -55,8 +55,8 @@ def render(content: Content) -> str:
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_texts),
         gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
-        concepts=concepts_page.part(content.concepts.facts, content.concepts.pictures) if content.concepts else None,
-        label_of=plots.label_of, expert_of=plots.expert_of,
+        concepts=concepts_page.template_values(content.concepts.facts, content.concepts.images) if content.concepts else
+        None, label_of=plots.label_of, expert_of=plots.expert_of,
     )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
     for name, arm in arms.items():
         rows[name].flops = flops_text(arm["train_flops"])
         rows[name].ratio = f"{arm['train_flops'] / monolith:.2f}" if monolith else ""
-    for metric in (metric for metric in all_metrics() if metric.key not in metrics["left_out"]):
+    for metric in (metric for metric in all_metrics() if metric.key not in metrics["unavailable_metrics"]):
         _add_cells(rows, metric, arms, metrics["floor"])
     return rows
 
@@ -127,7 +127,7 @@ def _decimals(values: Iterable[float], digits: int) -> int:
 
 
 def _gallery_picture(images: np.ndarray, columns: int) -> dict[str, Any]:
-    return rendering.picture(pictures.shrink(images, GALLERY_PIXELS), columns, GALLERY_ROOM)
+    return rendering.grid_image(image_grids.shrink(images, GALLERY_PIXELS), columns, GALLERY_WIDTH)
 
 
 def _losses(curves: dict[str, list[tuple[int, float]]]) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _dense_first(key: str) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order)), key
 
 
-def _denoisers(content: Content) -> list[dict[str, Any]]:
+def _denoisers(content: ReportContent) -> list[dict[str, Any]]:
     """Make the rows of the table of networks."""
     return [
         {
@@ -169,7 +169,7 @@ def _count_text(number: int) -> str:
     return flops_text(number).removesuffix("FLOP").replace("G", "B").strip()
 
 
-def _routing(content: Content) -> list[tuple[str, str, str]]:
+def _routing(content: ReportContent) -> list[tuple[str, str, str]]:
     """Draw the router's plots, each with its title and a remark."""
     router = content.router
     if router is None:
@@ -188,7 +188,7 @@ def _routing(content: Content) -> list[tuple[str, str, str]]:
     return router_plots
 
 
-def _usage(content: Content) -> dict[str, str]:
+def _usage(content: ReportContent) -> dict[str, str]:
     diagnostics = content.metrics["diagnostics"]
     return {
         arm: plots.usage(f"usage-{arm}", shares, diagnostics[arm]["times"]) for arm, shares in content.usage.items()

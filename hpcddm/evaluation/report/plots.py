@@ -1,6 +1,6 @@
 """The report's plots: inline SVG that takes font and text colour from the page, so that dark mode needs no second one.
 
-An expert has the same colour everywhere. Colours alone never tell experts apart: from the ninth expert on the
+An expert has the same colour everywhere. Colours alone never distinguish experts: from the ninth expert on the
 colours repeat with dashes or hatching, and a legend names every line and area.
 """
 

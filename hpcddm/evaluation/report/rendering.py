@@ -7,13 +7,13 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
-from hpcddm.evaluation.report import pictures, plots
-from hpcddm.evaluation.report.cluster_facts import THRESHOLDS, Facts
-from hpcddm.evaluation.report.content import Cluster
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.evaluation.report import image_grids, plots
+from hpcddm.evaluation.report.cluster_facts import THRESHOLDS, PartitionFacts
+from hpcddm.evaluation.report.report_content import ClusterContent
 
 CLUSTER_COLUMNS = (8, 7, 6)
-CLUSTER_ROOM = 490
+CLUSTER_WIDTH = 490
 """Largest width of a cluster's grids in CSS pixels."""
 PIXELATED_BELOW = 65
 
@@ -22,23 +22,23 @@ def render(template: str, **values: Any) -> str:
     """Render a page as HTML in ASCII; other characters in names are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True, finalize=_shown,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True, finalize=_printable,
     )  # fmt: skip
     environment.globals.update(swatch=plots.swatch, thresholds=THRESHOLDS, largest=_largest)
     page = environment.get_template(template).render(**values)
     return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
-def _shown(value: object) -> object:
-    """Make texts printable, such as names and captions of the data, but for what is HTML already."""
-    return printable(value, MOST_OF_A_LINE) if isinstance(value, str) and not isinstance(value, Markup) else value
+def _printable(value: object) -> object:
+    """Make texts printable, such as names and captions of the data, except texts that are already HTML."""
+    return printable(value, MAX_LINE_CHARACTERS) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _largest(facts: Facts) -> int:
+def _largest(facts: PartitionFacts) -> int:
     return max(cluster.images for cluster in facts.clusters)
 
 
-def shown_clusters(clusters: list[Cluster], facts: Facts | None) -> list[dict[str, Any]]:
+def shown_clusters(clusters: list[ClusterContent], facts: PartitionFacts | None) -> list[dict[str, Any]]:
     """Return the clusters as the templates show them: with their facts, where these are known, and their grids."""
     return [
         {
@@ -51,20 +51,20 @@ def shown_clusters(clusters: list[Cluster], facts: Facts | None) -> list[dict[st
 
 def _cluster_picture(images: np.ndarray) -> dict[str, Any]:
     """Arrange whole rows of a cluster's images, in the most columns at which small images are at least doubled."""
-    doubled = [many for many in CLUSTER_COLUMNS if pictures.enlargement(images.shape[2], many, CLUSTER_ROOM) > 1]
+    doubled = [many for many in CLUSTER_COLUMNS if image_grids.enlargement(images.shape[2], many, CLUSTER_WIDTH) > 1]
     columns = min(len(images), (doubled or CLUSTER_COLUMNS)[0])
-    return picture(images[: len(images) // columns * columns], columns, CLUSTER_ROOM)
+    return grid_image(images[: len(images) // columns * columns], columns, CLUSTER_WIDTH)
 
 
-def picture(images: np.ndarray, columns: int, room: int, full: int = CLUSTER_COLUMNS[-1]) -> dict[str, Any]:
+def grid_image(images: np.ndarray, columns: int, max_width: int, full: int = CLUSTER_COLUMNS[-1]) -> dict[str, Any]:
     """Make a grid with its size on the page; the browser enlarges it by a whole factor, which keeps the file small.
 
-    images: uint8 (N, H, W, C); room: its largest width in CSS pixels; full: least columns of a row that fills it.
+    images: uint8 (N, H, W, C); max_width: its largest width in CSS pixels; full: least columns of a row that fills it.
     """
-    grid = pictures.grid(images, columns, scale=1)
+    grid = image_grids.grid(images, columns, scale=1)
     # Fewer images than columns must not be larger than those of a full row.
-    factor = pictures.enlargement(images.shape[2], max(columns, full), room)
+    factor = image_grids.enlargement(images.shape[2], max(columns, full), max_width)
     return {
-        "uri": Markup(pictures.data_uri(grid)), "width": grid.width * factor, "height": grid.height * factor,
+        "uri": Markup(image_grids.data_uri(grid)), "width": grid.width * factor, "height": grid.height * factor,
         "count": len(images), "pixelated": max(images.shape[1:3]) < PIXELATED_BELOW,
     }  # fmt: skip

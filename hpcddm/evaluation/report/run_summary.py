@@ -7,36 +7,37 @@ import torch
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.schema import VariantSettings
 from hpcddm.evaluation import training_costs
-from hpcddm.evaluation.report.content import Denoiser
-from hpcddm.evaluation.training_costs import Spent
+from hpcddm.evaluation.report.report_content import DenoiserContent
+from hpcddm.evaluation.training_costs import TrainingCost
 from hpcddm.models import build_denoiser
 from hpcddm.runs.manifest import Manifest
-from hpcddm.runs.passed_over import described
+from hpcddm.runs.passed_over import describe_counts
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import split_results
-from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key
-from hpcddm.runs.unit_settings import expert_training, overridden_images
-from hpcddm.runs.weights_files import chosen
+from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key, expert_keys
+from hpcddm.runs.unit_settings import overridden_images
+from hpcddm.runs.unit_training import unit_training
+from hpcddm.runs.weights_files import selected_weights
 
 
-def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     """List the summary as pairs of label and value, in the order of the pipeline."""
-    evaluate, router = settings.evaluate, settings.router
+    evaluate, router = experiment.evaluate, experiment.router
     seconds = sum(map(_rank_seconds, inputs.values()))
     return [
         ("Training images", f"{split_results(inputs, TRAIN)['samples']:,}"),
         *_of_left_out(inputs[CATALOG].results),
-        ("Experts (K)", str(settings.cluster.experts)),
-        ("Images seen by all experts together", _images_of_experts(settings)),
-        *_of_weights(settings),
-        *_of_student(settings, inputs),
-        *_of_starts(settings, inputs),
+        ("Experts (K)", str(experiment.cluster.experts)),
+        ("Images seen by all experts together", _images_of_experts(experiment)),
+        *_of_weights(experiment),
+        *_of_student(experiment, inputs),
+        *_rows_of_initial_weights(experiment, inputs),
         *_of_skipped(inputs),
-        ("Router", f"{brief(router.model)}; {_training_of_router(settings, inputs)}"),
+        ("Router", f"{describe_variant(router.model)}; {_training_of_router(experiment, inputs)}"),
         ("Sampled images per arm", f"{evaluate.images:,}"),
-        ("Solver", f"{brief(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
-        ("Guidance", _guidance(settings)),
-        ("Experts become one velocity by", _combining(settings)),
+        ("Solver", f"{describe_variant(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
+        ("Guidance", _guidance(experiment)),
+        ("Experts become one velocity by", _combining(experiment)),
         ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
         *_of_classifier(metrics),
         *[("Contradiction", line) for line in metrics.get("contradictions", ())],
@@ -44,36 +45,42 @@ def rows(settings: Experiment, metrics: dict[str, Any], inputs: dict[str, Manife
     ]
 
 
-def trained_denoisers(settings: Experiment, inputs: dict[str, Manifest]) -> list[Denoiser]:
-    """List monolith and student, where they are there, then the experts that are there."""
-    dense = {key: settings.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
-    configs = dense | {expert_key(index): settings.expert_config(index) for index in range(settings.cluster.experts)}
-    own = training_costs.spent(settings, inputs)
-    return [_denoiser(settings, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs]
+def trained_denoisers(experiment: Experiment, inputs: dict[str, Manifest]) -> list[DenoiserContent]:
+    """List the monolith and the student, then the experts, leaving out missing ones."""
+    dense = {key: experiment.expert_config() for key in (MONOLITH, STUDENT) if key in inputs}
+    configs = dense | {
+        expert_key(index): experiment.expert_config(index) for index in range(experiment.cluster.experts)
+    }
+    own = training_costs.training_costs(experiment, inputs)
+    return [
+        _denoiser(experiment, key, config, inputs[key], own[key]) for key, config in configs.items() if key in inputs
+    ]
 
 
-def brief(settings: VariantSettings) -> str:
+def describe_variant(settings: VariantSettings) -> str:
     """Describe a variant by its name and the settings that differ from their defaults."""
     changes = []
     for key, field in type(settings).model_fields.items():
         value, default = getattr(settings, key), field.default
         if isinstance(value, VariantSettings):
             # The default of such a field is a mapping with the variant's name.
-            value, default = brief(value), default["name"] if isinstance(default, dict) else None
+            value, default = describe_variant(value), default["name"] if isinstance(default, dict) else None
         if key != "name" and value != default:
             changes.append(f"{key} {value}")
     return f"{settings.name} ({', '.join(changes)})" if changes else settings.name
 
 
-def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manifest, spent: Spent) -> Denoiser:
-    own = 0 if spent.samples is None else spent.samples + spent.foreign
+def _denoiser(
+    experiment: Experiment, key: str, config: ExpertConfig, unit: Manifest, spent: TrainingCost
+) -> DenoiserContent:
+    own = 0 if spent.samples is None else spent.samples + spent.other_clusters
     with torch.device("meta"):
-        model = build_denoiser.build(settings, config)
-    return Denoiser(
+        model = build_denoiser.build(experiment, config)
+    return DenoiserContent(
         unit=key,
-        model=brief(config.model),
+        model=describe_variant(config.model),
         parameters=sum(values.numel() for values in model.parameters()),
-        objective=brief(config.objective),
+        objective=describe_variant(config.objective),
         precision=config.precision,
         images=spent.images,
         flops=spent.train_flops,
@@ -83,22 +90,26 @@ def _denoiser(settings: Experiment, key: str, config: ExpertConfig, unit: Manife
 
 
 def _rank_seconds(unit: Manifest) -> float:
-    """Return the seconds that all ranks of a unit took together; 0 where its record does not tell."""
+    """Return the seconds that all ranks of a unit took together; 0 if its record has no times."""
     return unit.record.get("seconds", 0.0) * unit.record.get("world_size", 1)
 
 
 def _of_left_out(catalog: dict[str, Any]) -> list[tuple[str, str]]:
     broken, counts = catalog.get("broken", 0), catalog.get("passed_over", {})
     rows = [("Broken samples, left out", f"{broken:,}")] if broken else []
-    return [*rows, ("Passed over", described(counts))] if counts else rows
+    return [*rows, ("Passed over", describe_counts(counts))] if counts else rows
 
 
-def _of_starts(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+def _rows_of_initial_weights(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     lines = []
-    for digest, start in training_costs.starts(settings, inputs, training_costs.spent(settings, inputs)).items():
+    for digest, start in training_costs.collect_initial_weights(
+        experiment, inputs, training_costs.training_costs(experiment, inputs)
+    ).items():
         cost = "images unknown" if start.get("images") is None else f"{start['images']:,} images seen"
         billed = (
-            "which no bill holds" if start.get("train_flops") is None else "on the bill of every arm that began there"
+            "FLOPs unknown, not counted"
+            if start.get("train_flops") is None
+            else "FLOPs counted for every arm that started from it"
         )
         lines.append(f"{start['source']}, SHA-256 {digest[:16]}: {cost}, {billed}")
     return [("Start", "; ".join(lines))] if lines else []
@@ -116,33 +127,33 @@ def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Classifier", f"right on {own['heldout_accuracy']:.1%} of the held-out images")] if own else []
 
 
-def _images_of_experts(settings: Experiment) -> str:
-    training = settings.experts.training
-    if not overridden_images(settings):
+def _images_of_experts(experiment: Experiment) -> str:
+    training = experiment.experts.training
+    if not overridden_images(experiment):
         return f"{training.images:,}, batches of {training.batch}"
-    images = sum(expert_training(settings, expert).images for expert in range(settings.cluster.experts))
+    images = sum(unit_training(experiment, key).images for key in expert_keys(experiment))
     return f"{images:,}, some of them by numbers of their own"
 
 
-def _of_weights(settings: Experiment) -> list[tuple[str, str]]:
-    text = str(chosen(settings))
+def _of_weights(experiment: Experiment) -> list[tuple[str, str]]:
+    text = str(selected_weights(experiment))
     return [("Weights", text)] if text else []
 
 
-def _of_student(settings: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+def _of_student(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     if STUDENT not in inputs:
         return []
     teacher = {"cluster": "the expert of the image's cluster", "router": "the expert that the router names"}
-    return [("Student", f"taught by {teacher[settings.student.teacher]}; its FLOPs hold the teachers' part")]
+    return [("Student", f"taught by {teacher[experiment.student.teacher]}; its FLOPs hold the teachers' part")]
 
 
-def _training_of_router(settings: Experiment, inputs: dict[str, Manifest]) -> str:
-    router = settings.router
+def _training_of_router(experiment: Experiment, inputs: dict[str, Manifest]) -> str:
+    router = experiment.router
     if router.training is None:
         return "not trained"
     source = "samples of the experts" if router.samples else "all clusters"
     refit = ", only its last layer" if router.refit else ""
-    trained_on = training_costs.spent(settings, inputs)[ROUTER].images
+    trained_on = training_costs.training_costs(experiment, inputs)[ROUTER].images
     images = f"{trained_on:,} images of {source}{refit}, {router.frequency} frequency"
     return images if router.temperature == "none" else f"{images}, temperature {router.temperature}"
 
@@ -151,15 +162,15 @@ def _spacing(shift: float) -> str:
     return "" if shift == 1 else f" with shift {shift:g}"
 
 
-def _guidance(settings: Experiment) -> str:
-    evaluate = settings.evaluate
+def _guidance(experiment: Experiment) -> str:
+    evaluate = experiment.evaluate
     low, high = evaluate.guidance_interval
     where = "" if (low, high) == (0, 1) else f" at times from {low:g} to {high:g}"
     return f"scale {evaluate.guidance:g}{where}, {evaluate.posteriors} posteriors of its two halves"
 
 
-def _combining(settings: Experiment) -> str:
-    evaluate = settings.evaluate
-    frequency = "every step" if evaluate.route_every == 1 else f"every {evaluate.route_every} steps"
+def _combining(experiment: Experiment) -> str:
+    evaluate = experiment.evaluate
+    frequency = "every step" if evaluate.route_every_steps == 1 else f"every {evaluate.route_every_steps} steps"
     sums = "sum to one" if evaluate.renormalise else "sum to less than one"
-    return f"{brief(evaluate.conversion)}; the router is asked {frequency}, the weights of the chosen {sums}"
+    return f"{describe_variant(evaluate.conversion)}; the router is asked {frequency}, the weights of the chosen {sums}"

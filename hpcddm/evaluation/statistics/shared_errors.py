@@ -1,16 +1,24 @@
-"""Least squares of observations whose errors correlate, at most as given cosines do."""
+"""Least squares of observations whose errors are correlated, with given bounds on the correlations."""
 
 import numpy as np
 from jaxtyping import Float
 
 Cosines = Float[np.ndarray, "c c"] | None
-"""Correlations of the errors of every two observations at most; None where they have nothing in common."""
+"""Upper bounds on the correlations of the errors of any two observations; None for independent errors."""
 
 
 def effective_number(cosines: Cosines, observations: int) -> float:
-    """Return how many independent observations have a mean as certain as that of these: n^2 / sum of the cosines.
+    """Return the number of independent observations with an equally precise mean: n^2 / sum of the cosines.
 
-    It is n over the design effect of correlated units (Kish 1965, sec. 5.4).
+    This is n divided by the design effect of correlated units (Kish 1965, sec. 5.4).
+
+    Args:
+        cosines: (n, n) upper bounds on the correlations of the errors; None for independent errors.
+        observations: Number of observations n.
+
+    Examples:
+        >>> effective_number(np.array([[1.0, 1.0], [1.0, 1.0]]), 2)  # two copies of one observation
+        1.0
     """
     return float(observations if cosines is None else observations**2 / cosines.sum())
 
@@ -21,24 +29,37 @@ def linear_variance(
     design: Float[np.ndarray, "c p"],
     combination: Float[np.ndarray, " p"],
 ) -> tuple[float, float]:
-    """Estimate the variance of a combination of coefficients of least squares whose errors correlate as the cosines.
+    """Estimate the variance of a linear combination of least-squares coefficients under correlated errors.
 
-    With Q the residual maker of the design, R the cosines and a the statistic's weights of the outcomes, it is
-    RSS a'Ra / tr(QR), which has tr(QR)^2 / tr(QRQR) degrees of freedom (Satterthwaite 1946). Returns both; infinity
-    and 0 where the observations say the same.
+    With the residual maker Q of the design, the cosines R and the statistic's weights a of the outcomes, the variance
+    is RSS a'Ra / tr(QR), with tr(QR)^2 / tr(QRQR) degrees of freedom (Satterthwaite 1946).
+
+    Args:
+        cosines: (C, C) correlations of the errors.
+        outcomes: (C,) outcomes.
+        design: (C, P) design matrix.
+        combination: (P,) weights of the coefficients.
+
+    Returns:
+        Variance and degrees of freedom; infinity and 0 if the observations carry the same information.
     """
-    weights, made = _residual_maker(design)
-    remaining = made @ cosines
+    weights, residual_maker = _residual_maker(design)
+    remaining = residual_maker @ cosines
     trace = float(np.trace(remaining))
     if trace < 1e-9 * len(outcomes):
         return float("inf"), 0.0
-    residuals = made @ outcomes
-    own = combination @ weights
-    return float(residuals @ residuals * (own @ cosines @ own) / trace), _degrees(remaining)
+    residuals = residual_maker @ outcomes
+    outcome_weights = combination @ weights
+    return float(residuals @ residuals * (outcome_weights @ cosines @ outcome_weights) / trace), _degrees(remaining)
 
 
 def residual_degrees(cosines: Cosines, design: Float[np.ndarray, "c p"]) -> float:
-    """Return the degrees of freedom of such a fit's residuals: observations less parameters where nothing is shared."""
+    """Return the degrees of freedom of the residuals; for independent errors observations minus parameters.
+
+    Args:
+        cosines: (C, C) correlations of the errors; None for independent errors.
+        design: (C, P) design matrix.
+    """
     return float(len(design) - design.shape[1]) if cosines is None else _degrees(_residual_maker(design)[1] @ cosines)
 
 

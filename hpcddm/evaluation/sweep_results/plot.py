@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from hpcddm.evaluation.metrics import all_metrics, headlines, primary
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.sweep_results.table import FLOOR, SettingResult, varied_keys
+from hpcddm.evaluation.sweep_results.setting_results import FLOOR, SettingResult, varied_keys
 from hpcddm.files import atomic
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")

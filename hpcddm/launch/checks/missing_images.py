@@ -6,22 +6,22 @@ from pathlib import Path
 
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.package_data import share_folder
+from hpcddm.config.package_data import find_data_folder
 from hpcddm.data.collections.idx_files import IDX_FILES
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import LABEL, step
 
 
-def missing(experiment: Experiment) -> list[Path]:
+def missing_paths(experiment: Experiment) -> list[Path]:
     """List the files and folders of the source that are not there."""
     source = experiment.data.source
-    named = [Path(holder[key]) for holder, key in paths.places(source.model_dump(), type(source))]
+    named = [Path(holder[key]) for holder, key in paths.find_paths(source.model_dump(), type(source))]
     return [path for path in named if not path.exists()]
 
 
-def description(name: str) -> str:
-    """Return what the header of a shipped experiment says of its images; '' for an experiment of the user's."""
-    file = share_folder() / "experiments" / f"{name}.yaml"
+def images_note(name: str) -> str:
+    """Return the header's note on the images of a shipped experiment; '' for a user's experiment."""
+    file = find_data_folder() / "experiments" / f"{name}.yaml"
     lines = file.read_text().splitlines() if file.is_file() else []
     place = next((number for number, line in enumerate(lines) if line.startswith("#") and " Data: " in line), None)
     if place is None:
@@ -35,14 +35,14 @@ def description(name: str) -> str:
 
 
 @contextmanager
-def with_remedy(experiment: Experiment) -> Iterator[None]:
-    """Add to an error about images that are not there the command that fetches them, or says how to get them."""
+def add_remedy(experiment: Experiment) -> Iterator[None]:
+    """Add to an error about missing images the command that fetches them, or prints how to get them."""
     try:
         yield
     except UserError as error:
-        gone = missing(experiment)
+        gone = missing_paths(experiment)
         is_fetched = any(path == one.folder for path in gone for one in IDX_FILES)
-        if not gone or not (is_fetched or description(experiment.name)) or LABEL in str(error):
+        if not gone or not (is_fetched or images_note(experiment.name)) or LABEL in str(error):
             raise
         verb = "this fetches the images" if is_fetched else "this says how to get the images"
         raise type(error)(str(step("hpcddm", "prefetch", experiment.name, reason=f"{error}; {verb}"))) from None

@@ -5,13 +5,13 @@ from collections.abc import Collection
 
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
+from hpcddm.jobs.activity import read_activity
+from hpcddm.jobs.attempt_records import read_records
 from hpcddm.jobs.outcome import COMES_BACK
-from hpcddm.jobs.records import records
-from hpcddm.launch.base import Launcher, bare_site, launcher_of
-from hpcddm.pipeline.unit_states import activity
+from hpcddm.launch.base import Launcher, create_launcher, site_from_journal
 from hpcddm.runs import manifest
-from hpcddm.runs.journal import Submission, current
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.journal import Submission, select_current
+from hpcddm.runs.run_dir import RunDir
 
 
 def check_other_schedulers(
@@ -19,10 +19,12 @@ def check_other_schedulers(
 ) -> None:
     """Refuse units that another scheduler than the site's has in its queue, or may have.
 
-    names: units that are to run, as the submissions call them, seen from `home`.
+    names: units to run, under their names in the submissions, relative to `home`.
     Raises `UserError` naming a unit, its job and the next step.
     """
-    others = [submission for submission in current(submissions) if submission.scheduler != launcher.site.scheduler]
+    others = [
+        submission for submission in select_current(submissions) if submission.scheduler != launcher.site.scheduler
+    ]
     others = [submission for submission in others if set(submission.units) & set(names)]
     _check_queued([submission for submission in others if submission.scheduler != "local"], home, names)
     _check_local([submission for submission in others if submission.scheduler == "local"], home, names)
@@ -33,7 +35,7 @@ def _check_queued(submissions: list[Submission], home: RunDir, names: Collection
     if not submissions:
         return
     scheduler, site = submissions[-1].scheduler, submissions[-1].site
-    jobs = launcher_of(bare_site(submissions[-1]), home).states(submissions)
+    jobs = create_launcher(site_from_journal(submissions[-1]), home).states(submissions)
     cancel = command("hpcddm", "cancel", home.root)
     if jobs is not None:
         alive = {name: job for name, job in jobs.items() if name in names}
@@ -61,7 +63,7 @@ def _is_over(name: str, submission: Submission, home: RunDir) -> bool:
     run, key = _place(name, home)
     if name in submission.cancelled or manifest.read_if_usable(run.unit(key)):
         return True
-    attempts = [attempt for attempt in records(run.logs(key)) if attempt.token == submission.uuid]
+    attempts = [attempt for attempt in read_records(run.logs(key)) if attempt.token == submission.uuid]
     return bool(attempts) and attempts[-1].decision is not None and attempts[-1].decision not in COMES_BACK
 
 
@@ -69,7 +71,7 @@ def _check_local(submissions: list[Submission], home: RunDir, names: Collection[
     """Refuse units that run without a queue, here or on another machine, by their heartbeats."""
     for name in (name for submission in submissions for name in submission.units if name in names):
         run, key = _place(name, home)
-        work = activity(run, key)
+        work = read_activity(run, key)
         beat = work.last.beat if work.last else None
         if work.is_running and work.last and beat and work.last.token is None:
             raise UserError(

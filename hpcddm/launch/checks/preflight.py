@@ -11,36 +11,36 @@ from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
-from hpcddm.launch.checks import storage
-from hpcddm.pipeline.plan import PlannedUnit
+from hpcddm.launch.checks import disk_estimates
 from hpcddm.pipeline.stage import DiskSpace
+from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import LENGTH, SNAPSHOTS
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH
-from hpcddm.runs.unit_settings import numbered
-from hpcddm.runs.weights_files import impossible, missing, own_images
+from hpcddm.runs.unit_training import UnitTraining, unit_training
+from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error
 
 NODE_LOCAL = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def preflight(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
-    """Check for what these units, which are still to run, will need.
+    """Check that the resources of these units, which are still to run, exist.
 
-    Raises `UserError` with one line that names the key or the folder, and the next step. Prints a warning when the
-    run lies where other nodes may not see it.
+    Raises `UserError` with one line that names the key or the folder, and the next step. Prints a warning if the run
+    is in a folder that other nodes may not see.
     """
     check_weights(experiment, units)
     for unit in units:
         check_state(unit, run)
         check_snapshots(experiment, unit, run)
-    check_room(experiment, site, run, units)
+    check_free_space(experiment, site, run, units)
     warn_of_node_local(site, run)
 
 
 def warn_of_node_local(site: Site, run: RunDir) -> None:
-    """Print a warning, at the first submission, when a run lies where the nodes of a cluster may not see it."""
+    """Print a warning at the first submission if the nodes of a cluster may not see the run's folder."""
     if Journal(run.journal).submissions():
         return
     place = next((place for place in NODE_LOCAL if run.root.resolve().is_relative_to(place)), None)
@@ -59,11 +59,11 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
             continue
         if isinstance(variant, SettingsWithWeights):
             try:
-                weights.files(variant)
+                weights.list_files(variant)
             except UserError as error:
                 raise UserError(f"{place}: {error}") from None
         for weights_file in variant.pretrained:
-            path = pretrained.kept_file(weights_file)
+            path = pretrained.cached_file(weights_file)
             wrong = pretrained.defect(weights_file, path, hashed=False)
             if wrong:
                 raise UserError(
@@ -88,23 +88,23 @@ def check_snapshots(experiment: Experiment, unit: PlannedUnit, run: RunDir) -> N
 
     Raises `UserError` naming unit, number and ways out.
     """
-    may_have = unit.stage in ("train", "route", "distill") and experiment.experts.training.snapshots
+    may_have = unit.stage in ("train", "router", "distill") and experiment.experts.training.snapshots
     newest = newest_state(unit, run) if may_have else None
     if newest is None:
         return
     folder, state = newest
-    wanted = _monoliths_snapshots(experiment) if unit.key == MONOLITH else own_images(experiment, unit.key)
+    wanted = (_counted if unit.key == MONOLITH else unit_training)(experiment, unit.key).by_experiment_number
     taken = state.get("loop", {}).get(SNAPSHOTS, {})
-    lost = missing(taken, state["images"], wanted)
+    lost = first_missing_snapshot(taken, state["images"], wanted)
     if lost is not None:
-        raise UserError(impossible(unit.key, lost, wanted[lost], taken, str(folder)))
+        raise UserError(missing_snapshot_error(unit.key, lost, wanted[lost], taken, str(folder)))
 
 
-def _monoliths_snapshots(experiment: Experiment) -> dict[int, int]:
-    """Count FLOPs for the monolith's snapshots, for which torch builds the networks."""
-    from hpcddm.training import budgets
+def _counted(experiment: Experiment, key: str) -> UnitTraining:
+    """Return a training whose length is counted in FLOPs, for which torch builds the networks."""
+    from hpcddm.training import flops_budget
 
-    return numbered(experiment.experts.training, budgets.monolith_training(experiment))
+    return flops_budget.training_of(experiment, key)
 
 
 def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] | None:
@@ -118,26 +118,28 @@ def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] 
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
     most_images = unit.fingerprint_settings.get(LENGTH)
-    return next(reversed(training_states.of_training(folder, unit.expected(present).trajectory, most_images)), None)
+    return next(reversed(training_states.list_states(folder, unit.expected(present).trajectory, most_images)), None)
 
 
-def check_room(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
+def check_free_space(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:
     """Refuse a file system without room for what these units write.
 
     Raises `UserError` with what is needed and what is free.
     """
-    check_need(storage.still_needed(units, experiment, site, run, storage.image_counts(experiment, run)), run)
+    check_disk_space(
+        disk_estimates.still_needed(units, experiment, site, run, disk_estimates.image_counts(experiment, run)), run
+    )
 
 
-def check_need(needed: DiskSpace, run: RunDir) -> None:
+def check_disk_space(needed: DiskSpace, run: RunDir) -> None:
     """Refuse a file system without room for `needed`.
 
     Raises `UserError` with what is needed and what is free.
     """
-    free_bytes, free_files = storage.free(run.root)
+    free_bytes, free_files = disk_estimates.free_space(run.root)
     way_out = "make room, or take another --run-dir; 'hpcddm plan' shows what each stage needs"
     if needed.kept > free_bytes:
-        needed_text, there = storage.readable(needed.kept), storage.readable(free_bytes)
+        needed_text, there = disk_estimates.format_bytes(needed.kept), disk_estimates.format_bytes(free_bytes)
         raise UserError(f"{run.root}: about {needed_text} are needed and {there} are free; {way_out}")
     if free_files is not None and needed.files > free_files:
         raise UserError(

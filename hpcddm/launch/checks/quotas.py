@@ -6,23 +6,23 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-SECONDS = 10
+TIMEOUT_SECONDS = 10
 """Seconds that a quota command may take; a slower file server counts as one without a quota."""
 MOUNTS = Path("/proc/self/mountinfo")
 NUMBER = re.compile(r"\[?(\d+)\]?\*?")
 """A count; '*' marks a count over its quota, brackets a count without the share of an unreachable server."""
 Remainder = tuple[int | None, int | None]
-"""Bytes and files that may still be taken; None where there is no limit, or none is known."""
+"""Bytes and files left in the quota; None for an unlimited or unknown quota."""
 
 
-def remaining(folder: Path) -> Remainder:
-    """Return what the user's quota leaves on the file system of `folder`, which must exist."""
+def remaining_quota(folder: Path) -> Remainder:
+    """Return the rest of the user's quota on the file system of `folder`, which must exist."""
     device, place, kind = mount_of(folder, MOUNTS.read_text(errors="replace") if MOUNTS.exists() else "")
     command, parse = COMMANDS.get(kind, COMMANDS["other"])
     arguments = [word.format(user=os.getuid(), device=device, place=place) for word in command]
     try:
         process = subprocess.run(
-            arguments, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+            arguments, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired):
         return None, None
@@ -42,7 +42,7 @@ def mount_of(folder: Path, mounts: str) -> tuple[str, str, str]:
     return mount
 
 
-def of_table(text: str, device: str, place: str) -> Remainder:
+def parse_quota_table(text: str, device: str, place: str) -> Remainder:
     """Parse lines 'FILESYSTEM used quota limit grace files quota limit grace', in KiB, of `quota` and `lfs quota`.
 
     Lines about neither the device nor the mount point are ignored.
@@ -56,7 +56,7 @@ def of_table(text: str, device: str, place: str) -> Remainder:
     return None, None
 
 
-def of_mmlsquota(text: str, device: str, place: str) -> Remainder:
+def parse_mmlsquota(text: str, device: str, place: str) -> Remainder:
     """Parse the output of `mmlsquota -Y`: fields between colons, named by a line HEADER, in KiB."""
     names: list[str] = []
     for line in text.splitlines():
@@ -75,24 +75,24 @@ def of_mmlsquota(text: str, device: str, place: str) -> Remainder:
 
 
 COMMANDS: dict[str, tuple[list[str], Callable[[str, str, str], Remainder]]] = {
-    "lustre": (["lfs", "quota", "-q", "-u", "{user}", "{place}"], of_table),
-    "gpfs": (["mmlsquota", "-u", "{user}", "-Y", "--block-size", "1K", "{device}"], of_mmlsquota),
-    "other": (["quota", "-u", "-w", "-p", "-v", "{user}"], of_table),
+    "lustre": (["lfs", "quota", "-q", "-u", "{user}", "{place}"], parse_quota_table),
+    "gpfs": (["mmlsquota", "-u", "{user}", "-Y", "--block-size", "1K", "{device}"], parse_mmlsquota),
+    "other": (["quota", "-u", "-w", "-p", "-v", "{user}"], parse_quota_table),
 }
 """Type of the file system -> command, and the parser of its output."""
 
 
 def _remainder(kibibytes: list[str], files: list[str]) -> Remainder | None:
-    """Compute what is left of two triples (used, quota, limit); None where a word is no number."""
+    """Compute the rest of two triples (used, quota, limit); None if a word is not a number."""
     matches = [NUMBER.fullmatch(word) for word in (*kibibytes, *files)]
     counts = [int(match[1]) for match in matches if match]
     if len(counts) < len(matches):
         return None
-    free_kibibytes, free_files = _left(*counts[:3]), _left(*counts[3:])
+    free_kibibytes, free_files = _rest_of_limit(*counts[:3]), _rest_of_limit(*counts[3:])
     return None if free_kibibytes is None else 1024 * free_kibibytes, free_files
 
 
-def _left(used: int, soft: int, hard: int) -> int | None:
+def _rest_of_limit(used: int, soft: int, hard: int) -> int | None:
     """Compute what is left of one count: the hard limit counts; where there is none, the quota; 0 means none."""
     limit = hard or soft
     return max(limit - used, 0) if limit else None

@@ -1,4 +1,4 @@
-"""The embedded site: submitit's local controller, the same specs, manifests and logs as under Slurm."""
+"""Launcher for this machine: submitit's local controller, with the same specs, manifests and logs as under Slurm."""
 
 import os
 import shlex
@@ -9,33 +9,37 @@ from pathlib import Path
 
 from hpcddm.config import variant_files
 from hpcddm.config.site import Resources, Site
-from hpcddm.files import inside
+from hpcddm.files import guarded_writes
 from hpcddm.jobs.entry import STOP_VARIABLE
-from hpcddm.jobs.environment import LAUNCH_VARIABLE
+from hpcddm.jobs.job_environment import LAUNCH_VARIABLE
 from hpcddm.jobs.stopping import LAUNCHER_VARIABLE
 from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
-from hpcddm.launch.code_copy import Checkout, Snapshot
+from hpcddm.launch.code_copy import Checkout, CodeCopy
 from hpcddm.launch.local.machine_gpus import VISIBLE_VARIABLE, GpuPool
+from hpcddm.pipeline.state import State
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
 
 
-def start(
-    jobs: Path, command: list[str], resources: Resources, code: Snapshot | Checkout, gpus: list[str] | None
+def start_ranks(
+    jobs: Path, command: list[str], resources: Resources, code: CodeCopy | Checkout, gpus: list[str] | None
 ) -> subprocess.Popen[bytes]:
-    """Start all ranks of a unit under submitit's controller, in a session of their own: Ctrl-C reaches this one alone.
+    """Start all ranks of a unit under submitit's controller, in a new session that Ctrl-C does not reach.
 
-    submitit's executor would leave a pickle, which the ranks open, under a name that others know before.
+    submitit's executor is not used, because its ranks would open a pickle whose name other users can predict.
 
     Args:
-        jobs: Folder of the ranks' first outputs, which exists.
+        jobs: Existing folder for the ranks' first outputs.
         command: Words of a rank's command.
-        resources: What the unit requests.
+        resources: Resources that the unit requests.
         code: Code that the ranks run.
-        gpus: GPUs that they see; None leaves to torch what it sees: nobody counts GPUs that nobody knows of.
+        gpus: GPUs visible to the ranks; None, if the GPUs are unknown, leaves the choice to torch.
+
+    Returns:
+        The process of the controller.
     """
     threads = str(resources.cpus_per_rank)
     environment = clean_environment() | {
@@ -52,8 +56,8 @@ def start(
         LAUNCHER_VARIABLE: str(os.getpid()),
         STOP_VARIABLE: str(jobs / "never.stop"),
         "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
-        variant_files.VARIABLE: code.variants,
-        # Compiled code beside the code would be run unseen in its place.
+        variant_files.VARIANTS_VARIABLE: code.variants,
+        # Python would run compiled code in the folder instead of the submitted code.
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
@@ -64,8 +68,8 @@ def start(
     return subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
 
 
-class Local(DirectLauncher):
-    """Launcher of this machine."""
+class LocalLauncher(DirectLauncher):
+    """Launcher for this machine."""
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
@@ -74,49 +78,49 @@ class Local(DirectLauncher):
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def check(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when a unit needs more GPUs than there are; with fewer cores it only takes longer."""
+        """Raise `UserError` if a unit needs more GPUs than this machine has; with fewer cores it only takes longer."""
         for array in arrays:
-            self.gpus.needed(_stage(array), array.resources)
+            self.gpus.needed(_key(array), array.resources)
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
         """Start one unit, all its ranks on this machine."""
         (spec,) = array.specs
         self.code.make()
-        inside.make(self.run.jobs)
+        guarded_writes.make_folder(self.run.jobs)
         gpus = None
-        if self.gpus.names is not None:
-            needed = self.gpus.needed(_stage(array), array.resources)
+        if self.gpus.device_ids is not None:
+            needed = self.gpus.needed(_key(array), array.resources)
             gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
         command = [*PYTHON, "-u", "-m", "hpcddm.jobs.entry", str(spec.resolve())]
-        process = start(self.run.jobs.resolve(), command, array.resources, self.code, gpus)
+        process = start_ranks(self.run.jobs.resolve(), command, array.resources, self.code, gpus)
         job = JobId(process.pid)
         self.gpus.hold(job, gpus or [])
         self._processes[job] = process
         return job
 
     def is_running(self, job: str) -> bool:
-        """Tell if the processes of a job that this launcher started still run."""
+        """Return True if processes of a job that this launcher started still run."""
         return job in self._processes and self._processes[job].poll() is None
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """Return the units whose processes, started by this launcher, still run."""
+        """Return the jobs that this launcher started and that still run, by unit."""
         return {
-            submission.units[0]: Job(submission.job, "running")
+            submission.units[0]: Job(submission.job, State.RUNNING)
             for submission in submissions
             if submission.job and self.is_running(submission.job)
         }
 
-    def dismiss(self, *jobs: JobId) -> None:
+    def signal_stop(self, *jobs: JobId) -> None:
         """Signal units to save and exit."""
         for job in jobs:
             self._signal(job, signal.SIGTERM)
 
     def cancel(self, *jobs: JobId) -> None:
-        """Signal units to save and exit; nothing ends them before they have."""
-        self.dismiss(*jobs)
+        """Signal units to save and exit, without killing them."""
+        self.signal_stop(*jobs)
 
     def kill(self, job: str) -> None:
-        """End a unit's whole process group at once."""
+        """Kill all processes of a unit."""
         self._signal(job, signal.SIGKILL)
 
     def _signal(self, job: str, number: signal.Signals) -> None:
@@ -129,11 +133,11 @@ class Local(DirectLauncher):
             pass
 
 
-def _stage(array: ArraySpec) -> str:
-    """Return the stage of an array; in a sweep the setting's folder stands before it."""
-    return array.keys[0].split("/")[-2]
+def _key(array: ArraySpec) -> str:
+    """Return the key of an array's first unit, without the setting's folder in a sweep."""
+    return "/".join(array.keys[0].split("/")[-2:])
 
 
 def create(site: Site, run: RunDir) -> DirectLauncher:
-    """Create the launcher of a site."""
-    return Local(site, run)
+    """Create the launcher for a site on this machine."""
+    return LocalLauncher(site, run)

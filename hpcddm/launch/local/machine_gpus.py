@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.pipeline.plan import gpus_of
-from hpcddm.pipeline.stage import Gpus
+from hpcddm.pipeline.stage import GpuUse
+from hpcddm.pipeline.unit_graph import usable_gpus
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 DEVICE_FILES = Path("/dev")
@@ -19,17 +19,22 @@ ANSWER_SECONDS = 20
 
 
 class GpuPool:
-    """GPUs of this machine, each of which one running unit has at a time."""
+    """GPUs of this machine; each GPU serves one running unit at a time.
+
+    Args:
+        site: The site, whose keys `gpus` and `resources` apply.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._held: dict[str, list[str]] = {}
 
     @cached_property
-    def names(self) -> list[str] | None:
-        """GPUs that units may fill, as CUDA_VISIBLE_DEVICES names them; None where none is known.
+    def device_ids(self) -> list[str] | None:
+        """GPUs that units may use, by their names in CUDA_VISIBLE_DEVICES; None if no GPU is known.
 
-        Raises `ConfigError` when the site names more than there are.
+        Raises:
+            ConfigError: If the site names more GPUs than the machine has.
         """
         visible, num_gpus = visible_gpus(), self._site.gpus
         if num_gpus is None:
@@ -40,34 +45,39 @@ class GpuPool:
             raise ConfigError(f"site {self._site.name}: {text}")
         return visible[:num_gpus]
 
-    def needed(self, stage: str, resources: Resources) -> int:
-        """Return the number of GPUs of a unit: the site's `gpus_per_node`, else 1 for every rank that can use a GPU.
+    def needed(self, key: str, resources: Resources) -> int:
+        """Return the number of GPUs of a unit: the site's `gpus_per_node`, or else 1 per rank that can use a GPU.
 
-        Raises `UserError` when there are not so many.
+        Args:
+            key: The unit, as `stage/unit`.
+            resources: Resources that the unit requests.
+
+        Raises:
+            UserError: If the machine has fewer GPUs.
         """
-        num_gpus, there = resources.gpus_per_node, len(self.names or [])
+        num_gpus, there = resources.gpus_per_node, len(self.device_ids or [])
         if not num_gpus and there:
-            num_gpus = {Gpus.NONE: 0, Gpus.RANKS: resources.ranks_per_node}.get(gpus_of(stage), 1)
+            num_gpus = {GpuUse.NONE: 0, GpuUse.RANKS: resources.ranks_per_node}.get(usable_gpus(key), 1)
         if num_gpus > there:
             way_out = f"ranks_per_node: {there}, or gpus: 0 for the CPU" if there else "gpus_per_node: 0"
             raise UserError(
-                f"site {self._site.name}: {stage} needs {num_gpus} GPUs for {resources.ranks_per_node} ranks and this"
+                f"site {self._site.name}: {key} needs {num_gpus} GPUs for {resources.ranks_per_node} ranks and this"
                 f" machine shows {there or 'none'} to its torch; set {way_out}"
             )
         return num_gpus
 
     def free(self, running: Iterable[str]) -> list[str]:
-        """List the GPUs that none of the running jobs holds."""
+        """List the GPUs that the running jobs do not use."""
         taken = [name for job in running for name in self._held.get(job, [])]
-        return [name for name in self.names or [] if name not in taken]
+        return [name for name in self.device_ids or [] if name not in taken]
 
     def hold(self, job: str, names: list[str]) -> None:
-        """Record the GPUs that a job holds."""
+        """Record the GPUs that a job uses."""
         self._held[job] = names
 
 
 def visible_gpus() -> list[str]:
-    """List GPUs by CUDA_VISIBLE_DEVICES where it is set, else by the driver; none for a torch without CUDA."""
+    """List the GPUs from CUDA_VISIBLE_DEVICES, or else from the driver; empty for a torch without CUDA."""
     if _is_built_for_cpus():
         return []
     if VISIBLE_VARIABLE in os.environ:
@@ -84,7 +94,7 @@ def _is_built_for_cpus() -> bool:
 
 
 def _count() -> int:
-    """Count GPUs by nvidia-smi, which also works where there are no device files; without it by the device files."""
+    """Count GPUs with nvidia-smi, which works even without device files; otherwise count the device files."""
     if shutil.which("nvidia-smi"):
         try:
             process = subprocess.run(

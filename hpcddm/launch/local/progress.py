@@ -1,4 +1,4 @@
-"""Live progress of an embedded run: a table on a terminal, plain lines in a log."""
+"""Live progress of a run on this machine: a table on a terminal, plain lines in a log."""
 
 import time
 
@@ -7,15 +7,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
-from hpcddm.launch.array_items import Item
-from hpcddm.pipeline.unit_states import activity
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.jobs.activity import read_activity
+from hpcddm.launch.array_items import ArrayItem
 
 PLAIN_SECONDS = 15
 
 
 class ProgressDisplay:
-    """Display of the running units' progress."""
+    """Display of the running units' progress, used in a `with` block.
+
+    Args:
+        total: Number of units.
+        done: Number of complete units.
+    """
 
     def __init__(self, total: int, done: int) -> None:
         self._total, self._done = total, done
@@ -33,9 +38,9 @@ class ProgressDisplay:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         self._console.print(
-            f"[{duration(time.time() - self._started)}] {printable(text, MOST_OF_A_LINE)}",
+            f"[{format_duration(time.time() - self._started)}] {printable(text, MAX_LINE_CHARACTERS)}",
             markup=False,
             highlight=False,
             soft_wrap=True,
@@ -47,33 +52,33 @@ class ProgressDisplay:
         self.say(f"{name} complete ({self._done} of {self._total})")
 
     def failed(self, name: str, reason: str) -> None:
-        """Print that a unit ended without its manifest."""
+        """Print that a unit ended without being complete."""
         self.say(f"{name} did not finish: {reason}")
 
-    def show(self, items: list[Item]) -> None:
+    def show(self, items: list[ArrayItem]) -> None:
         """Refresh the display of the running units."""
         if self._console.is_terminal:
             self._live.update(self._table(items))
         elif time.time() - self._spoke > PLAIN_SECONDS:
             self._spoke = time.time()
             for item in items:
-                self.say(f"{item.name}  " + "  ".join(cell for cell in describe(item) if cell))
+                self.say(f"{item.name}  " + "  ".join(cell for cell in describe_progress(item) if cell))
 
-    def _table(self, items: list[Item]) -> Table:
-        elapsed = duration(time.time() - self._started)
+    def _table(self, items: list[ArrayItem]) -> Table:
+        elapsed = format_duration(time.time() - self._started)
         table = Table(title=f"{self._done} of {self._total} units complete, {elapsed}", title_justify="left")
         for name in ("unit", "images", "images/s", "loss", "left"):
             table.add_column(name, justify="left" if name == "unit" else "right")
         for item in items:
-            # Text, because a name may hold what reads as markup.
-            table.add_row(Text(item.name), *describe(item))
+            # Text, because a name may contain markup.
+            table.add_row(Text(item.name), *describe_progress(item))
         return table
 
 
-def describe(item: Item) -> list[str]:
+def describe_progress(item: ArrayItem) -> list[str]:
     """Format images done, rate, loss and time left of a running unit."""
-    last = activity(item.run, item.unit.key).last
-    # Until the unit has an attempt, the last one is of an earlier submission.
+    last = read_activity(item.run, item.unit.key).last
+    # Until the unit opens an attempt, the last attempt belongs to an earlier submission.
     beat = last.beat if last and last.is_open else None
     if beat is None or not beat.total:
         return ["starting", "", "", ""]
@@ -83,12 +88,17 @@ def describe(item: Item) -> list[str]:
         f"{beat.done:,} of {beat.total:,}",
         f"{beat.rate:.0f}",
         f"{loss:.4f}" if loss is not None else "",
-        duration(seconds_left) if seconds_left is not None else "",
+        format_duration(seconds_left) if seconds_left is not None else "",
     ]
 
 
-def duration(seconds: float) -> str:
-    """Format seconds as 0:45, 12:05, 3:12:05 or 2d 4h."""
+def format_duration(seconds: float) -> str:
+    """Format a duration in seconds as text.
+
+    Examples:
+        >>> [format_duration(seconds) for seconds in (45, 11525, 187200)]
+        ['0:45', '3:12:05', '2d 4h']
+    """
     minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from hpcddm.config.site import Site
 from hpcddm.files import atomic
-from hpcddm.jobs.environment import LAUNCH_VARIABLE
+from hpcddm.jobs.job_environment import LAUNCH_VARIABLE
 from hpcddm.launch.base import PYTHON, clean_environment
 from hpcddm.launch.selftest.checks.signals import SIGNALS
 from hpcddm.launch.selftest.checks.storage import SCRATCH_VARIABLE
-from hpcddm.launch.selftest.evidence import Element, Evidence, Part
+from hpcddm.launch.selftest.evidence import Element, Evidence, TrialJob
 from hpcddm.launch.selftest.node import SPEC
 
 
@@ -31,10 +31,10 @@ class LocalTrial:
         site = self.evidence.site
         spec = {"network_interface": site.network_interface, "scratch": site.scratch, "gpus": 0}
         atomic.write_json(self.evidence.folder / SPEC, spec)
-        self._run_step(Part.ARRAY, Element.ENVIRONMENT, "environment", 1)
+        self._run_step(TrialJob.ARRAY, Element.ENVIRONMENT, "environment", 1)
         for name in SIGNALS:
-            self._run_step(Part.ARRAY, Element.SIGNALS, name, 1)
-        self._run_step(Part.NODES, 0, "meet", self.evidence.resources.ranks)
+            self._run_step(TrialJob.ARRAY, Element.SIGNALS, name, 1)
+        self._run_step(TrialJob.NODES, 0, "meet", self.evidence.resources.ranks)
 
     def cancel(self) -> None:
         """End what still runs."""

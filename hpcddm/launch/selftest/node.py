@@ -6,8 +6,8 @@ It imports torch for GPUs and collectives only.
 import sys
 from pathlib import Path
 
-from hpcddm.files import reading
-from hpcddm.files.reading import Unreadable
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.launch.selftest.checks.collective import Collective
 from hpcddm.launch.selftest.checks.environment import Environment
 from hpcddm.launch.selftest.checks.signals import Signals
@@ -25,7 +25,7 @@ def main(folder: Path, step: str) -> None:
     if step not in steps:
         raise SystemExit(f"{step}: no such step; valid: {', '.join(steps)}")
     try:
-        spec = reading.need_json(folder.parent / SPEC)
+        spec = checked_reads.read_required_json(folder.parent / SPEC)
     except Unreadable as error:
         raise SystemExit(str(error)) from None
     steps[step](folder, spec)

@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcddm.config.package_data import AROUND, share_file
+from hpcddm.config.package_data import AROUND, find_data_file
 from hpcddm.config.pretrained import cache_folder
 from hpcddm.config.site import Resources, Site
 from hpcddm.files import atomic
 from hpcddm.launch.script_paths import check_path
 from hpcddm.launch.script_template import render
-from hpcddm.launch.selftest import shapes
+from hpcddm.launch.selftest import sbatch_refusals
 from hpcddm.launch.selftest.checks import requeue
-from hpcddm.launch.selftest.evidence import Element, Evidence, Part
+from hpcddm.launch.selftest.evidence import Element, Evidence, TrialJob
 from hpcddm.launch.selftest.node import SPEC
-from hpcddm.launch.slurm.client import SlurmUnavailable, call, on, query
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, query_slurm
 
 TEMPLATE = "slurm/selftest.sbatch.j2"
 GONE_SECONDS = 5
-"""Seconds that a file of a job may take to be seen here after the job has left the queue."""
-LONGEST_PAUSE_SECONDS = 10
+"""Seconds until a job's file may become visible here after the job has left the queue."""
+MAX_PAUSE_SECONDS = 10
 HOPELESS = (
     "PartitionTimeLimit",
     "PartitionNodeLimit",
@@ -34,7 +34,7 @@ HOPELESS = (
 )
 """Reasons for which a job waits for ever."""
 HOPELESS_SECONDS = 5
-"""Seconds for which such a reason must stand: Slurm shows some of them for a second and then runs the job."""
+"""Seconds for which such a reason must last: Slurm shows some for a second and then runs the job."""
 
 
 class SlurmTrial:
@@ -42,23 +42,23 @@ class SlurmTrial:
 
     def __init__(self, site: Site, folder: Path, cluster: str | None = None) -> None:
         self.evidence = Evidence(site, folder, cluster=cluster)
-        self._on = on(cluster)
+        self._on = cluster_flag(cluster)
         self._name = f"hpcddm-{folder.name}"
-        self._shapes = {Part.ARRAY: self.evidence.element_resources, Part.NODES: self.evidence.resources}
+        self._shapes = {TrialJob.ARRAY: self.evidence.element_resources, TrialJob.NODES: self.evidence.resources}
 
     def text(self, part: str, resources: Resources) -> str:
         """Render the batch script of a part.
 
         Raises `UserError` naming the template when it has a mistake.
         """
-        source = share_file(TEMPLATE)
+        source = find_data_file(TEMPLATE)
         return render(
             source.read_text(),
             str(source),
             self.evidence.site,
             resources,
             part=part,
-            elements=Element.COUNT if part == Part.ARRAY else 1,
+            elements=Element.COUNT if part == TrialJob.ARRAY else 1,
             element=Element,
             folder=self.evidence.folder,
             run=self.evidence.folder,
@@ -84,20 +84,21 @@ class SlurmTrial:
         (self.evidence.folder / "submitted").touch()
         for part in self._shapes:
             try:
-                completed = call("sbatch", *self._on, "--parsable", f"--job-name={self._name}", str(self._script(part)))
+                completed = call_slurm(
+                    "sbatch", *self._on, "--parsable", f"--job-name={self._name}", str(self._script(part))
+                )
             except (OSError, subprocess.TimeoutExpired) as error:
                 return str(error)
             job = completed.stdout.strip().split(";")[0]
             if completed.returncode or not job.isdecimal():
-                return shapes.complaint(completed)
+                return sbatch_refusals.sbatch_error(completed)
             self.evidence.submitted[part] = job
         return ""
 
     def wait(self, minutes: float, say: Callable[[str], None]) -> str:
         """Wait until every job has answered or has left the queue, but not longer than `minutes`.
 
-        Returns '', or the reason for which a job would wait for ever. What is still in the queue then stands in the
-        evidence.
+        Returns '', or the reason why a job would wait for ever. The evidence then lists the jobs still in the queue.
         """
         deadline, pause, next_check = time.time() + 60 * minutes, 0.5, 0.0
         gone_since: dict[str, float] = {}
@@ -105,7 +106,7 @@ class SlurmTrial:
         while open_parts := [part for part in self.evidence.submitted if not self._has_answered(part)]:
             now = time.time()
             if now > next_check:
-                pause = min(1.2 * pause, LONGEST_PAUSE_SECONDS)
+                pause = min(1.2 * pause, MAX_PAUSE_SECONDS)
                 next_check = now + pause
                 self._poll(gone_since)
                 hopeless = next((text for text in self.evidence.waiting.values() if _is_hopeless(text)), None)
@@ -121,7 +122,7 @@ class SlurmTrial:
     def _poll(self, gone_since: dict[str, float]) -> None:
         """Query the queue, and record since when a part is not there any more."""
         try:
-            lines = query(
+            lines = query_slurm(
                 "squeue", *self._on, "--all", "-h", "-r", f"--name={self._name}", "-o", "%F|%t|%r|%N"
             ).splitlines()
         except SlurmUnavailable as error:
@@ -130,7 +131,7 @@ class SlurmTrial:
         for part in self.evidence.submitted:
             states = [_describe(*rest) for job, *rest in (line.split("|") for line in lines) if self._part(job) == part]
             if states:
-                # What waits is what holds the answer up.
+                # A pending job delays the result.
                 self.evidence.waiting[part] = min(states)
                 gone_since.pop(part, None)
             else:
@@ -139,15 +140,15 @@ class SlurmTrial:
 
     def _part(self, job: str) -> str:
         """Return the part of a job; a job that was not submitted here is an element that resubmitted itself."""
-        return Part.NODES if job == self.evidence.submitted.get(Part.NODES) else Part.ARRAY
+        return TrialJob.NODES if job == self.evidence.submitted.get(TrialJob.NODES) else TrialJob.ARRAY
 
     def _has_answered(self, part: str) -> bool:
-        if part == Part.NODES:
+        if part == TrialJob.NODES:
             has = [self.evidence.last(part)]
         else:
             has = [self.evidence.last(part, element) for element in (Element.ENVIRONMENT, Element.SIGNALS)]
         answered = all(start is not None and start.is_done for start in has)
-        if answered and (part == Part.NODES or requeue.is_settled(self.evidence)):
+        if answered and (part == TrialJob.NODES or requeue.is_settled(self.evidence)):
             self.evidence.waiting.pop(part, None)
             return True
         return False
@@ -157,7 +158,7 @@ class SlurmTrial:
 
     def cancel(self) -> None:
         """Cancel the remaining jobs by their unique name, an element that resubmitted itself included."""
-        call("scancel", *self._on, f"--user={os.getuid()}", f"--name={self._name}")
+        call_slurm("scancel", *self._on, f"--user={os.getuid()}", f"--name={self._name}")
 
 
 def _is_hopeless(text: str) -> bool:

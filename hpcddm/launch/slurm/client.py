@@ -1,22 +1,34 @@
-"""Slurm's own commands, called with a clean environment and never waited for without end."""
+"""Calls of Slurm's commands with a clean environment and a time limit."""
 
 import os
 import pwd
 import subprocess
 from pathlib import Path
 
-from hpcddm.errors.printing import MOST_OF_A_LINE, printable
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.launch.base import clean_environment
 
 CLIENT_SECONDS = 60
 
 
 class SlurmUnavailable(Exception):
-    """Slurm gave no good answer; the message is the reason, and the caller decides what follows."""
+    """Error for a Slurm command that fails or does not answer; the message is the reason."""
 
 
-def call(*command: str, seconds: float | None = None, script: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one of Slurm's commands; raises OSError or TimeoutExpired where it cannot be run to its end."""
+def call_slurm(
+    *command: str, seconds: float | None = None, script: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a Slurm command, whatever its exit code.
+
+    Args:
+        command: Words of the command.
+        seconds: Time limit in seconds; None for `CLIENT_SECONDS`.
+        script: Text for its standard input.
+
+    Raises:
+        OSError: If the command cannot be started.
+        subprocess.TimeoutExpired: If the command exceeds the time limit.
+    """
     return subprocess.run(
         command,
         input=script,
@@ -29,44 +41,52 @@ def call(*command: str, seconds: float | None = None, script: str | None = None)
     )
 
 
-def query(*command: str, seconds: float | None = None) -> str:
-    """Run one of Slurm's commands and return its output; raises `SlurmUnavailable` with the reason where that fails."""
+def query_slurm(*command: str, seconds: float | None = None) -> str:
+    """Run a Slurm command and return its output.
+
+    Args:
+        command: Words of the command.
+        seconds: Time limit in seconds; None for `CLIENT_SECONDS`.
+
+    Raises:
+        SlurmUnavailable: If the command is missing, fails or does not answer.
+    """
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():
-        # Slurm's clients would look for it for a minute.
+        # Slurm's commands would search for it for a minute.
         raise SlurmUnavailable(f"SLURM_CONF={conf} does not exist")
     try:
-        process = call(*command, seconds=seconds)
+        process = call_slurm(*command, seconds=seconds)
     except OSError as error:
         raise SlurmUnavailable(f"{error.filename}: {error.strerror}") from None
     except subprocess.TimeoutExpired as error:
         raise SlurmUnavailable(f"{command[0]} gave no answer in {error.timeout:.0f} s") from None
     if process.returncode != 0:
         raise SlurmUnavailable(error_text(process) or f"{command[0]} failed")
-    return "".join(f"{printable(line, MOST_OF_A_LINE)}\n" for line in process.stdout.splitlines())
+    return "".join(f"{printable(line, MAX_LINE_CHARACTERS)}\n" for line in process.stdout.splitlines())
 
 
-def on(cluster: str | None) -> tuple[str, ...]:
-    """Return the flag that makes any of Slurm's commands talk to another cluster than its own; () for its own."""
+def cluster_flag(cluster: str | None) -> tuple[str, ...]:
+    """Return the flag with which a Slurm command addresses a cluster; () for the default cluster."""
     return (f"--clusters={cluster}",) if cluster else ()
 
 
 def error_text(process: subprocess.CompletedProcess[str]) -> str:
     """Return a command's error message on one line: its stderr, else its stdout."""
-    return printable(" ".join((process.stderr.strip() or process.stdout.strip()).split()), MOST_OF_A_LINE)
+    return printable(" ".join((process.stderr.strip() or process.stdout.strip()).split()), MAX_LINE_CHARACTERS)
 
 
 def unavailable_reason(cluster: str | None = None) -> str | None:
-    """Return the reason why no Slurm controller answers here, or None when one does."""
+    """Return the reason why no Slurm controller answers on this machine; None if one answers."""
     try:
-        query("sinfo", *on(cluster), "--noheader", seconds=10)
+        query_slurm("sinfo", *cluster_flag(cluster), "--noheader", seconds=10)
     except SlurmUnavailable as error:
         return str(error)
     return None
 
 
 def user_name() -> str:
-    """Return the name of this user, or the user id where it has no name, as in some containers."""
+    """Return the name of this user, or the user id if the user has no name, as in some containers."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,32 +1,32 @@
-"""Jobs that nodes ended: within seconds, before Python began, or by the word of a verdict."""
+"""Jobs that ended because of a node: before Python started, or according to the batch script's verdict."""
 
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpcddm.files import fresh
-from hpcddm.jobs.ending import parse_job
-from hpcddm.jobs.records import records
-from hpcddm.jobs.resource_requests import seconds_of
-from hpcddm.launch.array_items import Item
-from hpcddm.launch.slurm.client import SlurmUnavailable, on, query
+from hpcddm.files import nfs_reads
+from hpcddm.jobs.attempt_records import read_records
+from hpcddm.jobs.job_end import parse_job
+from hpcddm.jobs.resource_requests import parse_seconds
+from hpcddm.launch.array_items import ArrayItem
+from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm
 from hpcddm.runs.job import JobId
-from hpcddm.runs.journal import LOST_SECONDS, Journal, Submission
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.journal import NODE_LOSS_SECONDS, Journal, Submission
+from hpcddm.runs.run_dir import RunDir
 
 EARLY_SECONDS = 60
-"""A job that failed after more than this had at least begun."""
+"""Maximum duration of an early failure in seconds; jobs that failed later had started Python."""
 NODE_FAILURES = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
 FAILURES = ("FAILED", *NODE_FAILURES)
 NO_OUTPUT = "0:53"
-"""Exit code of a job whose output file slurmd could not open: its script never began."""
+"""Exit code of a job whose output file slurmd could not open, so that its script never started."""
 SACCT_FIELDS = "JobID,State,ExitCode,NodeList,ElapsedRaw"
 
 
 @dataclass(frozen=True)
-class EarlyEnd:
-    """End of the newest job of a unit, and the node on which its script was to start."""
+class EarlyFailure:
+    """End of the newest job of a unit, and the node on which its batch script should start."""
 
     job: JobId
     node: str
@@ -36,7 +36,7 @@ class EarlyEnd:
 
     @property
     def text(self) -> str:
-        """Description of the early end, for the user."""
+        """Description of the early failure for the user."""
         return (
             f"its job {self.job} ended on {self.node} after {self.seconds} s, before Python began ({self.state},"
             f" exit code {self.exit_code}); does {self.node} see the run's folder? Or setup, python or container may be"
@@ -45,21 +45,28 @@ class EarlyEnd:
 
     @property
     def is_before_the_script(self) -> bool:
-        """True where not even the batch script began, so that none of its lines can be wrong."""
+        """True if the batch script did not start, so that the script cannot be the cause."""
         return self.state in NODE_FAILURES or self.exit_code == NO_OUTPUT
 
 
-def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, EarlyEnd]:
-    """Find the early ends of the newest jobs of these units, which opened no attempt: failures within `EARLY_SECONDS`.
+def find_early_failures(submissions: list[Submission], units: list[str]) -> dict[str, EarlyFailure]:
+    """Find the failures within `EARLY_SECONDS` among the newest jobs of some units.
 
-    Queries the controller once per array, then the accounting; jobs that neither remembers are left out.
+    It queries the controller once per array, then the accounting. Jobs that are unknown to both are omitted.
+
+    Args:
+        submissions: All submissions of the journal.
+        units: Units whose newest jobs did not open an attempt.
+
+    Returns:
+        The failures, by unit.
     """
     newest = {unit: submission for submission in submissions for unit in submission.units}
     elements: dict[str, JobId] = {}
     for unit, submission in ((unit, newest[unit]) for unit in units if unit in newest):
         if submission.job is not None and submission.scheduler == "slurm" and unit not in submission.cancelled:
             elements[unit] = submission.job.element(submission.units.index(unit))
-    ends: dict[JobId, EarlyEnd] = {}
+    ends: dict[JobId, EarlyFailure] = {}
     for array in dict.fromkeys(element.array for element in elements.values()):
         ends |= _from_controller(array) or _from_accounting(array)
     early = {}
@@ -70,15 +77,21 @@ def early_ends(submissions: list[Submission], units: list[str]) -> dict[str, Ear
     return early
 
 
-def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], home: RunDir) -> bool:
-    """Tell if the node of an early end is to blame.
+def is_node_fault(early: EarlyFailure, unit: str, submissions: list[Submission], home: RunDir) -> bool:
+    """Return True if a node caused an early failure.
 
-    It is where not even the script began; where the job's output is not in the run's folder, which the node then does
-    not see; and where the same stage began Python on another node since that submission. Without that evidence a wrong
+    There are three indications: the batch script did not start; the job's output is missing in the run's folder, so the
+    node does not see that folder; or the same stage has since started Python on another node. Otherwise a wrong
     `setup`, `python` or `container` could be the cause, on every node.
+
+    Args:
+        early: The early failure.
+        unit: Name of the unit in the journal.
+        submissions: All submissions of the journal.
+        home: The run, or the folder of a sweep.
     """
-    # Some versions of Slurm do not refuse an output whose folder is missing on the node, but make the folder there.
-    if early.is_before_the_script or not fresh.exists(home.jobs / f"{early.job}.out"):
+    # If the output's folder is missing on the node, some versions of Slurm create it there instead of refusing.
+    if early.is_before_the_script or not nfs_reads.exists(home.jobs / f"{early.job}.out"):
         return True
     lost = next(submission for submission in reversed(submissions) if unit in submission.units)
     place, stage = (lost.site, lost.cluster), _stage_of(unit)
@@ -90,78 +103,89 @@ def is_nodes_fault(early: EarlyEnd, unit: str, submissions: list[Submission], ho
     for name in units:
         *folder, _, _ = name.split("/")
         logs = RunDir(home.root.joinpath(*folder)).logs("/".join(name.split("/")[-2:]))
-        for record in records(logs):
+        for record in read_records(logs):
             node = first_node(str(record.owner.get("node_list", "")))
             if record.token in peers and node and node != early.node:
                 return True
     return False
 
 
-def blame_nodes(items: Sequence[Item], home: RunDir, most: int) -> list[str]:
-    """Record the nodes that ended the last jobs of these items, which what follows avoids; return lines about them.
+def blame_nodes(items: Sequence[ArrayItem], home: RunDir, most: int) -> list[str]:
+    """Record the nodes that ended the last jobs of some items, so that new jobs avoid these nodes.
 
-    most: the site key max_excluded_nodes.
+    Args:
+        items: The items.
+        home: The run, or the folder of a sweep.
+        most: The site key `max_excluded_nodes`.
+
+    Returns:
+        One line per early failure or node, for the user.
     """
     journal = Journal(home.journal)
     submissions = journal.submissions()
     newest = {unit: submission for submission in submissions for unit in submission.units}
-    tried = {item.name: records(item.run.logs(item.unit.key)) for item in items if item.name in newest}
+    tried = {item.name: read_records(item.run.logs(item.unit.key)) for item in items if item.name in newest}
     vanished = [name for name in tried if newest[name].uuid not in {record.token for record in tried[name]}]
     remark = f"Jobs avoid it from now on, for a day (max_excluded_nodes: {most})"
     lines: dict[str, str] = {}
-    for name, early in early_ends(submissions, vanished).items():
+    for name, early in find_early_failures(submissions, vanished).items():
         lines[name] = f"{name}: {early.text}"
-        if is_nodes_fault(early, name, submissions, home):
-            journal.lost(newest[name].uuid, name, early.node)
+        if is_node_fault(early, name, submissions, home):
+            journal.record_node_loss(newest[name].uuid, name, early.node)
             lines[name] += f" {remark}"
-    since = time.time() - LOST_SECONDS
+    since = time.time() - NODE_LOSS_SECONDS
     for unit, record in ((unit, record) for unit, attempts in tried.items() for record in attempts):
         if record.token and (record.stopped or 0.0) > since:
-            for node in record.faulty:
-                journal.lost(record.token, unit, node)
+            for node in record.faulty_nodes:
+                journal.record_node_loss(record.token, unit, node)
                 lines[node] = f"{unit}: {node} ended attempt {record.number} ({record.reason}). {remark}"
     return list(lines.values())
 
 
 def _stage_of(unit: str) -> str:
-    """Return the stage of a unit, which may be one of a sweep's run; '' for a name without one, as of the table."""
+    """Return the stage of a unit's name in the journal; in a sweep the name starts with the setting."""
     return unit.rpartition("/")[0].rpartition("/")[2]
 
 
 def first_node(nodes: str) -> str:
-    """Name of the first node of a list such as h[1-2,5], where the script starts; '' for none."""
+    """Return the first node of a Slurm list such as h[1-2,5], on which the batch script starts; '' for none.
+
+    Examples:
+        >>> first_node("h[1-2,5]")
+        'h1'
+    """
     first = re.match(r"([^\[,]+)(?:\[(\d+))?", nodes)
     return "".join(part or "" for part in first.groups()) if first else ""
 
 
-def _from_controller(array: JobId) -> dict[JobId, EarlyEnd]:
+def _from_controller(array: JobId) -> dict[JobId, EarlyFailure]:
     try:
-        text = query("scontrol", *on(array.cluster), "show", "job", "--oneliner", array.number)
+        text = query_slurm("scontrol", *cluster_flag(array.cluster), "show", "job", "--oneliner", array.number)
     except SlurmUnavailable:
         return {}
     ends = {}
     for job in map(parse_job, text.splitlines()):
-        # A job that is no array is the element 0 of itself.
+        # A job that is not an array is its own element 0.
         is_plain = "ArrayJobId" not in job
         index = "0" if is_plain else job.get("ArrayTaskId", "")
         if index.isdecimal() and {"BatchHost", "JobState", "ExitCode"} <= job.keys():
-            values = job["BatchHost"], job["JobState"], job["ExitCode"], seconds_of(job.get("RunTime", ""))
+            values = job["BatchHost"], job["JobState"], job["ExitCode"], parse_seconds(job.get("RunTime", ""))
             element = array.element(int(index))
-            ends[element] = EarlyEnd(element, *values)
+            ends[element] = EarlyFailure(element, *values)
     return ends
 
 
-def _from_accounting(array: JobId) -> dict[JobId, EarlyEnd]:
+def _from_accounting(array: JobId) -> dict[JobId, EarlyFailure]:
     flags = ("--allocations", "--noheader", "--parsable2", f"--jobs={array.number}", f"--format={SACCT_FIELDS}")
     try:
-        text = query("sacct", *on(array.cluster), *flags)
+        text = query_slurm("sacct", *cluster_flag(array.cluster), *flags)
     except SlurmUnavailable:
         return {}
     ends = {}
-    # Some clusters print a notice of their own before the answer.
+    # Some clusters print a notice before the answer.
     for line in (line for line in text.splitlines() if line.count("|") == SACCT_FIELDS.count(",")):
         job, state, exit_code, nodes, seconds = line.split("|")
-        element = JobId.of(job if "_" in job else f"{job}_0", array.cluster)
+        element = JobId.on_cluster(job if "_" in job else f"{job}_0", array.cluster)
         values = first_node(nodes), state.split(maxsplit=1)[0] if state else "", exit_code
-        ends[element] = EarlyEnd(element, *values, int(seconds) if seconds.isdecimal() else 0)
+        ends[element] = EarlyFailure(element, *values, int(seconds) if seconds.isdecimal() else 0)
     return ends

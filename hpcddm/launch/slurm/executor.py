@@ -1,4 +1,4 @@
-"""submitit's executor for arrays: its own way of starting a job, with our script and one pickle for all elements."""
+"""submitit's executor for arrays, with the batch script of this package and one pickle for all elements."""
 
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,13 @@ from hpcddm.launch.slurm.sbatch import Sbatch
 
 
 class TemplateExecutor(submitit.SlurmExecutor):
-    """submitit's executor, but the script is ours, and one pickle, there before the job, serves a whole array."""
+    """submitit's executor with another batch script and one pickle per array, written before the submission.
+
+    Args:
+        folder: Folder for pickle and element map.
+        token: Token of the submission, which names both files.
+        sbatch: The prepared call of sbatch.
+    """
 
     def __init__(self, folder: Path, token: str, sbatch: Sbatch) -> None:
         super().__init__(folder)
@@ -19,7 +25,7 @@ class TemplateExecutor(submitit.SlurmExecutor):
         self._sbatch = sbatch
 
     def submit_elements(self) -> str:
-        """Submit an array of which every element finds its unit in the map beside the pickle; return the job id."""
+        """Submit an array whose elements read their units from the element map, and return the job id."""
         return self.submit(partial(run_element, str(self._map))).job_id
 
     def _internal_process_submissions(self, delayed_submissions: list[DelayedSubmission]) -> list[submitit.Job]:

@@ -1,6 +1,6 @@
-"""Slurm: one array per shape, rendered from the readable template in slurm/, carried by submitit.
+"""Launcher for Slurm: one array per set of resources, from the template in slurm/, submitted through submitit.
 
-jinja2 and submitit are imported by `submit` and `render` only: a query of the queue needs neither.
+Only `submit` and `render` import jinja2 and submitit, because a query of the queue needs neither.
 """
 
 import os
@@ -8,53 +8,53 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from hpcddm.config import vouching
-from hpcddm.config.package_data import share_folder
+from hpcddm.config import trusted_submissions
+from hpcddm.config.package_data import find_data_folder
 from hpcddm.config.pretrained import cache_folder
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import UserError, require
-from hpcddm.files import atomic, inside, reading
-from hpcddm.files.reading import Unreadable
-from hpcddm.jobs.node_faults import MOST_FAULTS
+from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.jobs.node_faults import MAX_FAULTS
 from hpcddm.jobs.requeue_policy import FRUITLESS
-from hpcddm.launch.array_items import write_map
-from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, Refused
-from hpcddm.launch.script_template import functions, render
-from hpcddm.launch.slurm.client import SlurmUnavailable, call, error_text, on, query
-from hpcddm.launch.slurm.cluster import UNLIMITED, SlurmCluster
+from hpcddm.launch.array_items import write_element_map
+from hpcddm.launch.base import SCHEDULER_PREFIXES, ArraySpec, Job, Limits, QueueFull, QueueLauncher, SubmissionRefused
+from hpcddm.launch.script_template import read_functions, render
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text
+from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
-from hpcddm.launch.slurm.shared_folder import prove
+from hpcddm.launch.slurm.shared_folder import check_all_clusters
+from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster
 from hpcddm.runs.job import JobId
-from hpcddm.runs.journal import Journal, Submission, current, job_name
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.links import complaint
+from hpcddm.runs.journal import Journal, Submission, job_name, select_current
+from hpcddm.runs.links import refusal_reason
+from hpcddm.runs.run_dir import RunDir
 
 TEMPLATE = "slurm/job.sbatch.j2"
-QUEUE_FORMAT = "%F|%K|%T|%r|%N|%S|%j"
-PASSED_OVER = re.compile("already complet|Invalid job id|Job/step already|is pending")
-"""Messages of scancel about jobs that have ended meanwhile, or that a signal cannot reach yet."""
+IGNORED_ERRORS = re.compile("already complet|Invalid job id|Job/step already|is pending")
+"""Pattern of scancel's messages about jobs that have ended or that a signal cannot reach yet."""
 
 
-class Slurm(QueueLauncher):
-    """Launcher of a site's Slurm."""
+class SlurmLauncher(QueueLauncher):
+    """Launcher for a site with Slurm."""
 
     def __init__(self, site: Site, run: RunDir) -> None:
         super().__init__(site, run)
         self._clusters: dict[str | None, SlurmCluster] = {}
 
     def _cluster(self, name: str | None) -> SlurmCluster:
-        """Return a cluster by its name; its attributes are queried once."""
+        """Return a cluster by name; its properties are queried only once."""
         return self._clusters.setdefault(name, SlurmCluster(name))
 
     def check(self, arrays: list[ArraySpec]) -> None:
-        """Raise `UserError` when no controller answers, or when one of these shapes would be refused or never start.
+        """Check that no file of the run is a link, and that Slurm would accept and start the arrays.
 
-        Before that, over files in the run that Slurm would write to behind their names.
+        Raises:
+            UserError: If a check fails, or no Slurm controller answers.
         """
         _require_own_files(self.run.jobs)
         shapes = {array.resources: array for array in arrays}
@@ -67,19 +67,21 @@ class Slurm(QueueLauncher):
             ) from None
         for array in shapes.values():
             try:
-                process = call("sbatch", *on(array.resources.cluster), "--test-only", script=self._text(array))
+                process = call_slurm(
+                    "sbatch", *cluster_flag(array.resources.cluster), "--test-only", script=self._text(array)
+                )
             except subprocess.TimeoutExpired as error:
-                # On a full cluster it looks for a place for the job first; sbatch itself does not.
+                # On a full cluster --test-only first searches for resources; a real submission does not.
                 remark = f"'sbatch --test-only' gave no answer in {error.timeout:.0f} s"
                 print(f"warning: {remark}; the shape of {array.name} is not checked", file=sys.stderr)
                 return
-            # A queue that is full now says nothing about the shape.
+            # A full queue does not mean that the shape is invalid.
             if process.returncode != 0 and not FULL.search(error_text(process)):
-                refusal = f"{error_text(process)}{self._way_out(array, error_text(process))}"
+                refusal = f"{error_text(process)}{self._exclusion_advice(array, error_text(process))}"
                 raise UserError(f"site {self.site.name}: sbatch would refuse {array.name}: {refusal}")
 
     def _check_partition(self, array: ArraySpec) -> None:
-        """Refuse shapes that Slurm accepts and never starts."""
+        """Refuse resources that Slurm would accept but never start."""
         resources, cluster = array.resources, self._cluster(array.resources.cluster)
         partitions, names = cluster.partitions, cluster.partitions_of(resources.partition)
         for name in names:
@@ -89,7 +91,7 @@ class Slurm(QueueLauncher):
         longest = max((partition.max_minutes for partition in chosen), default=UNLIMITED)
         most = max((partition.max_nodes for partition in chosen), default=UNLIMITED)
         if resources.minutes > longest and not resources.qos:
-            # A QOS may lift the partition's limits; then sbatch knows better.
+            # A QOS may override the partition's limits; then only sbatch can tell.
             text = f"{resources.minutes} minutes, partition {names[0]} allows {longest}"
             raise self._refusal(array, "minutes", text)
         if resources.nodes > most and not resources.qos:
@@ -102,33 +104,30 @@ class Slurm(QueueLauncher):
         )
 
     def limits(self, num_jobs: int, cluster: str | None = None) -> Limits:
-        """Return the controller's limits, or Slurm's defaults when it does not answer, as in a dry run elsewhere."""
+        """Return the limits of a cluster, or Slurm's defaults if it does not answer, as in a dry run elsewhere."""
         try:
             return self._cluster(cluster).limits(self.site, num_jobs)
         except SlurmUnavailable:
             return Limits()
 
     def render(self, array: ArraySpec, script: str) -> Path:
-        """Write the batch script of an array into the run; a dry run writes the same bytes.
-
-        Raises `UserError` naming the template when it has a mistake.
-        """
+        """Write the batch script of an array into the run; a dry run writes the same bytes."""
         path = self.run.scripts / script
         atomic.write_text(path, self._text(array), durable=False)
         self._write_functions()
         return path
 
     def _write_functions(self) -> None:
-        """Write the file of functions beside the scripts, unless it is there: a job may be reading it."""
-        text, digest = functions(self.template_parts)
+        """Write the file of shell functions next to the scripts unless it exists, because a job may be reading it."""
+        text, digest = read_functions(self.template_parts)
         path = self._functions_file(digest)
         with suppress(FileNotFoundError, Unreadable):
-            if reading.read_bytes(path, reading.RECORD_BYTES) == text.encode():
+            if checked_reads.read_bytes(path, checked_reads.RECORD_BYTES) == text.encode():
                 return
         atomic.write_text(path, text, durable=False)
 
     def _functions_file(self, digest: str) -> Path:
-        # Jobs of an earlier submission with other functions keep theirs.
+        # Jobs of an earlier submission keep their version of the functions.
         return self.run.scripts.resolve() / f"functions-{digest}.sh"
 
     def _takes_no_arrays(self, cluster: str | None) -> bool:
@@ -139,8 +138,8 @@ class Slurm(QueueLauncher):
 
     def _text(self, array: ArraySpec) -> str:
         parts = self.template_parts
-        place = share_folder() / TEMPLATE
-        functions_digest = functions(parts)[1]
+        place = find_data_folder() / TEMPLATE
+        functions_digest = read_functions(parts)[1]
         return render(
             parts.get(TEMPLATE) or place.read_text(),
             TEMPLATE if TEMPLATE in parts else str(place),
@@ -155,8 +154,8 @@ class Slurm(QueueLauncher):
             functions=self._functions_file(functions_digest),
             functions_digest=functions_digest,
             fruitless=FRUITLESS,
-            most_faults=MOST_FAULTS,
-            submitted=vouching.digests(self.site.model_dump(mode="json"), parts),
+            most_faults=MAX_FAULTS,
+            submitted=trusted_submissions.digests(self.site.model_dump(mode="json"), parts),
             digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,
             cache=cache_folder(),
@@ -165,12 +164,12 @@ class Slurm(QueueLauncher):
         )
 
     def _resources(self, array: ArraySpec) -> Resources:
-        """Return an array's resources, with the nodes excluded on which the newest jobs ended before Python began."""
+        """Return an array's resources, with additional exclusion of nodes that recently ended jobs."""
         excluded = ",".join(filter(None, (array.resources.exclude, *self._lost_nodes(array))))
         return array.resources.model_copy(update={"exclude": excluded or None})
 
     def _lost_nodes(self, array: ArraySpec) -> list[str]:
-        """List the nodes that an array avoids because they lost jobs, as far as its partition has others."""
+        """List the nodes that an array avoids because they ended jobs, as far as its partition has spare nodes."""
         most, cluster = self.site.max_excluded_nodes, array.resources.cluster
         lost = Journal(self.run.journal).lost_nodes(self.site.name, cluster) if most else []
         if not lost:
@@ -179,46 +178,49 @@ class Slurm(QueueLauncher):
             most = min(most, self._cluster(cluster).spare_nodes(array.resources))
         return lost[-most:] if most else []
 
-    def _way_out(self, array: ArraySpec, refusal: str) -> str:
-        """Return advice where sbatch refuses because of nodes while some are avoided; '' elsewhere."""
+    def _exclusion_advice(self, array: ArraySpec, refusal: str) -> str:
+        """Return advice if sbatch refuses because of nodes while some are avoided; otherwise ''."""
         lost = self._lost_nodes(array) if "node" in refusal.lower() else []
         if not lost:
             return ""
         return f"; it avoids {','.join(lost)}, where jobs ended early: the site key max_excluded_nodes: 0 allows them"
 
-    def prove_folder(self, arrays: list[ArraySpec]) -> None:
-        """Let every cluster show that it sees the run, where the site has several."""
+    def check_shared_folder(self, arrays: list[ArraySpec]) -> None:
+        """Check that every cluster sees the run's folder, if the site has several clusters."""
         if len(self.site.clusters) > 1:
             shapes = {array.resources.cluster: array for array in arrays}
-            prove(self.run, {cluster: self._text(array) for cluster, array in shapes.items() if cluster})
+            check_all_clusters(self.run, {cluster: self._text(array) for cluster, array in shapes.items() if cluster})
 
     def submit(self, array: ArraySpec, token: str, script: str) -> JobId:
-        """Submit through sbatch; the job's name carries the token, by which a job is found when the answer is lost.
+        """Submit an array through sbatch.
 
-        Everything that the jobs read is written before sbatch is called: a job whose id is lost runs all the same.
+        The job's name contains the token, so that a job can be found if sbatch's answer is lost. All files that the
+        jobs read are written before sbatch is called, so that a job with a lost id can run.
         """
         from hpcddm.launch.slurm.executor import TemplateExecutor
 
         self.code.ensure()
-        inside.make(self.run.jobs)
+        guarded_writes.make_folder(self.run.jobs)
         folder, cluster = self.run.jobs.resolve(), array.resources.cluster
-        write_map(array.specs, folder, token)
+        write_element_map(array.specs, folder, token)
         name = job_name(array.name, token)
-        sbatch = Sbatch(self.render(array, script), name, _start(array), self.site.has_sacct, cluster)
+        sbatch = Sbatch(self.render(array, script), name, _begin_flags(array), self.site.has_sacct, cluster)
         try:
-            return JobId.of(TemplateExecutor(folder, token, sbatch).submit_elements(), cluster)
+            return JobId.on_cluster(TemplateExecutor(folder, token, sbatch).submit_elements(), cluster)
         except QueueFull:
             raise
-        except Refused as refusal:
-            raise Refused(f"{refusal}{self._way_out(array, str(refusal))}") from None
+        except SubmissionRefused as refusal:
+            raise SubmissionRefused(f"{refusal}{self._exclusion_advice(array, str(refusal))}") from None
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
-        """Query the jobs of all users, one squeue per cluster; ids are reused, so tokens identify the jobs."""
-        latest = current(submissions)
+        """Query the jobs of all users with one squeue per cluster; tokens identify the jobs, because ids are reused."""
+        latest = select_current(submissions)
         jobs: dict[str, Job] = {}
         for cluster in dict.fromkeys(submission.cluster for submission in latest):
             try:
-                rows = list(_queue(cluster, [submission for submission in latest if submission.cluster == cluster]))
+                rows = list(
+                    jobs_in_queue(cluster, [submission for submission in latest if submission.cluster == cluster])
+                )
             except SlurmUnavailable:
                 return None
             for unit, job in rows:
@@ -226,81 +228,62 @@ class Slurm(QueueLauncher):
                 jobs[unit] = replace(job, others=others)
         return jobs
 
-    def dismiss(self, *jobs: JobId) -> None:
-        """Send USR2 to the ranks, and to the batch script, which makes a stop file for ranks without signals."""
+    def signal_stop(self, *jobs: JobId) -> None:
+        """Send USR2 to the ranks and to the batch script, which creates a stop file for ranks that miss the signal."""
         _scancel(jobs, "--signal=USR2")
         _scancel(jobs, "--signal=USR2", "--batch")
 
     def cancel(self, *jobs: JobId) -> None:
-        """Cancel jobs with one scancel per cluster; those that have ended meanwhile are passed over."""
+        """Cancel jobs with one scancel per cluster; jobs that have ended are ignored."""
         _scancel(jobs)
 
 
 def _require_own_files(jobs: Path) -> None:
-    """Refuse links and hard links where Slurm, submitit and the batch script write files named after the jobs' ids.
+    """Refuse links and hard links in the folder where Slurm, submitit and the batch script write their files.
 
-    The script makes links itself, for submitit, over what has their names. Raises `UserError` naming the file.
+    Only the links that the batch script creates for submitit are accepted, because the script replaces them.
     """
     folders = [] if jobs.is_symlink() else [jobs]
     for folder in folders:
-        # What a job that runs has removed meanwhile is not written to.
+        # A running job may remove files meanwhile.
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 path = folder / entry.name
                 if entry.is_symlink():
-                    require(entry.name.endswith("_submitted.pkl"), complaint(path))
+                    require(entry.name.endswith("_submitted.pkl"), refusal_reason(path))
                 elif entry.is_dir(follow_symlinks=False):
-                    # Of a cluster.
+                    # Each cluster of a site has a subfolder.
                     folders.append(path)
-                elif reason := inside.fault_of(entry.stat(follow_symlinks=False)):
+                elif reason := guarded_writes.refusal_reason(entry.stat(follow_symlinks=False)):
                     raise Unreadable(path, reason)
 
 
-def _start(array: ArraySpec) -> list[str]:
-    """Return the flags of sbatch for the earliest start of an array."""
+def _begin_flags(array: ArraySpec) -> list[str]:
+    """Return the sbatch flags for dependency or earliest start of an array."""
     if array.after:
         return [f"--dependency=afterany:{':'.join(job.number for job in array.after)}"]
     return [f"--begin=now+{array.begin_seconds}"] if array.begin_seconds else []
-
-
-def _queue(cluster: str | None, submissions: list[Submission]) -> Iterator[tuple[str, Job]]:
-    """Yield (unit, job) for the jobs of these submissions in their cluster's queue; raises `SlurmUnavailable`."""
-    units = {submission.uuid: submission.units for submission in submissions}
-    names = ",".join(submission.job_name for submission in submissions)
-    # One word of a command line may be 128 KiB long.
-    some = [f"--name={names}"] if len(names) < 100_000 else []
-    text = query("squeue", *on(cluster), "--all", "--noheader", "--array", *some, f"--format={QUEUE_FORMAT}")
-    # Some clusters print a notice of their own before the answer.
-    for line in (line for line in text.splitlines() if line.count("|") >= QUEUE_FORMAT.count("|")):
-        job, element, state, reason, nodes, start, name = line.split("|", QUEUE_FORMAT.count("|"))
-        token = name.rsplit("-", 1)[-1]
-        # A job that is no array is the element 0 of itself, and Slurm knows it by its bare id.
-        number, index = (job, "0") if element == "N/A" else (f"{job}_{element}", element)
-        if token in units and index.isdecimal() and int(index) < len(units[token]):
-            starts = start if state == "PENDING" and start != "N/A" else ""
-            place = JobId.of(number, cluster)
-            yield units[token][int(index)], Job(place, state.lower(), nodes or reason, starts)
 
 
 def _scancel(jobs: tuple[JobId, ...], *flags: str) -> None:
     elements: dict[JobId, list[str]] = defaultdict(list)
     for job in jobs:
         elements[job.array] += [job.array_index] if job.array_index else []
-    # A job that is no array has no elements.
+    # A job without an array has no elements.
     names = {array: f"{array.number}_[{','.join(some)}]" if some else array.number for array, some in elements.items()}
     for cluster in dict.fromkeys(array.cluster for array in elements):
         some = [name for array, name in names.items() if array.cluster == cluster]
         try:
-            process = call("scancel", *on(cluster), *flags, *some)
+            process = call_slurm("scancel", *cluster_flag(cluster), *flags, *some)
         except subprocess.TimeoutExpired:
             raise UserError("scancel gave no answer; look at 'hpcddm status' and repeat the command") from None
-        refusals = [line for line in process.stderr.splitlines() if not PASSED_OVER.search(line)]
+        refusals = [line for line in process.stderr.splitlines() if not IGNORED_ERRORS.search(line)]
         if process.returncode != 0 and refusals:
             raise UserError(f"scancel: {' '.join(refusals)}")
 
 
 def _site_key(site: Site, unit: str, field: str) -> str:
-    """Return the site key that gives a unit one of its resources."""
+    """Return the site key that sets one of a unit's resources."""
     for place in (unit, unit.split("/")[0]):
         if field in site.stages.get(place, {}):
             return f"stages.{place}.{field}"
@@ -310,5 +293,5 @@ def _site_key(site: Site, unit: str, field: str) -> str:
 
 
 def create(site: Site, run: RunDir) -> QueueLauncher:
-    """Create the launcher of a site."""
-    return Slurm(site, run)
+    """Create the launcher for a site with Slurm."""
+    return SlurmLauncher(site, run)

@@ -1,4 +1,4 @@
-"""Submission by sbatch that makes exactly one job even where sbatch's answer is lost."""
+"""Submission through sbatch that creates exactly one job even if sbatch's answer is lost."""
 
 import random
 import re
@@ -7,35 +7,47 @@ import time
 from pathlib import Path
 
 from hpcddm.errors import UserError
-from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.slurm.client import SlurmUnavailable, call, error_text, on, query
+from hpcddm.launch.base import QueueFull, SubmissionRefused
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
 
 PAUSES = (2.0, 8.0, 20.0)
-"""Seconds before sbatch is called again; a random share is added, so that a crowd does not come back at once."""
+"""Seconds before each further call of sbatch; a random share is added, so that many clients do not retry together."""
 LOOKUP_SECONDS = 6.0
-"""Seconds that a job may take to show in the queue whose request was on its way when sbatch ended."""
+"""Seconds until a job must appear in the queue if sbatch died during its request."""
 TRANSIENT = re.compile(
     "timed out|unable to contact|temporarily unable|temporarily unavailable|connection refused|communication"
     "|zero bytes were transmitted|connection reset",
     re.IGNORECASE,
 )
 FULL = re.compile(r"(Assoc|QOS)\w*Submit\w*Limit", re.IGNORECASE)
-"""Slurm's reasons for too many jobs of one user, or of a group, at this moment."""
+"""Pattern of Slurm's messages about a limit on the current number of jobs of a user or a group."""
 
 
 class Sbatch:
-    """Submission of one script under a job name that no other job has."""
+    """Submission of one batch script under a unique job name.
+
+    Args:
+        script: The batch script.
+        name: Unique name of the job.
+        start: Flags of sbatch for dependency or earliest start.
+        has_sacct: True if lost jobs can also be found through sacct.
+        cluster: Name of the cluster; None for the default cluster.
+    """
 
     def __init__(self, script: Path, name: str, start: list[str], has_sacct: bool, cluster: str | None = None) -> None:
-        """Prepare a call of sbatch; start: flags for the earliest start of the job."""
-        self._script, self._name, self._has_sacct, self._on = script, name, has_sacct, on(cluster)
+        self._script, self._name, self._has_sacct, self._on = script, name, has_sacct, cluster_flag(cluster)
         self._command = ["sbatch", *self._on, "--parsable", f"--job-name={name}", *start, str(script)]
 
     def submit(self) -> str:
-        """Submit once and return the job's id on its cluster.
+        """Submit the script once and return the job's id on its cluster.
 
-        A call that died or gave no clear answer may have submitted a job: it is searched by its name before the next
-        call. Raises `QueueFull` when this user has too many jobs, `UserError` when Slurm refuses or stays silent.
+        A call without a clear answer may have created a job, so the method searches for the job by name before it calls
+        sbatch again.
+
+        Raises:
+            QueueFull: If this user has too many jobs.
+            SubmissionRefused: If Slurm refuses the script.
+            UserError: If Slurm does not answer.
         """
         for pause in (*PAUSES, None):
             job, reason = self._call()
@@ -53,9 +65,9 @@ class Sbatch:
         )
 
     def _call(self) -> tuple[str, str]:
-        """Call sbatch; return the job's id, or '' and the reason why it is unknown whether there is a job."""
+        """Call sbatch and return the job's id, or '' and the reason why it is unclear whether there is a job."""
         try:
-            process = call(*self._command)
+            process = call_slurm(*self._command)
         except OSError as error:
             raise UserError(f"sbatch cannot be run: {error.strerror}; submit from a login node") from None
         except subprocess.TimeoutExpired as error:
@@ -63,16 +75,20 @@ class Sbatch:
         message = error_text(process)
         if process.returncode == 0:
             job = process.stdout.strip().split(";")[0]
-            return (job, "") if job.isdecimal() else ("", f"it said '{message}' and not a job id")
+            return (job, "") if job.isdecimal() else ("", f"it printed '{message}' instead of a job id")
         if process.returncode < 0 or process.returncode > 128:
             return "", f"it was killed (exit code {process.returncode})"
         if TRANSIENT.search(message):
             return "", message
         full = FULL.search(message)
-        raise QueueFull(f"Slurm says {full[0]}") if full else Refused(f"sbatch refused {self._script}: {message}")
+        raise (
+            QueueFull(f"Slurm says {full[0]}")
+            if full
+            else SubmissionRefused(f"sbatch refused {self._script}: {message}")
+        )
 
     def _find(self) -> str | None:
-        """Find the id of the job of this name; '' when there is none, None when Slurm does not answer."""
+        """Find the id of the job with this name; '' if there is none, None if Slurm does not answer."""
         deadline = time.monotonic() + LOOKUP_SECONDS
         while True:
             ids = self._jobs()
@@ -83,7 +99,7 @@ class Sbatch:
             time.sleep(1)
 
     def _jobs(self) -> set[str] | None:
-        """Find the ids of all jobs of this name, ended ones included; None when Slurm does not answer."""
+        """Find the ids of all jobs with this name, including ended jobs; None if Slurm does not answer."""
         name = f"--name={self._name}"
         commands = [("squeue", *self._on, "--all", "--noheader", "--states=all", name, "--format=%F")]
         if self._has_sacct:
@@ -92,14 +108,14 @@ class Sbatch:
         silent = False
         for command in commands:
             try:
-                ids |= set(re.findall(r"^\d+", query(*command), re.MULTILINE))
+                ids |= set(re.findall(r"^\d+", query_slurm(*command), re.MULTILINE))
             except SlurmUnavailable:
-                # sacct may be missing or late; the queue itself must have answered for 'there is none'.
+                # sacct may be missing or late, but only an answer of squeue proves that no job exists.
                 silent |= command[0] == "squeue"
         return ids or (None if silent else set())
 
     def _only(self, job: str) -> str:
-        """Cancel jobs of this name that earlier calls of sbatch made after all, and return the one that stays."""
+        """Cancel other jobs with this name that earlier calls of sbatch created, and return the id `job`."""
         for other in sorted((self._jobs() or set()) - {job}):
-            call("scancel", *self._on, other)
+            call_slurm("scancel", *self._on, other)
         return job

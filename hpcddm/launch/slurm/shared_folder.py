@@ -1,4 +1,4 @@
-"""Proof that several clusters see the folder of a run: a token that submit writes there, sent back by a job of each."""
+"""Check that several clusters share a run's folder: a job on each cluster returns a token that `submit` writes."""
 
 import shlex
 import subprocess
@@ -11,46 +11,52 @@ from pathlib import Path
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo
-from hpcddm.files import atomic, reading
-from hpcddm.files.fresh import exists
-from hpcddm.files.reading import Unreadable
-from hpcddm.launch.slurm.client import SlurmUnavailable, call, error_text, on, query
-from hpcddm.runs.layout import RunDir
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.nfs_reads import exists
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm
+from hpcddm.runs.run_dir import RunDir
 
 TOKEN_FILE = "folder.token"
 PROOF_SECONDS = 30
-"""Seconds that submit waits for the jobs; a full queue is no reason to wait longer, or to refuse."""
-SEEN_SECONDS = 15
-"""Seconds that a network file system may take to show here what a job wrote there before it left."""
+"""Maximum seconds that `submit` waits for the jobs; a full queue does not cause a refusal."""
+LATE_ANSWER_SECONDS = 15
+"""Seconds until a network file system shows the last files of an ended job."""
 POLL_SECONDS = 1.0
 DROPPED_FLAGS = ("array", "output", "open-mode", "signal", "mail", "requeue")
-"""Flags of a unit's script that a job of some seconds must not have."""
+"""Flags of a unit's batch script that the probe job must not use."""
 
 
 @dataclass(frozen=True)
-class Messenger:
-    """A job of one cluster that reads the token and sends it back."""
+class ProbeJob:
+    """Job on one cluster that reads the token and writes it back."""
 
     cluster: str
     name: str
 
-    def place(self) -> str:
-        """Return its state and reason in the queue; '' when it has left the queue."""
+    def queue_state(self) -> str:
+        """Return state and reason of the job in the queue; '' if it has left the queue."""
         try:
-            return query("squeue", *on(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r").strip()
+            return query_slurm(
+                "squeue", *cluster_flag(self.cluster), "--all", "-h", f"--name={self.name}", "--format=%T, %r"
+            ).strip()
         except SlurmUnavailable as error:
             return f"unknown, {error}"
 
 
-def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
-    """Let every cluster show once that it sees the run's folder and can write there.
+def check_all_clusters(run: RunDir, scripts: Mapping[str, str]) -> None:
+    """Check once that every cluster can read and write the run's folder; prints a note if a queue is full.
 
-    scripts: the batch script of a unit of each cluster, whose #SBATCH flags the job takes over.
-    Raises `UserError` naming the cluster that does not see it. Prints a note when its queue is full.
+    Args:
+        run: The run.
+        scripts: Batch script of a unit on each cluster, whose #SBATCH flags the probe job uses.
+
+    Raises:
+        UserError: If a cluster cannot read or write the folder.
     """
     token = _token(run)
     missing = {cluster: text for cluster, text in scripts.items() if not _is_proven(run, cluster, token)}
-    sent: list[Messenger] = []
+    sent: list[ProbeJob] = []
     try:
         for cluster, text in missing.items():
             sent.append(_send(run, cluster, text, token))
@@ -59,14 +65,14 @@ def prove(run: RunDir, scripts: Mapping[str, str]) -> None:
             _wait_for(messenger, run, token, deadline)
     finally:
         for messenger in sent:
-            call("scancel", *on(messenger.cluster), f"--name={messenger.name}")
+            call_slurm("scancel", *cluster_flag(messenger.cluster), f"--name={messenger.name}")
 
 
 def _token(run: RunDir) -> str:
-    """Return the token in the folder, for the jobs to read; its file names the folder, so a copy proves nothing."""
+    """Return the token in the folder; its file names the folder, so a copy of the file proves nothing."""
     path, place = run.jobs / TOKEN_FILE, str(run.root.resolve())
     try:
-        stored = reading.read_mapping(path) or {}
+        stored = checked_reads.read_mapping(path) or {}
     except Unreadable:
         stored = {}
     if stored.get("folder") != place or not isinstance(stored.get("token"), str):
@@ -81,15 +87,15 @@ def _answer(run: RunDir, cluster: str) -> Path:
 
 def _is_proven(run: RunDir, cluster: str, token: str) -> bool:
     path = _answer(run, cluster)
-    # An answer to somebody whose files nobody else may read proves nothing to this user.
+    # A token of another user proves nothing if other users cannot read that user's files.
     with suppress(OSError):
         return exists(path) and path.read_text().strip() == token
     return False
 
 
-def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
-    """Submit the job that sends the token back from one cluster."""
-    messenger = Messenger(cluster, f"hpcddm-folder-{token}")
+def _send(run: RunDir, cluster: str, text: str, token: str) -> ProbeJob:
+    """Submit the job that returns the token from one cluster."""
+    messenger = ProbeJob(cluster, f"hpcddm-folder-{token}")
     folder, proof_name = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
     lines = [line for line in text.splitlines() if line.startswith("#SBATCH --")]
     kept = [line for line in lines if not line.removeprefix("#SBATCH --").startswith(DROPPED_FLAGS)]
@@ -97,7 +103,7 @@ def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
     flags = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--time=1", "--output=/dev/null", "--no-requeue")
     script = "\n".join(["#!/bin/bash", *kept, body, ""])
     try:
-        process = call("sbatch", *on(cluster), *flags, f"--job-name={messenger.name}", script=script)
+        process = call_slurm("sbatch", *cluster_flag(cluster), *flags, f"--job-name={messenger.name}", script=script)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"cluster {cluster}: sbatch gave no answer ({error}); try again later") from None
     if process.returncode != 0:
@@ -105,12 +111,12 @@ def _send(run: RunDir, cluster: str, text: str, token: str) -> Messenger:
     return messenger
 
 
-def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) -> None:
-    """Wait for the token; raises `UserError` when the job has ended without sending it back."""
+def _wait_for(messenger: ProbeJob, run: RunDir, token: str, deadline: float) -> None:
+    """Wait for the token; raises `UserError` if the job ended without returning it."""
     gone_since = None
     while not _is_proven(run, messenger.cluster, token):
         now = time.monotonic()
-        place = messenger.place()
+        place = messenger.queue_state()
         if not place:
             gone_since = gone_since or now
         elif now > deadline or "Held" in place:
@@ -119,10 +125,10 @@ def _wait_for(messenger: Messenger, run: RunDir, token: str, deadline: float) ->
                 " 'hpcddm selftest' of this site looks with more patience"
             )
             return
-        if gone_since is not None and now - gone_since > SEEN_SECONDS:
+        if gone_since is not None and now - gone_since > LATE_ANSWER_SECONDS:
             raise UserError(
-                f"cluster {messenger.cluster} does not see {run.root} as this node does, or may not write there: a job"
-                " there did not send back the token that lies in its folder jobs/; put the run on a file system that"
-                " all clusters of the site share"
+                f"cluster {messenger.cluster} cannot read or write {run.root} as this node can: a job there did not"
+                " return the token in the folder jobs/; put the run on a file system that all clusters of the site"
+                " share"
             )
         time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Base of the layouts of checkpoints: names and order of another code's tensors, converted to ours."""
+"""Base of the checkpoint layouts: names and order of tensors in other codes, converted to those of hpcddm."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -8,27 +8,27 @@ from typing import Any
 
 from torch import Tensor
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.config.variants import S, Variant
 from hpcddm.errors import UserError
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Contents of a file: tensors in float32 under their names without prefixes, and the JSON stored with them."""
+class CheckpointContent:
+    """Content of a file: its tensors in float32, under names without prefixes, and the JSON stored with them."""
 
     path: Path
     sha256: str
     tensors: dict[str, Tensor]
     config: dict[str, Any] = field(default_factory=dict)
-    """config.json of a diffusers folder."""
+    """Content of config.json in a diffusers folder."""
     description: dict[str, Any] = field(default_factory=dict)
-    """Description by hpcddm: the file's metadata, or the manifest beside it."""
+    """Description by hpcddm: the file's metadata, or the manifest next to it."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the training that left the file, such as the public train.py's."""
+    """Arguments of the training that wrote the file, such as those of the public train.py."""
     notes: tuple[str, ...] = ()
-    """Which of the file's weights these are, and what was taken off their names."""
+    """Notes for the user: the choice among the file's weights, and prefixes removed from names."""
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,38 @@ class CheckpointInfo:
     """Settings of the network that the tensors belong to, and the objective and data of its training."""
 
     model: Any
-    """Settings of the variant `dit`, or of any other denoiser of ours."""
+    """Settings of the variant `dit` or another denoiser of hpcddm."""
     channels: int
     num_classes: int
     objective: ObjectiveSettings
     image_size: int | None = None
-    condition: Form = Form.CLASS
-    """Form of the condition that the network sees."""
+    condition: ConditionForm = ConditionForm.CLASS
+    """Form of the network's condition."""
     encoder: str | None = None
-    """Encoder of the text that the network was trained with, where that is known."""
+    """Text encoder with which the network was trained, if it is known."""
     notes: tuple[str, ...] = ()
 
 
-class Tensors:
-    """State dict that gives up its tensors by name and shape, so that none is missed and none is left over.
+class RemainingTensors:
+    """State dict from which a layout takes tensors by name and shape, so that no tensor is missed or left over.
 
-    remaining: tensors not yet taken; place: the file that errors name.
+    Args:
+        tensors: Tensors by name.
+        place: File that errors name.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], place: Path):
         self.remaining, self.place = dict(tensors), place
 
     def take(self, name: str, *shape: int | None) -> Tensor:
-        """Take one tensor; None in `shape` fits every length.
+        """Remove one tensor and return it.
 
-        Raises `UserError` when it is missing or of another shape.
+        Args:
+            name: Name of the tensor.
+            shape: Expected lengths; None matches every length.
+
+        Raises:
+            UserError: The tensor is missing or has another shape.
         """
         if name not in self.remaining:
             raise UserError(f"{self.place}: no tensor '{name}'; the file is not complete, or its layout is another one")
@@ -71,11 +78,15 @@ class Tensors:
         return tensor
 
     def count(self, prefix: str) -> int:
-        """Count the different numbers that follow `prefix` in the names: 'blocks.' counts the blocks."""
+        """Count the different numbers that follow `prefix` in the names; 'blocks.' counts the blocks."""
         return len({name[len(prefix) :].split(".")[0] for name in self.remaining if name.startswith(prefix)})
 
     def finish(self) -> None:
-        """Raise `UserError` when tensors are left that this layout does not know."""
+        """Check that the layout has taken all tensors.
+
+        Raises:
+            UserError: A tensor is left over.
+        """
         if self.remaining:
             more = f" and {len(self.remaining) - 1} more" if len(self.remaining) > 1 else ""
             raise UserError(
@@ -83,17 +94,24 @@ class Tensors:
             )
 
 
-class Layout(Variant[S]):
-    """A layout of tensors in files."""
+class CheckpointLayout(Variant[S]):
+    """Layout of the tensors in files of another code."""
 
     @abstractmethod
-    def recognises(self, stored: Stored) -> bool:
-        """Tell if these are the tensors of this layout; at most one layout recognises a file."""
+    def recognises(self, stored: CheckpointContent) -> bool:
+        """Tell if the file has this layout; at most one layout recognises a file."""
 
     @abstractmethod
-    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
-        """Convert the tensors to our names and conventions and describe their network.
+    def load(self, stored: CheckpointContent, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+        """Convert the tensors to the names and conventions of hpcddm and describe their network.
 
-        like: settings of the target, None for none; what the file does not state is taken from there.
-        Raises `UserError` when tensors are missing, unknown, of a wrong shape, or not those of this layout.
+        Args:
+            stored: Content of the file.
+            like: Settings of the target network, which supply what the file does not state; None without a target.
+
+        Returns:
+            Converted tensors by name, and the settings and training of their network.
+
+        Raises:
+            UserError: A tensor is missing, unknown or of a wrong shape, or the file has another layout.
         """

@@ -1,9 +1,9 @@
-"""Converts the weights of one denoiser to initial weights of another one, with a verdict for every tensor.
+"""Convert the weights of one denoiser to initial weights of another, with a verdict for every tensor.
 
-What can be carried over exactly is; the rest is chosen such that the new network begins where the old one was, after
-PixArt-alpha (arXiv 2310.00426, sec. 2.3) and Heterogeneous Decentralized Diffusion Models. Every network here embeds
-1000 t, before and after. Where the paths differ, one t has another log-SNR on each, and `hpcddm convert` says by how
-much it moves.
+Everything that has an exact counterpart is converted exactly. The rest is chosen so that the new network starts close
+to the old one, following PixArt-alpha (arXiv 2310.00426, sec. 2.3) and Heterogeneous Decentralized Diffusion Models.
+Both networks embed 1000 t. If their paths differ, a time t has different log-SNRs on them; `hpcddm convert` reports the
+difference.
 """
 
 import re
@@ -17,51 +17,51 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hpcddm.config import variants
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.models import BLOCK_VECTORS, LAST_VECTORS
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
 from hpcddm.models.base import Denoiser
 from hpcddm.models.checkpoints.base import CheckpointInfo
 from hpcddm.models.layers import time_waves
-from hpcddm.runs.initial_weights import seen_condition
+from hpcddm.runs.initial_weights import network_condition
 
 VERDICTS = ("kept", "folded", "reset", "dropped")
 REFERENCE_TIME = 0.5
-"""Time at which adaLN-single has the modulation that adaLN-zero had; PixArt's is 500 of 1000."""
+"""Time at which adaLN-single reproduces the modulation of adaLN-zero; PixArt uses 500 of 1000."""
 CLASSES = "trunk.embed_class.weight"
 TIME, TEXT, POOLED = "trunk.embed_time", "trunk.embed_text", "trunk.embed_pooled.0"
 TRUNK_MODULATION = "trunk.modulation"
 PARAMETERS = ("weight", "bias")
 CURVE_TIMES = 1001
-"""Number of equally spaced times over which the last layer's modulation is fitted."""
+"""Number of equally spaced times for the fit of the last layer's modulation."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Network to convert to: its settings, its training data, its objective."""
+    """Network to convert to: settings of the network, data and objective of its training."""
 
     model: Any
     data: Any
     objective: ObjectiveSettings
-    place: str = "experts.model"
+    settings_path: str = "experts.model"
     """Dotted key of `model`, for errors."""
 
     @property
-    def condition(self) -> Form:
-        """Form of the condition that the network sees."""
-        return self.model.form(self.data)
+    def condition(self) -> ConditionForm:
+        """Form of the network's condition."""
+        return self.model.condition_form(self.data)
 
 
 @dataclass
 class Converted:
-    """Tensors of the new network, and (verdict, reason) for every tensor of either network by its name here."""
+    """Tensors of the new network, and (verdict, reason) for every tensor of either network by its name in hpcddm."""
 
     tensors: dict[str, Tensor]
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def table(self) -> list[tuple[str, int, str, str]]:
-        """Return rows (name, number of tensors, verdict, reason), the blocks together."""
+        """Return rows (name, number of tensors, verdict, reason), with equal rows of all blocks combined."""
         rows = Counter(
             (re.sub(r"blocks\.\d+\.", "blocks.*.", name), *verdict) for name, verdict in self.verdicts.items()
         )
@@ -74,8 +74,8 @@ class Converted:
 
 
 @dataclass
-class _Work:
-    """Tensors and verdicts in the course of a conversion; the rules below change both."""
+class _Conversion:
+    """Tensors and verdicts during a conversion; the rules below change both."""
 
     tensors: dict[str, Tensor]
     source: CheckpointInfo
@@ -83,12 +83,12 @@ class _Work:
     verdicts: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def remove(self, name: str, verdict: str, reason: str) -> None:
-        """Remove a tensor, where there is one: the target has none of the name, or begins with a new one."""
+        """Remove a tensor, if it exists, that the target does not have or initialises itself."""
         self.verdicts[name] = (verdict, reason)
         self.tensors.pop(name, None)
 
     def take(self, name: str, verdict: str, reason: str) -> Tensor:
-        """Remove a tensor and return it: others are computed from it."""
+        """Remove a tensor and return it, to compute other tensors from it."""
         self.verdicts[name] = (verdict, reason)
         return self.tensors.pop(name)
 
@@ -105,13 +105,23 @@ class _Work:
 def convert(
     tensors: dict[str, Tensor], source: CheckpointInfo, target: Target, seed: int = 0, keep_head: bool = False
 ) -> Converted:
-    """Convert the source's tensors to the target's; new ones are initialised from `seed`.
+    """Convert the tensors of a network to those of another network.
 
-    keep_head: keep the last linear layer although it was trained to predict something else.
-    Raises `UserError` when the networks differ in what no rule can bridge.
+    Args:
+        tensors: Tensors of the source by name.
+        source: Settings and training of the source network.
+        target: Settings and training of the new network.
+        seed: Seed of the tensors that are newly initialised.
+        keep_head: True to keep the last linear layer even if the source predicts another quantity.
+
+    Returns:
+        Tensors of the new network, with a verdict for each.
+
+    Raises:
+        UserError: No rule can convert a difference between the networks.
     """
     _check(source, target)
-    work = _Work(dict(tensors), source, target)
+    work = _Conversion(dict(tensors), source, target)
     if not keep_head:
         _reset_head(work)
     for rule in RULES:
@@ -124,12 +134,12 @@ def _check(source: CheckpointInfo, target: Target) -> None:
         have, want = getattr(source.model, key), getattr(target.model, key)
         if have != want:
             raise UserError(
-                f"{target.place}.{key} is {want} and the source's is {have};"
-                f" conversion keeps it: set {target.place}.{key}={have}"
+                f"{target.settings_path}.{key} is {want} and the source's is {have};"
+                f" conversion keeps it: set {target.settings_path}.{key}={have}"
             )
 
 
-def _reset_head(work: _Work) -> None:
+def _reset_head(work: _Conversion) -> None:
     """Reset a head that predicted something else to zero; its modulation stays."""
     have, want = work.source.objective.name, work.target.objective.name
     if have != want:
@@ -137,7 +147,7 @@ def _reset_head(work: _Work) -> None:
             work.remove(f"head.{kind}", "reset", f"predicted {have}, shall predict {want}")
 
 
-def _reset_patches(work: _Work) -> None:
+def _reset_patches(work: _Conversion) -> None:
     source, target = work.source, work.target
     pairs = {
         "patch": (source.model.patch, target.model.patch),
@@ -150,17 +160,17 @@ def _reset_patches(work: _Work) -> None:
                     work.remove(f"{name}.{kind}", "reset", f"{what} {have} there, {want} here")
 
 
-def _fold_null_class(work: _Work) -> None:
-    """Fold the null class into the time embedding, which is exact, where the target has no classes."""
-    if work.source.condition is Form.CLASS and work.target.condition is not Form.CLASS:
+def _fold_null_class(work: _Conversion) -> None:
+    """Fold the null class into the time embedding, exactly, if the target has no classes."""
+    if work.source.condition is ConditionForm.CLASS and work.target.condition is not ConditionForm.CLASS:
         table = work.take(CLASSES, "folded", f"null class into {TIME}.2.bias, other classes dropped")
         bias = work.tensors[f"{TIME}.2.bias"]
         work.put(f"{TIME}.2.bias", bias.double() + table[-1].double(), bias, "plus the null class")
 
 
-def _resize_classes(work: _Work) -> None:
-    """Start each of another number of classes from the null class's embedding, so that it is exact for that one."""
-    both = {work.source.condition, work.target.condition} == {Form.CLASS}
+def _resize_classes(work: _Conversion) -> None:
+    """Start every class from the null class's embedding if the number of classes differs; exact for the null class."""
+    both = {work.source.condition, work.target.condition} == {ConditionForm.CLASS}
     have, want = work.source.num_classes, work.target.data.num_classes
     if both and have != want:
         reason = f"{have} classes there, {want} here: each begins as the null class"
@@ -168,30 +178,30 @@ def _resize_classes(work: _Work) -> None:
         work.tensors[CLASSES] = null.repeat(want + 1, 1)
 
 
-def _new_classes(work: _Work) -> None:
-    """Start new classes from zero embeddings, so that the network begins as it was for every class."""
+def _new_classes(work: _Conversion) -> None:
+    """Initialise new classes with zero embeddings, so that every class starts with the network's former output."""
     want = work.target.data.num_classes
-    if work.target.condition is Form.CLASS and work.source.condition is not Form.CLASS:
+    if work.target.condition is ConditionForm.CLASS and work.source.condition is not ConditionForm.CLASS:
         like = work.tensors[f"{TIME}.2.bias"]
         work.tensors[CLASSES] = like.new_zeros(want + 1, len(like))
         work.verdicts[CLASSES] = ("reset", "new: each class begins as zero, as if there was none")
 
 
-def _reset_text(work: _Work) -> None:
-    """Reset the embeddings of text where the target's text encoder is another one."""
-    have, want = work.source.encoder, seen_condition(work.target.model, work.target.data)["encoder"]
+def _reset_text(work: _Conversion) -> None:
+    """Reset the text embeddings if the target has a different text encoder."""
+    have, want = work.source.encoder, network_condition(work.target.model, work.target.data)["encoder"]
     if None not in (have, want) and have != want:
         for name in (TEXT, *([POOLED] if f"{POOLED}.weight" in work.tensors else [])):
             for kind in PARAMETERS:
                 work.remove(f"{name}.{kind}", "reset", f"text encoder {have} there, {want} here")
 
 
-def _fold_modulation(work: _Work) -> None:
+def _fold_modulation(work: _Conversion) -> None:
     """Convert adaLN-zero to adaLN-single: a shared layer, the mean over the blocks, and a table in each block.
 
-    With the embedding e of time `REFERENCE_TIME` and the null class, s = silu(e), block i's vectors stay what they
-    were there: table_i = W_i s + b_i - (W s + b), the shared W and b being the means over the blocks, which leave the
-    smallest squared error at all other conditions. The last layer shares e itself: table = W_last s + b_last - e.
+    Let e be the embedding of time `REFERENCE_TIME` and the null class, and s = silu(e). There the vectors of block i
+    stay the same: table_i = W_i s + b_i - (W s + b). The shared W and b are means over the blocks, which minimise the
+    squared error at all other conditions. The last layer shares e itself: table = W_last s + b_last - e.
     """
     if (work.source.model.modulation, work.target.model.modulation) != ("zero", "single"):
         return
@@ -216,11 +226,11 @@ def _fold_modulation(work: _Work) -> None:
             work.remove(f"{name}.{kind}", "folded", "into what the blocks share, and tables")
 
 
-def _unfold_modulation(work: _Work) -> None:
-    """Convert adaLN-single to adaLN-zero: every block gets the shared layer with its own table in the bias, exactly.
+def _unfold_modulation(work: _Conversion) -> None:
+    """Convert adaLN-single to adaLN-zero: each block gets the shared layer with its own table in the bias, exactly.
 
-    The last layer's vectors were table + e, and no linear layer of s = silu(e) is that. It gets W s + b with a diagonal
-    W and b = table + e - W s at `REFERENCE_TIME` and the null class, where it is exact; W leaves the smallest squared
+    The last layer's vectors table + e are not linear in s = silu(e). They are approximated by W s + b with diagonal W
+    and b = table + e - W s at `REFERENCE_TIME` and the null class, where the result is exact; W minimises the squared
     error over the other times.
     """
     shared = f"{TRUNK_MODULATION}.weight"
@@ -249,7 +259,7 @@ def _unfold_modulation(work: _Work) -> None:
         work.remove(f"{TRUNK_MODULATION}.{kind}", "folded", "into the blocks' own layers")
 
 
-def _fit_sigma(work: _Work) -> None:
+def _fit_sigma(work: _Conversion) -> None:
     """Remove the head's rows of sigma, or append them as zeros; the rows of the prediction come first."""
     have, want = work.source.model.learned_sigma, work.target.model.learned_sigma
     if have == want or "head.weight" not in work.tensors:
@@ -264,7 +274,7 @@ def _fit_sigma(work: _Work) -> None:
             work.verdicts[f"head.{kind}"] = ("kept", "without the rows of sigma")
 
 
-RULES: tuple[Callable[[_Work], None], ...] = (
+RULES: tuple[Callable[[_Conversion], None], ...] = (
     _reset_patches,
     _fold_null_class,
     _resize_classes,
@@ -274,16 +284,16 @@ RULES: tuple[Callable[[_Work], None], ...] = (
     _unfold_modulation,
     _fit_sigma,
 )
-"""Rules in their order: the null class is part of the embedding at which the modulation is folded."""
+"""Rules in order; the null class must be in the embedding before the modulation is folded."""
 
 
 def reference_embedding(tensors: dict[str, Tensor], time_spacing: str = "original") -> Tensor:
-    """Compute the embedding (D,) float64 of `REFERENCE_TIME` and, where there are classes, of the null class."""
+    """Compute the embedding (D,) in float64 of `REFERENCE_TIME` plus, if there are classes, the null class."""
     return embeddings_at(tensors, torch.tensor([REFERENCE_TIME], dtype=torch.float64), time_spacing)[0]
 
 
 def embeddings_at(tensors: dict[str, Tensor], t: Tensor, time_spacing: str) -> Tensor:
-    """Compute the embeddings (N, D) float64 of times t (N,) and, where there are classes, of the null class."""
+    """Compute the embeddings (N, D) in float64 of times t (N,) plus, if there are classes, the null class."""
     first, second = ([tensors[f"{TIME}.{layer}.{kind}"].double() for kind in PARAMETERS] for layer in (0, 2))
     embedding = F.linear(F.silu(F.linear(time_waves(t, time_spacing).double(), *first)), *second)
     return embedding + tensors[CLASSES][-1].double() if CLASSES in tensors else embedding
@@ -296,16 +306,16 @@ def _fresh(target: Target, seed: int) -> dict[str, Tensor]:
     return model.state_dict()
 
 
-def _complete(work: _Work, fresh: dict[str, Tensor]) -> Converted:
-    """Collect every tensor of the target: the source's after the rules, else a freshly initialised one."""
-    made = Converted({})
+def _complete(work: _Conversion, fresh: dict[str, Tensor]) -> Converted:
+    """Collect the target's tensors: converted ones from the source, or else freshly initialised ones."""
+    result = Converted({})
     for name, new in fresh.items():
         converted = work.tensors.pop(name, None)
         verdict = work.verdicts.pop(name, None)
         if converted is not None and converted.shape != new.shape:
             verdict, converted = ("reset", f"{tuple(converted.shape)} there, {tuple(new.shape)} here"), None
-        made.verdicts[name] = verdict or (("reset", "new here") if converted is None else ("kept", ""))
-        made.tensors[name] = new if converted is None else converted.contiguous()
-    made.verdicts |= work.verdicts
-    made.verdicts |= {name: ("dropped", "not needed here") for name in work.tensors if name not in work.verdicts}
-    return made
+        result.verdicts[name] = verdict or (("reset", "new here") if converted is None else ("kept", ""))
+        result.tensors[name] = new if converted is None else converted.contiguous()
+    result.verdicts |= work.verdicts
+    result.verdicts |= {name: ("dropped", "not needed here") for name in work.tensors if name not in work.verdicts}
+    return result

@@ -1,7 +1,7 @@
 """The layout of diffusers' `DiTTransformer2DModel`, its tensors and its config.json.
 
 The same network as the original's under other names: q, k and v are apart, and every block has its own copy of the
-embeddings of time and class. What is not a tensor stands in config.json.
+embeddings of time and class. Values that are not tensors are in config.json.
 """
 
 from dataclasses import replace
@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.models import FREQUENCIES, MLP_RATIO, DenoiserModelSettings, LayoutSettings
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
+from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo, CheckpointLayout, RemainingTensors
 from hpcddm.models.checkpoints.original_dit import channels_first, image_side, original_objective
 
 EMBEDDINGS = {
@@ -40,24 +40,24 @@ REQUIRED = {
 NORM_EPS = 1e-6
 
 
-class Settings(LayoutSettings):
+class DiffusersDiTSettings(LayoutSettings):
     """Variant without settings."""
 
 
-class DiffusersDiT(Layout[Settings]):
+class DiffusersDiT(CheckpointLayout[DiffusersDiTSettings]):
     """Tensors of a DiT as diffusers names them; the one layout that can also be written."""
 
-    def recognises(self, stored: Stored) -> bool:
+    def recognises(self, stored: CheckpointContent) -> bool:
         return stored.tensors.keys() >= {"pos_embed.proj.weight", f"transformer_blocks.0.{CLASSES}"}
 
-    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+    def load(self, stored: CheckpointContent, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
         """Rename the tensors and describe their network; `like` gives the time spacing where the file does not.
 
         Raises `UserError` also when config.json is missing or of another network, or when the blocks' copies of the
         embeddings differ.
         """
         config = _checked_config(stored)
-        source = Tensors(stored.tensors, stored.path)
+        source = RemainingTensors(stored.tensors, stored.path)
         embed = source.take("pos_embed.proj.weight", None, config["in_channels"], None, config["patch_size"])
         width, channels, patch, _ = embed.shape
         ours = {"trunk.embed_patch.weight": embed.flatten(1)}
@@ -71,7 +71,7 @@ class DiffusersDiT(Layout[Settings]):
         for name in ("head.weight", "head.bias"):
             ours[name] = channels_first(ours[name], patch)
         source.finish()
-        ours["trunk.embed_class.weight"] = table = _own_classes(stored, ours["trunk.embed_class.weight"])
+        ours["trunk.embed_class.weight"] = table = _without_added_classes(stored, ours["trunk.embed_class.weight"])
         return ours, _info(stored, config, width, len(table) - 1, like)
 
 
@@ -84,7 +84,7 @@ def dump(
     Raises `UserError` for a network that `DiTTransformer2DModel` cannot represent.
     """
     model = info.model
-    if (model.name, model.modulation, info.condition, model.qk_norm) != ("dit", "zero", Form.CLASS, False):
+    if (model.name, model.modulation, info.condition, model.qk_norm) != ("dit", "zero", ConditionForm.CLASS, False):
         shown = model.model_dump() | {"condition": info.condition}
         settings = ", ".join(f"{key} {value}" for key, value in shown.items() if key != "name")
         raise UserError(
@@ -107,7 +107,7 @@ def dump(
     return {name: values.clone().contiguous() for name, values in theirs.items()}, _config(info)
 
 
-def _load_block(ours: dict[str, Tensor], source: Tensors, block: int, width: int) -> None:
+def _load_block(ours: dict[str, Tensor], source: RemainingTensors, block: int, width: int) -> None:
     prefix = f"transformer_blocks.{block}."
     for kind, shape in (("weight", (width, width)), ("bias", (width,))):
         rows = [source.take(f"{prefix}attn1.to_{part}.{kind}", *shape) for part in "qkv"]
@@ -146,7 +146,7 @@ def _channels_last(rows: Tensor, patch: int) -> Tensor:
     return rows.view(-1, patch, patch, *rows.shape[1:]).movedim(0, 2).reshape(rows.shape)
 
 
-def _checked_config(stored: Stored) -> dict[str, Any]:
+def _checked_config(stored: CheckpointContent) -> dict[str, Any]:
     needed = ("num_attention_heads", "attention_head_dim", "in_channels", "num_layers", "patch_size", "sample_size")
     place = stored.path.with_name("config.json")
     missing = [key for key in needed if not isinstance(stored.config.get(key), int)]
@@ -160,13 +160,13 @@ def _checked_config(stored: Stored) -> dict[str, Any]:
     return stored.config
 
 
-def _own_classes(stored: Stored, table: Tensor) -> Tensor:
+def _without_added_classes(stored: CheckpointContent, table: Tensor) -> Tensor:
     """Return the class table without the rows that `hpcddm export` adds for the pipeline."""
     num_classes = stored.description.get("data", {}).get("num_classes", len(table) - 1)
     return torch.cat([table[:num_classes], table[-1:]])
 
 
-def _info(stored: Stored, config: dict[str, Any], width: int, num_classes: int, like: Any) -> CheckpointInfo:
+def _info(stored: CheckpointContent, config: dict[str, Any], width: int, num_classes: int, like: Any) -> CheckpointInfo:
     heads, channels = config["num_attention_heads"], config["in_channels"]
     if heads * config["attention_head_dim"] != width:
         raise UserError(f"{stored.path}: {heads} heads of {config['attention_head_dim']} are not the width {width}")
@@ -185,8 +185,8 @@ def _info(stored: Stored, config: dict[str, Any], width: int, num_classes: int, 
     return CheckpointInfo(model, channels, num_classes, objective, config["sample_size"], notes=notes + unknown)
 
 
-def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
-    """Return the time spacing, from our own exports or else from the target, and notes on the assumption."""
+def _spacing(stored: CheckpointContent, like: Any) -> tuple[str, tuple[str, ...]]:
+    """Return the time spacing, from hpcddm's exports or else from the target, and notes on the assumption."""
     exported = stored.description.get("model", {}).get("time_spacing")
     if exported is not None:
         return exported, ()
@@ -194,8 +194,8 @@ def _spacing(stored: Stored, like: Any) -> tuple[str, tuple[str, ...]]:
     return taken, (f"nothing says how the time's frequencies are spaced: taken to be {taken}, as in the target",)
 
 
-def _objective(stored: Stored) -> tuple[ObjectiveSettings, tuple[str, ...]]:
-    """Return the objective, from our own exports or else the published networks', and notes on the assumption."""
+def _objective(stored: CheckpointContent) -> tuple[ObjectiveSettings, tuple[str, ...]]:
+    """Return the objective, from hpcddm's exports or else the published networks', and notes on the assumption."""
     exported = stored.description.get("objective")
     if exported is not None:
         return ObjectiveSettings.model_validate(exported), ()

@@ -13,10 +13,10 @@ from torch import Tensor
 from hpcddm.config.models import FREQUENCIES, MLP_RATIO, DenoiserModelSettings, LayoutSettings
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.base import CheckpointInfo, Layout, Stored, Tensors
+from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo, CheckpointLayout, RemainingTensors
 from hpcddm.models.layers import grid_positions
 
-TAKEN_FOR_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
+ASSUMED_TO_BE_DIT = "no tensor tells SiT from DiT: taken to be DiT; where it is SiT, give --layout sit"
 HEADS = {384: 6, 768: 12, 1024: 16, 1152: 16}
 """Heads by width of the published sizes S, B, L, XL (table 1 of the paper): the tensors do not show them."""
 
@@ -33,20 +33,20 @@ BLOCK = {
 """Our name of a block's linear layer -> theirs, its inputs and outputs in widths."""
 
 
-class Settings(LayoutSettings):
+class OriginalDiTSettings(LayoutSettings):
     """Variant without settings."""
 
 
-class OriginalDiT(Layout[Settings]):
+class OriginalDiT(CheckpointLayout[OriginalDiTSettings]):
     """Tensors of a DiT as its authors named them."""
 
-    def recognises(self, stored: Stored) -> bool:
+    def recognises(self, stored: CheckpointContent) -> bool:
         """Tell if these are the tensors of this layout, without the arguments of SiT's train.py."""
         return has_tensors(stored.tensors) and not is_of_sit(stored.arguments)
 
-    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+    def load(self, stored: CheckpointContent, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
         """Rename the tensors and describe their network; `like` gives the heads, which no tensor shows."""
-        source = Tensors(stored.tensors, stored.path)
+        source = RemainingTensors(stored.tensors, stored.path)
         embed = source.take("x_embedder.proj.weight", None, None, None, None)
         width, channels, patch, _ = embed.shape
         ours = {"trunk.embed_patch.weight": embed.flatten(1)}
@@ -99,7 +99,7 @@ def original_objective() -> ObjectiveSettings:
     return ObjectiveSettings.model_validate({"name": "epsilon", "schedule": schedule, "times": times})
 
 
-def image_side(source: Tensors, name: str, width: int, patch: int) -> int | None:
+def image_side(source: RemainingTensors, name: str, width: int, patch: int) -> int | None:
     """Return the side of the images from the table of positions `name`, None where there is none.
 
     Raises `UserError` unless it is the fixed table of sines and cosines: ours is computed and not stored.
@@ -125,10 +125,15 @@ def _rounding(values: Tensor) -> float:
 
 
 def _info(
-    stored: Stored, values: dict[str, Any], channels: int, num_classes: int, rows: int, image_size: int | None
+    stored: CheckpointContent,
+    values: dict[str, Any],
+    channels: int,
+    num_classes: int,
+    rows: int,
+    image_size: int | None,
 ) -> CheckpointInfo:
     if values["heads"] is None:
-        raise UserError(f"{stored.path}: width {values['width']} is no published one; name the heads")
+        raise UserError(f"{stored.path}: width {values['width']} is not a published one; name the heads")
     outputs, rest = divmod(rows, values["patch"] ** 2 * channels)
     if rest or outputs not in (1, 2):
         raise UserError(f"{stored.path}: {rows} outputs are neither one nor two for every value of a patch")
@@ -139,5 +144,5 @@ def _info(
         others = f"; published networks of this width have {published}" if published else ""
         notes += (f"no tensor tells the number of heads: taken to be {values['heads']}, as in the target{others}",)
     if not str(stored.arguments.get("model")).startswith("DiT"):
-        notes += (TAKEN_FOR_DIT,)
+        notes += (ASSUMED_TO_BE_DIT,)
     return CheckpointInfo(model, channels, num_classes, original_objective(), image_size, notes=notes)

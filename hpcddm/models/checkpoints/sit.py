@@ -14,30 +14,30 @@ from torch import Tensor
 from hpcddm.config.models import FREQUENCIES, LayoutSettings
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import UserError
-from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
-from hpcddm.models.checkpoints.original_dit import TAKEN_FOR_DIT, OriginalDiT, has_tensors, is_of_sit
+from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo
+from hpcddm.models.checkpoints.original_dit import ASSUMED_TO_BE_DIT, OriginalDiT, has_tensors, is_of_sit
 from hpcddm.models.layers import angles
 
 PATH, PREDICTION = "path_type", "prediction"
 KNOWN = {PATH: "Linear", PREDICTION: "velocity"}
 """Arguments of SiT's train.py, which DiT's does not have, and the values that can be read: its defaults."""
-FIT_TIMES, SMALLEST_SINGULAR = 1001, 1e-7
+FIT_TIMES, MIN_SINGULAR_VALUE = 1001, 1e-7
 """Number of times over which the waves are fitted, and the relative cut-off of singular values."""
 TIME, HEAD = "trunk.embed_time.0", "head"
 
 
-class Settings(LayoutSettings):
+class SiTSettings(LayoutSettings):
     """Variant without settings."""
 
 
 class SiT(OriginalDiT):
     """Tensors of a DiT in another convention of time and sign."""
 
-    def recognises(self, stored: Stored) -> bool:
+    def recognises(self, stored: CheckpointContent) -> bool:
         """Tell if SiT's train.py wrote this file; the tensors alone are those of a DiT."""
         return has_tensors(stored.tensors) and is_of_sit(stored.arguments)
 
-    def load(self, stored: Stored, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
+    def load(self, stored: CheckpointContent, like: Any) -> tuple[dict[str, Tensor], CheckpointInfo]:
         """Convert the tensors to our names and convention and describe their network.
 
         Raises `UserError` also where the arguments name another path or another prediction.
@@ -53,11 +53,11 @@ class SiT(OriginalDiT):
         tensors[f"{TIME}.weight"] = (weight @ waves).to(tensors[f"{TIME}.weight"].dtype)
         tensors[f"{TIME}.bias"] = (bias + weight @ constant).to(tensors[f"{TIME}.bias"].dtype)
         flow = ObjectiveSettings.model_validate({"name": "flow_matching"})
-        notes = tuple(note for note in info.notes if note != TAKEN_FOR_DIT)
+        notes = tuple(note for note in info.notes if note != ASSUMED_TO_BE_DIT)
         return tensors, replace(info, objective=flow, notes=(*notes, *_assumed(stored)))
 
 
-def _assumed(stored: Stored) -> tuple[str, ...]:
+def _assumed(stored: CheckpointContent) -> tuple[str, ...]:
     if PATH in stored.arguments:
         return ()
     return ("nothing says how SiT was trained: taken to be the linear path and the velocity, as the published ones",)
@@ -71,7 +71,7 @@ def _reversed_waves() -> tuple[Tensor, Tensor]:
     slow = torch.arange(FREQUENCIES + 1) % (FREQUENCIES // 2) >= FREQUENCIES // 2 - FREQUENCIES // 8
     slow[-1] = True
     coefficients = torch.zeros(FREQUENCIES + 1, FREQUENCIES, dtype=torch.float64)
-    coefficients[slow] = torch.linalg.pinv(ours[:, slow], rtol=SMALLEST_SINGULAR) @ _waves(1 - t)
+    coefficients[slow] = torch.linalg.pinv(ours[:, slow], rtol=MIN_SINGULAR_VALUE) @ _waves(1 - t)
     return coefficients[:-1].T, coefficients[-1]
 
 

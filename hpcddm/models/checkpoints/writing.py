@@ -21,12 +21,12 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[st
     try:
         save_file(tensors, path, metadata)
     except SafetensorError as error:
-        # safetensors tells the number of an error of the file system in its words alone.
+        # safetensors gives the number of a file system's error only in its message.
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
-    probe = path.with_name(f".{atomic.unused()}")
+    probe = path.with_name(f".{atomic.unique_suffix()}")
     probe.touch()
     path.chmod(stat.S_IMODE(probe.stat().st_mode))
     probe.unlink()

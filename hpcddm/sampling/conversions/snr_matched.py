@@ -1,8 +1,8 @@
-"""SNR-matched: a network is evaluated at the native time with the state's log-SNR, on the rescaled state.
+"""SNR-matched: a network is evaluated at the native time of equal log-SNR, on the rescaled state.
 
-Where native tau has the log-SNR of the linear path's t, y = (alpha + sigma) x at tau is x at t, and the linear
-velocity eps - x0 follows from the prediction exactly (the mapping of arXiv 2506.02221). For the cosine path
-tau = (2 / pi) atan2(t, 1 - t); for epsilon-prediction on any path v = (eps - x) / (1 - t).
+If the native time tau has the log-SNR of the linear path's t, the state y = (alpha + sigma) x at tau corresponds to x
+at t, and the linear velocity eps - x0 follows exactly from the prediction (the mapping of arXiv 2506.02221). For the
+cosine path tau = (2 / pi) atan2(t, 1 - t); for epsilon-prediction on any path v = (eps - x) / (1 - t).
 """
 
 from typing import Annotated, Any
@@ -14,33 +14,33 @@ from torch import Tensor
 
 from hpcddm.config.sampling import ConversionSettings
 from hpcddm.diffusion.objectives.base import Objective
-from hpcddm.diffusion.objectives.conversions import Images, Level, convert, floored, scale_per_sample
+from hpcddm.diffusion.objectives.conversions import Images, Level, clamp_level, convert, scale_per_sample
 from hpcddm.sampling.conversions.base import Conversion
 
 HIGHEST = {"fp32": 1 - 1e-3, "fp16": 0.99, "bf16": 0.97}
-"""Largest linear time at which an epsilon network's estimates are used, by the precision of its predictions.
+"""Largest linear time at which an epsilon network's estimates are used, by precision of its predictions.
 
-Rounding to bf16 alone, 1 in 512, puts its velocity off by 1.7 at t = 0.999 and by 0.06 at 0.97; fp16 has 8 times as
-many values, and fp32 puts it off by less than 1e-3.
+Rounding to bf16 (1 in 512) alone changes the velocity by 1.7 at t = 0.999 and by 0.06 at 0.97. fp16 is 8 times as
+precise, and in fp32 the change is below 1e-3.
 """
 
 
-class Settings(ConversionSettings):
-    """Range of linear times in which networks' estimates are used.
+class SnrMatchedSettings(ConversionSettings):
+    """Range of linear times in which the networks' estimates are used.
 
-    An epsilon network's errors grow as 1 / (1 - t) and count as unknown above `highest`, by default 0.97 for a network
-    in bf16, 0.99 in fp16 and 0.999 in fp32; an x0 network's grow as 1 / t and count as unknown below `lowest`.
-    `x0_clamp` keeps estimates of x0 within [-x0_clamp, x0_clamp], in a space where x has bounds. Above `skip_above`
-    epsilon networks are not evaluated while there are others.
+    The errors of an epsilon network grow as 1 / (1 - t), so its estimates are not used above `max_time`, by default
+    0.97 for networks in bf16, 0.99 in fp16 and 0.999 in fp32. The errors of an x0 network grow as 1 / t, so its
+    estimates are not used below `min_time`. `x0_clamp` clamps estimates of x0 to [-x0_clamp, x0_clamp], in a space
+    where x has bounds. Above time `skip_above` epsilon networks are not evaluated if other networks are available.
     """
 
-    lowest: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
-    highest: Annotated[float, Field(gt=0.5, lt=1)] | None = None
+    min_time: Annotated[float, Field(gt=0, lt=0.5)] = 1e-3
+    max_time: Annotated[float, Field(gt=0.5, lt=1)] | None = None
     x0_clamp: Annotated[float, Field(gt=0)] | None = None
     skip_above: Annotated[float, Field(gt=0, lt=1)] | None = None
 
     def check(self, experiment: Any) -> None:
-        """Raise ValueError over a clamp of x without bounds, or one applied to the two halves of guidance apart."""
+        """Raise ValueError for a clamp of x without bounds, or a clamp on the two halves of guidance separately."""
         evaluate, space = experiment.evaluate, experiment.data.space
         if self.x0_clamp is not None and space.bound is None:
             raise ValueError(f"x0_clamp {self.x0_clamp:g}: x has no bound in the space {space.name}; remove it")
@@ -48,36 +48,36 @@ class Settings(ConversionSettings):
             raise ValueError("x0_clamp comes after guidance, which needs 'posteriors: shared'")
 
 
-class SnrMatched(Conversion[Settings]):
-    """Linear path's velocity from a network of any objective, exact within `valid_range`."""
+class SnrMatched(Conversion[SnrMatchedSettings]):
+    """Exact velocity of the linear path, within `valid_range`, from a network of any objective."""
 
     @property
     def x0_clamp(self) -> float | None:
-        """Bound of the settings."""
+        """Bound from the settings."""
         return self.settings.x0_clamp
 
     def to_native(self, objective: Objective, x: Images, t: Float[Tensor, " n"]) -> tuple[Images, Float[Tensor, " n"]]:
-        """Map the linear path's x at t to the native state and time of equal log-SNR.
+        """Map x at t on the linear path to the native state and time of equal log-SNR.
 
-        Outside `valid_range` the nearest valid level is used for the state as it is.
+        Outside `valid_range`, the scale of the state and the native time are those of the nearest valid level.
         """
         _, tau, level = self._matched(objective, t)
         return scale_per_sample(level.alpha + level.sigma, x), tau.to(t.dtype)
 
     def velocity(self, objective: Objective, prediction: Images, x: Images, t: Float[Tensor, " n"]) -> Images:
-        """Convert a prediction at `to_native` to the velocity at the linear path's x and t.
+        """Convert a prediction at `to_native` to the velocity at x and t on the linear path.
 
-        Above `valid_range` it is (x - x0) / t with the estimate of x0 at the nearest one. Below
-        them the nearest level's score stands (with its x0 the velocity would grow as 1 / t): eps is t / s of the
-        estimate at that level's linear time s, and v = (eps - x) / (1 - t).
+        Above `valid_range` the velocity is (x - x0) / t with the estimate of x0 at the nearest valid level. Below the
+        range the score at the nearest valid level is used, because with its x0 the velocity would grow as 1 / t: eps is
+        t / s times the estimate at the linear time s of that level, and v = (eps - x) / (1 - t).
         """
         s, _, level = self._matched(objective, t)
-        y, level = scale_per_sample(level.alpha + level.sigma, x), floored(level)
+        y, level = scale_per_sample(level.alpha + level.sigma, x), clamp_level(level)
         velocity = convert(objective.prediction_type, "velocity", level, y, prediction)
         if self.x0_clamp is not None:
             x0 = convert(objective.prediction_type, "x0", level, y, prediction)
             beyond = x0 - x0.clamp(-self.x0_clamp, self.x0_clamp)
-            velocity = velocity + scale_per_sample(1 / s.clamp(min=self.settings.lowest), beyond)
+            velocity = velocity + scale_per_sample(1 / s.clamp(min=self.settings.min_time), beyond)
         # At the level s x0 = x - s v and eps = x + (1 - s) v; what the docstring says, in terms of this v.
         t = t.double()
         below = (t / s) * (1 - s) / (1 - t)
@@ -86,7 +86,7 @@ class SnrMatched(Conversion[Settings]):
         return scale_per_sample(of_velocity, velocity) + scale_per_sample(of_state, x)
 
     def is_active(self, objective: Objective, t: Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
-        """Return False where t is above `skip_above` and the network predicts epsilon."""
+        """Return False for an epsilon network at times above `skip_above`."""
         if self.settings.skip_above is None or objective.blind_at != 1:
             return super().is_active(objective, t)
         return t <= self.settings.skip_above
@@ -95,9 +95,9 @@ class SnrMatched(Conversion[Settings]):
         """Return the first and last time of the linear path at which the network's estimates are used."""
         lowest, highest = objective.linear_range
         if objective.blind_at == 0:
-            lowest = max(lowest, self.settings.lowest)
+            lowest = max(lowest, self.settings.min_time)
         if objective.blind_at == 1:
-            highest = min(highest, self.settings.highest or HIGHEST[self.precision])
+            highest = min(highest, self.settings.max_time or HIGHEST[self.precision])
         return lowest, highest
 
     def _matched(

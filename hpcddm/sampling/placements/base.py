@@ -10,11 +10,20 @@ from hpcddm.config.variants import S, Variant
 
 
 class Placement(Variant[S]):
-    """A placement of the networks' weights; it changes no bit of what they compute."""
+    """Placement of the networks' weights on devices; it does not change any bit of the results."""
 
     @abstractmethod
     def place(self, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable[..., Tensor]]:
-        """Return the networks as functions (x, t, condition) -> prediction, for tensors on `device`.
+        """Place networks.
 
-        The prediction may be on another device. Raises `ConfigError` when the networks do not fit.
+        Args:
+            networks: Networks by the keys of their units, on the CPU.
+            device: Device of the inputs.
+
+        Returns:
+            Functions (x, t, condition) -> prediction by key, for inputs on `device`. The prediction may be on another
+                device.
+
+        Raises:
+            ConfigError: The networks do not fit into memory.
         """

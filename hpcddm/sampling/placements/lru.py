@@ -16,26 +16,26 @@ from hpcddm.sampling.placements.base import Placement
 GIB = 2**30
 
 
-class Settings(PlacementSettings):
+class LruSettings(PlacementSettings):
     """Bound on the weights of all denoisers that are on the device at one time, in GiB."""
 
-    gib: Annotated[float, Field(gt=0)]
+    max_gib: Annotated[float, Field(gt=0)]
 
 
-class Lru(Placement[Settings]):
-    """Copies of the networks' weights on the device, those longest unused giving way.
+class Lru(Placement[LruSettings]):
+    """Keeps copies of the networks' weights on the device and evicts the least recently used ones.
 
-    All weights stay in the host's memory, as they were read and verified once. The router is no part of this: it is
-    evaluated at every step.
+    All weights are read and verified once and stay in the host's memory. The router is always on the device, because
+    it is evaluated at every step.
     """
 
     def place(self, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable[..., Tensor]]:
-        cache = WeightCache(networks, self.settings.gib * GIB, device)
+        cache = WeightCache(networks, self.settings.max_gib * GIB, device)
         return {key: partial(cache.call, key) for key in networks}
 
 
 class WeightCache:
-    """Networks in the host's memory, of which some have copies on the device; `loads` counts the copies made."""
+    """Networks in the host's memory; some have copies on the device. `loads` counts the copies made."""
 
     def __init__(self, networks: dict[str, nn.Module], bound: float, device: torch.device):
         self.networks, self.bound, self.device = networks, bound, device

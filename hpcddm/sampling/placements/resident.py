@@ -9,11 +9,11 @@ from hpcddm.config.sampling import PlacementSettings
 from hpcddm.sampling.placements.base import Placement
 
 
-class Settings(PlacementSettings):
+class ResidentSettings(PlacementSettings):
     """Variant without settings."""
 
 
-class Resident(Placement[Settings]):
+class Resident(Placement[ResidentSettings]):
     """Networks themselves, moved to the device once."""
 
     def place(self, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable[..., Tensor]]:

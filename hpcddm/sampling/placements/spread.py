@@ -12,13 +12,13 @@ from hpcddm.jobs.devices import visible_gpus
 from hpcddm.sampling.placements.base import Placement
 
 
-class Settings(PlacementSettings):
+class SpreadSettings(PlacementSettings):
     """Variant without settings; a machine without GPUs has one device."""
 
     uses_all_gpus: ClassVar[bool] = True
 
 
-class Spread(Placement[Settings]):
+class Spread(Placement[SpreadSettings]):
     """Network number n on device n modulo the number of devices, beginning with this process's own."""
 
     def place(self, networks: dict[str, nn.Module], device: torch.device) -> dict[str, Callable[..., Tensor]]:

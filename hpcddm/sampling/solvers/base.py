@@ -10,19 +10,37 @@ from hpcddm.diffusion.objectives.conversions import Images, Level
 
 
 class Solver(Variant[S]):
-    """A solver on the linear path."""
+    """Solver of the sampling ODE on the linear path."""
 
     @abstractmethod
     def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
-        """Step x from t down to `t_next`; velocity: (x, t) -> velocity, of the shape of x."""
+        """Step from time t down to `t_next`.
+
+        Args:
+            velocity: Function (x, t) -> velocity, of the shape of x.
+            x: (N, C, H, W) states at t.
+            t: Time of the linear path in (0, 1].
+            t_next: Next time, below t.
+
+        Returns:
+            (N, C, H, W) states at `t_next`.
+        """
 
 
 class NativeSolver(Variant[S]):
-    """A solver in the coordinates of one model, on the path that it was trained on."""
+    """Solver in the coordinates of one model, on its training path."""
 
     @abstractmethod
     def step(self, x0: Images, eps: Images, level: Level, next_level: Level, fresh: Callable[[], Tensor]) -> Images:
-        """Compute the state at the next level from the x0 and eps of the model at this one.
+        """Compute the state at the next noise level.
 
-        level: alpha and sigma, float64 (1,); fresh: () -> standard normal numbers of the shape of x0.
+        Args:
+            x0: (N, C, H, W) model's estimate of the image at the current level.
+            eps: (N, C, H, W) model's estimate of the noise at the current level.
+            level: Current level: alpha and sigma, float64 (1,).
+            next_level: Next level, of the same form.
+            fresh: Function () -> standard normal numbers of the shape of x0.
+
+        Returns:
+            (N, C, H, W) states at the next level.
         """

@@ -11,7 +11,7 @@ from hpcddm.diffusion.objectives.conversions import Images, Level, scale_per_sam
 from hpcddm.sampling.solvers.base import NativeSolver
 
 
-class Settings(SolverSettings):
+class DdimSettings(SolverSettings):
     """Scale `eta` of the fresh noise in a step: 0 is DDIM, 1 is DDPM."""
 
     native: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class Settings(SolverSettings):
         )
 
 
-class Ddim(NativeSolver[Settings]):
+class Ddim(NativeSolver[DdimSettings]):
     """Deterministic step of DDIM, or with fresh noise.
 
     For a state alpha x0 + sigma eps of any schedule the fresh noise has the variance

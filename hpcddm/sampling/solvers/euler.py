@@ -10,13 +10,13 @@ from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.sampling.solvers.base import Solver
 
 
-class Settings(SolverSettings):
+class EulerSettings(SolverSettings):
     """Variant without settings."""
 
     nfe_per_step: ClassVar[int] = 1
 
 
-class Euler(Solver[Settings]):
+class Euler(Solver[EulerSettings]):
     """First-order solver: one velocity evaluation per step."""
 
     def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:

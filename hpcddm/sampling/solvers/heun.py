@@ -10,14 +10,14 @@ from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.sampling.solvers.base import Solver
 
 
-class Settings(SolverSettings):
+class HeunSettings(SolverSettings):
     """Variant without settings."""
 
     nfe_per_step: ClassVar[int] = 2
 
 
-class Heun(Solver[Settings]):
-    """Solver whose last step is Euler's, as in alg. 1: at t = 0 there is no noise to predict. The order stays two."""
+class Heun(Solver[HeunSettings]):
+    """Heun's method with an Euler step at the end (alg. 1): no noise is left to predict at t = 0. Its order is two."""
 
     def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
         first = velocity(x, t)

@@ -10,13 +10,13 @@ from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.sampling.solvers.base import Solver
 
 
-class Settings(SolverSettings):
+class MidpointSettings(SolverSettings):
     """Variant without settings."""
 
     nfe_per_step: ClassVar[int] = 2
 
 
-class Midpoint(Solver[Settings]):
+class Midpoint(Solver[MidpointSettings]):
     """Solver of two velocity evaluations per step."""
 
     def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:

@@ -1,4 +1,4 @@
-"""Base of the routing strategies, and what those share that draw experts."""
+"""Base of the routing strategies, and functions for strategies that draw experts."""
 
 from abc import abstractmethod
 
@@ -14,30 +14,47 @@ Weights = Float[Tensor, "n k"]
 
 
 class Strategy(Variant[S]):
-    """A rule that makes the weights of the experts' velocities of a posterior over the experts."""
+    """Rule that turns a posterior over the experts into weights of their velocities."""
 
     @abstractmethod
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
-        """Return weights >= 0, not all zero in any row.
+        """Compute the weights of the experts' velocities.
 
-        Those of experts that are chosen, not drawn, are their posterior values.
+        Experts that are selected without randomness keep their posterior values as weights.
+
+        Args:
+            posterior: (N, K) probabilities of the experts.
+            context: Position on the trajectory, which supplies random numbers.
+
+        Returns:
+            (N, K) weights >= 0; every row has a positive weight.
         """
 
     def normalised_weights(self, posterior: Weights, context: StepContext) -> Weights:
-        """Return the weights, scaled so that every row sums to one."""
+        """Compute the weights of `routing_weights`, scaled to a sum of one per row.
+
+        Args:
+            posterior: (N, K) probabilities of the experts.
+            context: Position on the trajectory, which supplies random numbers.
+        """
         chosen = self.routing_weights(posterior, context)
         return chosen / chosen.sum(1, keepdim=True)
 
 
 def tempered(posterior: Weights, temperature: float) -> Weights:
-    """Compute softmax(logits / T) from the posterior softmax(logits) (arXiv 2501.05450, sec. 3.4)."""
+    """Compute softmax(logits / temperature) from the posterior softmax(logits) (arXiv 2501.05450, sec. 3.4)."""
     return posterior if temperature == 1 else (posterior.log() / temperature).softmax(dim=1)
 
 
-def draw(routing_weights: Weights, uniform: Float[Tensor, " m"]) -> Weights:
-    """Draw one expert per sample in proportion to its weight: one-hot rows, zero where all weights are.
+def draw_expert(routing_weights: Weights, uniform: Float[Tensor, " m"]) -> Weights:
+    """Draw one expert per sample in proportion to the weights, by inversion of the cumulative sum.
 
-    uniform: (n,), or (n / 2,) where the rows are two halves that share their numbers. Inverts the cumulative sum.
+    Args:
+        routing_weights: (N, K) weights >= 0.
+        uniform: (N,) uniform numbers in [0, 1), or (N / 2,) if the rows are two halves that share their numbers.
+
+    Returns:
+        (N, K) one-hot rows; zeros where all weights of a row are zero.
     """
     # In double precision uniform * total stays below the total, so an expert without weight is never drawn.
     cumulative = routing_weights.double().cumsum(dim=1)

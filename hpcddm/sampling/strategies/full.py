@@ -7,14 +7,14 @@ from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 
 
-class Settings(StrategySettings):
+class FullSettings(StrategySettings):
     """Variant without settings."""
 
     pattern: ClassVar[str] = "full"
     usage: ClassVar[str] = "full"
 
 
-class Full(Strategy[Settings]):
+class Full(Strategy[FullSettings]):
     """Posterior itself as weights."""
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:

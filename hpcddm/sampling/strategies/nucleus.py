@@ -7,10 +7,10 @@ import torch
 
 from hpcddm.config.strategies import StrategySettings
 from hpcddm.sampling.step_context import StepContext
-from hpcddm.sampling.strategies.base import Strategy, Weights, draw, tempered
+from hpcddm.sampling.strategies.base import Strategy, Weights, draw_expert, tempered
 
 
-class Settings(StrategySettings):
+class NucleusSettings(StrategySettings):
     """Mass of the set, and temperature of the posterior that it is taken and drawn from."""
 
     pattern: ClassVar[str] = (
@@ -34,7 +34,7 @@ class Settings(StrategySettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-1 is its limit")
 
 
-class Nucleus(Strategy[Settings]):
+class Nucleus(Strategy[NucleusSettings]):
     """One-hot weights, drawn within the smallest set of the given mass."""
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
@@ -43,4 +43,4 @@ class Nucleus(Strategy[Settings]):
         # At mass 1 rounding must not leave out the least likely ones.
         mass = self.settings.p if self.settings.p < 1 else math.inf
         kept = likeliest * (likeliest.cumsum(1) - likeliest < mass)
-        return draw(torch.zeros_like(posterior).scatter(1, experts, kept), context.uniform(0))
+        return draw_expert(torch.zeros_like(posterior).scatter(1, experts, kept), context.uniform(0))

@@ -7,7 +7,7 @@ from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 
 
-class Settings(StrategySettings):
+class OracleSettings(StrategySettings):
     """Variant without settings; `velocity.oracle_posterior` of the cluster ids replaces the router's posterior.
 
     A sample whose own expert is missing takes the router's posterior over the available experts, as in `full`.
@@ -18,7 +18,7 @@ class Settings(StrategySettings):
     needs_router: ClassVar[bool] = False
 
 
-class Oracle(Strategy[Settings]):
+class Oracle(Strategy[OracleSettings]):
     """One-hot posterior itself as weights."""
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:

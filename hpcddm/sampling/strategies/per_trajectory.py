@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from hpcddm.config.strategies import StrategySettings
 from hpcddm.sampling.step_context import StepContext
-from hpcddm.sampling.strategies.base import Strategy, Weights, draw
+from hpcddm.sampling.strategies.base import Strategy, Weights, draw_expert
 
 
-class Settings(StrategySettings):
+class PerTrajectorySettings(StrategySettings):
     """Variant without settings; both halves of guidance use the expert that was drawn."""
 
     pattern: ClassVar[str] = "per-trajectory"
@@ -20,8 +20,8 @@ class Settings(StrategySettings):
     per_trajectory: ClassVar[bool] = True
 
 
-class PerTrajectory(Strategy[Settings]):
+class PerTrajectory(Strategy[PerTrajectorySettings]):
     """One-hot weights, drawn once."""
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
-        return draw(posterior, context.uniform(0))
+        return draw_expert(posterior, context.uniform(0))

@@ -7,10 +7,10 @@ import torch
 from hpcddm.config.schema import Positive
 from hpcddm.config.strategies import StrategySettings
 from hpcddm.sampling.step_context import StepContext
-from hpcddm.sampling.strategies.base import Strategy, Weights, draw, tempered
+from hpcddm.sampling.strategies.base import Strategy, Weights, draw_expert, tempered
 
 
-class Settings(StrategySettings):
+class SampleKSettings(StrategySettings):
     """Number of experts drawn from softmax(logits / temperature).
 
     The paper leaves open whether the k draws are averaged. Here they are distinct and share the sample by their
@@ -40,14 +40,14 @@ class Settings(StrategySettings):
             raise ValueError(f"{self.label}: the temperature must be above 0; top-{self.k} is its limit")
 
 
-class SampleK(Strategy[Settings]):
+class SampleK(Strategy[SampleKSettings]):
     """Weights of distinct drawn experts; where fewer experts than k are possible, those share the sample."""
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
         remaining = tempered(posterior, self.settings.temperature or 1.0)
         drawn = torch.zeros_like(posterior)
         for number in range(self.settings.k):
-            expert = draw(remaining, context.uniform(number))
+            expert = draw_expert(remaining, context.uniform(number))
             drawn, remaining = drawn + expert, remaining * (1 - expert)
         shares = drawn * posterior
         return shares / shares.sum(1, keepdim=True)

@@ -8,7 +8,7 @@ from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 
 
-class Settings(StrategySettings):
+class SwitchSettings(StrategySettings):
     """Strategy `first` at times above `until`, strategy `then` for the rest of the trajectory, down to t = 0."""
 
     pattern: ClassVar[str] = (
@@ -37,13 +37,15 @@ class Settings(StrategySettings):
         for part in self.parts():
             part.check(experiment)
             if part.per_trajectory or not part.needs_router:
-                raise ValueError(f"{self.label}: {part.label} does not ask the router anew, so it cannot be switched")
+                raise ValueError(
+                    f"{self.label}: {part.label} cannot be switched: it does not evaluate the router at every step"
+                )
 
 
-class Switch(Strategy[Settings]):
+class Switch(Strategy[SwitchSettings]):
     """Weights of the strategy in charge at the context's time."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: SwitchSettings):
         super().__init__(settings)
         self.first, self.then = (variants.create(Strategy, part) for part in settings.parts())
 

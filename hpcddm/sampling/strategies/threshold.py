@@ -9,7 +9,7 @@ from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 
 
-class Settings(StrategySettings):
+class ThresholdSettings(StrategySettings):
     """Probability above which an expert is used; where none exceeds it, the likeliest is used."""
 
     pattern: ClassVar[str] = r"threshold-?(?P<p>[01](?:\.[0-9]{1,6})?)"
@@ -28,7 +28,7 @@ class Settings(StrategySettings):
             raise ValueError(f"{self.label}: needs a probability of at least 0 and below 1")
 
 
-class Threshold(Strategy[Settings]):
+class Threshold(Strategy[ThresholdSettings]):
     """Posterior values above the threshold, and the likeliest expert's."""
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:

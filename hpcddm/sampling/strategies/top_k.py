@@ -10,7 +10,7 @@ from hpcddm.sampling.step_context import StepContext
 from hpcddm.sampling.strategies.base import Strategy, Weights
 
 
-class Settings(StrategySettings):
+class TopKSettings(StrategySettings):
     """Number of experts per sample."""
 
     pattern: ClassVar[str] = r"top-?(?P<k>[1-9][0-9]*)"
@@ -29,9 +29,18 @@ class Settings(StrategySettings):
             raise ValueError(f"{self.label} needs {self.k} experts, there are {experiment.cluster.experts}")
 
 
-class TopK(Strategy[Settings]):
-    """Values of the k most probable experts."""
+class TopK(Strategy[TopKSettings]):
+    """Values of the k most probable experts.
+
+    Examples:
+        >>> from hpcddm.sampling.step_context import SampleStream
+        >>> strategy = TopK(TopKSettings(name="top_k", k=2))
+        >>> context = StepContext(SampleStream(seed=0, indices=[0]), step=0, time=1.0)
+        >>> strategy.routing_weights(torch.tensor([[0.5, 0.125, 0.375]]), context).tolist()
+        [[0.5, 0.0, 0.375]]
+    """
 
     def routing_weights(self, posterior: Weights, context: StepContext) -> Weights:
+        """Keep the k largest values of each row."""
         values, experts = posterior.topk(self.settings.k, dim=1)
         return torch.zeros_like(posterior).scatter(1, experts, values)

@@ -4,9 +4,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import draws, samples
-from hpcddm.evaluation.concepts import choosing, inputs
-from hpcddm.evaluation.concepts.choosing import Choice, Chosen
+from hpcddm.data import randomness, run_samples
+from hpcddm.data.random_streams import OTHER_IMAGES, REAL_IMAGES, TRAINED_IMAGES
+from hpcddm.evaluation.concepts import concept_selection, stage_outputs
+from hpcddm.evaluation.concepts.concept_selection import ConceptSelection, SelectedConcept
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.presence import TEXT, Presence
 from hpcddm.files import atomic
@@ -15,25 +16,27 @@ from hpcddm.runs.files import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 
 OTHERS = 512
-"""Held-out images, at most, among which those without a concept tell what its score is by chance."""
+"""Maximum number of held-out images; images without a concept give its score by chance."""
 
 
 SamplesWithConcepts = tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]
 """Numbers of samples, and beside each a concept that it has."""
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
+def run(experiment: Experiment, unit: Unit) -> Result:
     """Count the concepts of the training samples, and choose some that held-out samples have, too."""
-    presences = {split: inputs.presence(settings, unit, split) for split in (TRAIN, HELDOUT)}
-    counts = _counts(settings, unit, presences[TRAIN])
-    kind = settings.concept_settings.frequency
+    presences = {split: stage_outputs.presence(experiment, unit, split) for split in (TRAIN, HELDOUT)}
+    counts = _counts(experiment, unit, presences[TRAIN])
+    kind = experiment.concept_settings.frequency
     numbers, concepts = _pairs(unit, presences[HELDOUT], HELDOUT)
-    captions = inputs.caption_hashes(unit, HELDOUT)[numbers]
+    captions = stage_outputs.caption_hashes(unit, HELDOUT)[numbers]
     different = np.bincount(np.unique(np.stack([concepts, captions]), axis=1)[0], minlength=presences[HELDOUT].size)
-    bin_of = choosing.choose(counts.table(kind).sum(1), different, settings.concept_settings)
+    bin_of = concept_selection.select_concepts(counts.table(kind).sum(1), different, experiment.concept_settings)
     chosen = np.array([*bin_of], dtype=np.int64)
     seen = _pairs(unit, presences[TRAIN], TRAIN, chosen)
-    choice = _choice(settings, len(samples.catalog(unit, HELDOUT)), bin_of, different, (numbers, concepts), seen)
+    choice = _choice(
+        experiment, len(run_samples.open_unit_catalog(unit, HELDOUT)), bin_of, different, (numbers, concepts), seen
+    )
     counts.write(unit.folder / COUNTS_FILE)
     atomic.write_json(unit.folder / CHOSEN_FILE, choice.as_json())
     print(f"{len(choice.chosen)} of {presences[TRAIN].size} concepts are scored", flush=True)
@@ -41,9 +44,9 @@ def run(settings: Experiment, unit: Unit) -> Result:
     return Result([COUNTS_FILE, CHOSEN_FILE], results)
 
 
-def _counts(settings: Experiment, unit: Unit, presence: Presence) -> Counts:
-    catalog = samples.catalog(unit, TRAIN)
-    counts, clusters = Counts.zeros(presence.size, settings.cluster.experts), samples.clusters(catalog)
+def _counts(experiment: Experiment, unit: Unit, presence: Presence) -> Counts:
+    catalog = run_samples.open_unit_catalog(unit, TRAIN)
+    counts, clusters = Counts.zeros(presence.size, experiment.cluster.experts), run_samples.clusters(catalog)
     for block, pairs in presence.blocks(len(catalog)):
         unit.stop_if_requested()
         counts.add(pairs, clusters.gather(block))
@@ -60,7 +63,7 @@ def _pairs(
     wanted: concepts, by default all.
     """
     numbers, concepts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for block, pairs in presence.blocks(len(samples.catalog(unit, split))):
+    for block, pairs in presence.blocks(len(run_samples.open_unit_catalog(unit, split))):
         unit.stop_if_requested()
         own = np.ones(len(pairs[TEXT].concepts), bool) if wanted is None else np.isin(pairs[TEXT].concepts, wanted)
         numbers.append(pairs[TEXT].samples[own] + block.start)
@@ -69,26 +72,30 @@ def _pairs(
 
 
 def _choice(
-    settings: Experiment,
+    experiment: Experiment,
     heldout: int,
     bin_of: dict[int, int],
     different: Int64[np.ndarray, " v"],
     pairs: SamplesWithConcepts,
     seen: SamplesWithConcepts,
-) -> Choice:
-    """Choose the real images of each concept that is scored, and those that tell its score by chance."""
-    own = settings.concept_settings
-    others = np.sort(draws.chosen(own.seed, "concepts/others", heldout, OTHERS))
+) -> ConceptSelection:
+    """Choose the real images of each scored concept, and the images that give its score by chance."""
+    own = experiment.concept_settings
+    others = np.sort(randomness.random_subset(own.seed, OTHER_IMAGES, heldout, OTHERS))
     chosen, in_captions = [], _in_captions(pairs, [*bin_of])
     for concept, own_bin in bin_of.items():
         having, trained = (numbers[concepts == concept] for numbers, concepts in (pairs, seen))
-        real = having[draws.chosen(own.seed, f"concepts/real/{concept}", len(having), own.most_real)]
-        shown = trained[draws.chosen(own.seed, f"concepts/seen/{concept}", len(trained), own.samples)]
+        real = having[
+            randomness.random_subset(own.seed, REAL_IMAGES.format(concept=concept), len(having), own.max_real)
+        ]
+        shown = trained[
+            randomness.random_subset(own.seed, TRAINED_IMAGES.format(concept=concept), len(trained), own.samples)
+        ]
         places = np.flatnonzero(np.isin(others, having)).tolist()
         count = min(int(different[concept]), len(real))
         named = [in_captions[number] for number in real.tolist()]
-        chosen.append(Chosen(concept, own_bin, real.tolist(), count, places, shown.tolist(), named))
-    return Choice(others.tolist(), chosen)
+        chosen.append(SelectedConcept(concept, own_bin, real.tolist(), count, places, shown.tolist(), named))
+    return ConceptSelection(others.tolist(), chosen)
 
 
 def _in_captions(pairs: SamplesWithConcepts, chosen: list[int]) -> dict[int, list[int]]:

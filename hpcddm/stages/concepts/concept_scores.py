@@ -1,18 +1,26 @@
-"""Stage concept_scores: samples of some concepts in every arm, beside real images of them."""
+"""Stage concept_scores: samples and scores of some concepts in every arm, next to real images."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import hashed
+from hpcddm.config.schema import settings_to_hash
 from hpcddm.config.strategies import parse as parse_strategy
-from hpcddm.pipeline.disk import values_per_image
+from hpcddm.pipeline.disk_sizes import values_per_image
 from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
 from hpcddm.runs.ranges import TRAIN, range_keys
-from hpcddm.runs.unit_keys import CONCEPT_COUNTS, CONCEPT_VOCABULARY, HOME_ARM, expert_keys, name_of
-from hpcddm.stages.concepts.concept_tagger import tagger_keys
-from hpcddm.stages.data.captions import uncounted_captions
-from hpcddm.stages.data.latent_scale import space_parts
+from hpcddm.runs.unit_keys import (
+    CLUSTER,
+    CONCEPT_ALIGNMENT,
+    CONCEPT_COUNTS,
+    CONCEPT_VOCABULARY,
+    HOME_ARM,
+    expert_keys,
+    unit_name,
+)
+from hpcddm.stages.concepts.concept_tags import tagger_keys
+from hpcddm.stages.data.encode_captions import uncounted_captions
+from hpcddm.stages.data.latents import space_parts
 from hpcddm.stages.evaluation.evaluate import (
     arm_names,
     evaluation_settings,
@@ -25,83 +33,133 @@ SHOWN, ROW_BYTES = 4, 600
 """Samples of each concept and arm that are kept as pictures; bytes of the scores of one concept in one arm."""
 BINS = 14
 """Half decades of frequency that are expected, zeros among them."""
+ALIGNMENT_BYTES = 100_000
+"""Bytes of the file of the alignment."""
 
 
 def scores_keys(experiment: Experiment) -> list[str]:
-    """List the units of the stage, parts of the concepts that are scored."""
+    """List the units that score, each a part of the concepts."""
     concepts = experiment.concepts
     return [f"concept_scores/{part:03d}" for part in range(concepts.units)] if concepts else []
 
 
+def alignment_keys(experiment: Experiment) -> list[str]:
+    """List the unit of the alignment; empty with a single expert, which every sample uses."""
+    return [CONCEPT_ALIGNMENT] if experiment.concepts and experiment.cluster.experts > 1 else []
+
+
 def part_of_unit(experiment: Experiment, key: str) -> tuple[int, int]:
-    """Return which part of the concepts a unit scores, and of how many."""
-    return int(name_of(key)), experiment.concept_settings.units
+    """Return the number of the part of the concepts that a unit scores, and the number of parts."""
+    return int(unit_name(key)), experiment.concept_settings.units
 
 
 def concept_strategies(experiment: Experiment) -> list[str]:
-    """List the canonical names of the strategies that draw the concepts."""
+    """List the canonical names of the strategies that sample the concepts."""
     named = experiment.concept_settings.strategies
     return [parse_strategy(name).label for name in named] or strategy_labels(experiment)[:1]
 
 
 def whole_arms(experiment: Experiment) -> list[str]:
-    """List the arms that draw the concepts, but experts alone: dense models, then strategies of the ensemble."""
+    """List the arms that sample the concepts, without single experts: dense models, then strategies."""
     dense = [arm for arm in arm_names(experiment) if arm not in strategy_labels(experiment)]
     return [*dense, *concept_strategies(experiment)]
 
 
 def scored_arms(experiment: Experiment) -> list[str]:
-    """List the arms that draw the concepts: each expert alone, too, or of each concept its home expert."""
+    """List all arms that sample the concepts, including each single expert or each concept's home expert."""
     each = experiment.concept_settings.each_expert
-    return [*whole_arms(experiment), *(map(name_of, expert_keys(experiment)) if each else [HOME_ARM])]
+    return [*whole_arms(experiment), *(map(unit_name, expert_keys(experiment)) if each else [HOME_ARM])]
 
 
 def nearest_keys(experiment: Experiment) -> list[str]:
-    """List the units of the training images' features, among which the nearest of a sample is looked for."""
+    """List the units of the training images' features, which are searched for a sample's nearest neighbours."""
     needs_features = experiment.cluster.clustering.needs_features and experiment.encode.encoder.reads_images
     return range_keys(experiment, "encode", (TRAIN,)) if needs_features else []
 
 
-class ConceptScoresStage(Stage):
-    """A unit draws and scores some of the concepts."""
+class DrawingUnits(UnitKind):
+    """Units that sample from all networks of the run, without missing experts."""
 
-    name = "concept_scores"
-    reads = (
-        *("catalog", "autoencoder", "latent_scale", "encode", "lists", "captions", "texts", "measuring", "train"),
-        *("route", "distill", "concept_vocabulary", "concept_tagger", "concept_counts"),
-    )
-    gpus = Gpus.NODE
-
-    def units(self, experiment: Experiment) -> list[str]:
-        """List the parts."""
-        return scores_keys(experiment)
-
-    def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return what drawing and measuring samples reads, the tagger, and the concepts."""
-        networks = [*sampling_units(experiment), *tagger_keys(experiment)]
-        return list(dict.fromkeys([*networks, *nearest_keys(experiment), CONCEPT_VOCABULARY, CONCEPT_COUNTS]))
+    gpus = GpuUse.NODE
 
     def optional(self, experiment: Experiment) -> list[str]:
         """List the experts."""
         return expert_keys(experiment)
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Count the samples, not where they lie."""
+        """Include the samples, not their locations."""
         return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
+    def usable_gpus(self, experiment: Experiment) -> GpuUse:
+        """Return the GPUs of the placement."""
+        return gpus_to_sample(experiment)
+
+
+class ConceptAlignment(DrawingUnits):
+    """Unit that evaluates all experts on held-out images of the scored concepts, and during sampling."""
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return what drawing samples reads, the partition, and the concepts."""
+        return [*sampling_units(experiment), CLUSTER, CONCEPT_COUNTS]
+
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover how images are drawn and scored; of the evaluation not its number of images."""
+        """Include how images are drawn; of the evaluation neither its number of images nor its batch."""
+        settings = evaluation_settings(experiment)
+        evaluate = {name: value for name, value in settings["evaluate"].items() if name not in ("images", "batch")}
+        return settings | {"evaluate": evaluate, "encode": settings_to_hash(experiment.encode)}
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the file."""
+        return DiskSpace(ALIGNMENT_BYTES, 0, 1)
+
+
+class ConceptScoresStage(DrawingUnits, Stage):
+    """Stage whose usual units sample and score a part of the concepts."""
+
+    name = "concept_scores"
+    reads = (
+        *(
+            "catalog",
+            "autoencoder",
+            "latents",
+            "encode",
+            "cluster",
+            "expert_lists",
+            "encode_captions",
+            "evaluators",
+            "train",
+        ),
+        *("router", "distill", "concept_vocabulary", "concept_tags", "concept_counts"),
+    )
+    other_kinds: ClassVar = {CONCEPT_ALIGNMENT: ConceptAlignment()}
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the parts, then the alignment."""
+        return [*scores_keys(experiment), *alignment_keys(experiment)]
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return what drawing and measuring samples reads, the tagger, and the concepts."""
+        networks = [*sampling_units(experiment), *tagger_keys(experiment)]
+        return list(dict.fromkeys([*networks, *nearest_keys(experiment), CONCEPT_VOCABULARY, CONCEPT_COUNTS]))
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include how images are drawn and scored; of the evaluation not its number of images."""
         settings, concepts = evaluation_settings(experiment), experiment.concept_settings
         left_out = ("images", "strategies")
         evaluate = {name: value for name, value in settings["evaluate"].items() if name not in left_out}
-        own = {"samples": concepts.samples, "arms": scored_arms(experiment), "tagger": hashed(concepts.tagger)}
-        own["perceptual"] = hashed(concepts.perceptual) if concepts.perceptual else None
-        part = f"{name_of(key)} of {concepts.units}"
-        return settings | {"evaluate": evaluate, "concepts": own, "part": part, "encode": hashed(experiment.encode)}
-
-    def gpus_in(self, experiment: Experiment) -> Gpus:
-        """Return the GPUs of the placement."""
-        return gpus_to_sample(experiment)
+        own = {
+            "samples": concepts.samples,
+            "arms": scored_arms(experiment),
+            "tagger": settings_to_hash(concepts.tagger),
+        }
+        own["perceptual"] = settings_to_hash(concepts.perceptual) if concepts.perceptual else None
+        part = f"{unit_name(key)} of {concepts.units}"
+        return settings | {
+            "evaluate": evaluate,
+            "concepts": own,
+            "part": part,
+            "encode": settings_to_hash(experiment.encode),
+        }
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate scores and pictures of the most concepts that can be chosen."""

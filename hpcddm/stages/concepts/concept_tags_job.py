@@ -1,45 +1,113 @@
-"""Stage concept_tags: the concepts that each image of a range shows most, with their scores, as columns."""
+"""Stage concept_tags: the concepts that each caption of a range names, and each image shows most; or the tagger."""
 
 import numpy as np
 from jaxtyping import Float32, Shaped
+from safetensors.numpy import save_file
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import samples
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data import randomness, run_samples
+from hpcddm.data.catalog import TEXTS_AT_ONCE, Catalog, split_into_blocks
 from hpcddm.data.column_files import Spool
-from hpcddm.evaluation.concepts import inputs
-from hpcddm.evaluation.concepts.presence import CONCEPT_TYPE, SCORE_TYPE, TAG_SCORE, TAGGED
+from hpcddm.data.distinct_captions import CAPTION
+from hpcddm.data.random_streams import TAGGER_IMAGES
+from hpcddm.errors import UserError, require
+from hpcddm.evaluation.concepts import stage_outputs
+from hpcddm.evaluation.concepts.matching import Matcher
+from hpcddm.evaluation.concepts.presence import CONCEPT_TYPE, MENTIONED, SCORE_TYPE, TAG_SCORE, TAGGED
+from hpcddm.evaluation.concepts.taggers.base import Mentions
 from hpcddm.files import atomic
-from hpcddm.jobs.devices import own_device
+from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.runs.files import TAGS_FILE, THRESHOLDS_FILE
-from hpcddm.runs.ranges import split_of
+from hpcddm.runs.files import MENTIONS_FILE, TAGGER_FILE, TAGS_FILE, THRESHOLDS_FILE
+from hpcddm.runs.ranges import TRAIN, split_of
+from hpcddm.runs.unit_keys import CONCEPT_TAGGER
 from hpcddm.stages.concepts.concept_tags import TAGS_OF_IMAGE
 from hpcddm.stages.workload import ENCODER, READING, Work, Workload
 
 IMAGES_AT_ONCE = 256
+MAX_IMAGES = 200_000
+"""Maximum number of training images whose features the tagger holds in memory."""
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
-    """Tag the images of one range."""
-    reader, numbers = samples.reader(unit, split_of(unit.key)), samples.range_of(unit)
-    tagger = inputs.tagger(settings, unit, own_device(unit))
+def run(experiment: Experiment, unit: Unit) -> Result:
+    """Train the tagger, or look through captions and images of one range."""
+    return _train(experiment, unit) if unit.key == CONCEPT_TAGGER else _tag_range(experiment, unit)
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the reading of one range, and an encoder's run on it."""
+    if key == CONCEPT_TAGGER:
+        return []
+    return [Work(kind, False, workload.images_of(key), IMAGES_AT_ONCE) for kind in (READING, ENCODER)]
+
+
+def _train(experiment: Experiment, unit: Unit) -> Result:
+    """Train the tagger on training images, or some at random, and the concepts of their captions."""
+    concepts = experiment.concept_settings
+    if not concepts.vocabulary.is_matched:
+        name = concepts.tagger.name
+        raise UserError(f"concepts.tagger: {name} learns from captions, and the vocabulary looks at none; take labels")
+    reader, catalog = run_samples.open_reader(unit, TRAIN), _open_captioned_catalog(unit, TRAIN)
+    numbers = np.sort(randomness.random_subset(concepts.seed, TAGGER_IMAGES, len(reader), MAX_IMAGES))
+    captions = catalog.texts(CAPTION).gather(numbers)
+    seen = Mentions(numbers, _matcher(experiment, unit).match(captions), captions)
+
+    def advance(done: int, total: int) -> None:
+        unit.stop_if_requested()
+        unit.heartbeat.beat(done, total)
+
+    arrays = stage_outputs.new_tagger(experiment, unit, choose_device(unit)).fit(reader, seen, concepts.seed, advance)
+    with atomic.replacing(unit.folder / TAGGER_FILE) as staged:
+        save_file(dict(arrays), staged)
+    return Result([TAGGER_FILE], {"images": len(numbers)})
+
+
+def _tag_range(experiment: Experiment, unit: Unit) -> Result:
+    """Tag the images of one range, and look for the concepts in their captions, where the vocabulary is of words."""
+    reader, numbers = run_samples.open_reader(unit, split_of(unit.key)), run_samples.range_of(unit)
+    mentions = _mentions(experiment, unit, numbers) if experiment.concept_settings.vocabulary.is_matched else {}
+    tagger = stage_outputs.tagger(experiment, unit, choose_device(unit))
     shown = 0
     with Spool(unit.folder) as spool:
-        for block in blocks_of(numbers, IMAGES_AT_ONCE):
+        for block in split_into_blocks(numbers, IMAGES_AT_ONCE):
             unit.stop_if_requested()
             scores = tagger.scores_of(reader, block)
             shown += int((scores >= tagger.thresholds).sum())
             spool.append(dict(zip((TAGGED, TAG_SCORE), largest(scores, TAGS_OF_IMAGE), strict=True)))
             unit.heartbeat.beat(block.stop - numbers.start, len(numbers))
         spool.write(unit.folder / TAGS_FILE)
-    atomic.write_json(unit.folder / THRESHOLDS_FILE, inputs.as_json(tagger.thresholds))
-    return Result([TAGS_FILE, THRESHOLDS_FILE], {"images": len(numbers), "shown": shown})
+    atomic.write_json(unit.folder / THRESHOLDS_FILE, stage_outputs.as_json(tagger.thresholds))
+    results = {"images": len(numbers), "shown": shown} | mentions
+    return Result([TAGS_FILE, THRESHOLDS_FILE, *([MENTIONS_FILE] if mentions else [])], results)
 
 
-def work(workload: Workload, key: str) -> list[Work]:
-    """List the reading of one range, and an encoder's run on it."""
-    return [Work(kind, False, workload.images_of(key), IMAGES_AT_ONCE) for kind in (READING, ENCODER)]
+def _mentions(experiment: Experiment, unit: Unit, numbers: range) -> dict[str, int]:
+    """Write the concepts that each caption names, and count them."""
+    catalog, matcher = _open_captioned_catalog(unit, split_of(unit.key), numbers), _matcher(experiment, unit)
+    count = 0
+    with Spool(unit.folder) as spool:
+        for block in split_into_blocks(numbers, TEXTS_AT_ONCE):
+            unit.stop_if_requested()
+            matches = matcher.match(catalog.texts(CAPTION).gather(block))
+            spool.append({MENTIONED: [own.astype(CONCEPT_TYPE) for own in matches]})
+            count += sum(map(len, matches))
+            unit.heartbeat.beat(block.stop - numbers.start, len(numbers))
+        spool.write(unit.folder / MENTIONS_FILE)
+    return {"mentions": count}
+
+
+def _open_captioned_catalog(unit: Unit, split: str, numbers: range | None = None) -> Catalog:
+    """Open the catalog of a split; raises `UserError` where those samples, by default all, have no captions."""
+    catalog = run_samples.open_unit_catalog(unit, split)
+    require(
+        catalog.has(CAPTION) or numbers == range(0),
+        "concepts.vocabulary: the images have no captions to look for its concepts in; take the vocabulary labels",
+    )
+    return catalog
+
+
+def _matcher(experiment: Experiment, unit: Unit) -> Matcher:
+    return Matcher(stage_outputs.vocabulary(unit), experiment.concept_settings.matching)
 
 
 def largest(

@@ -3,18 +3,18 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.disk import CLUSTER_BYTES
+from hpcddm.pipeline.disk_sizes import CLUSTER_BYTES
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys
-from hpcddm.runs.unit_keys import CATALOG, CLUSTER, name_of
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER, unit_name
 
 
 class AssignStage(Stage):
-    """A unit assigns the samples of one range."""
+    """Stage whose units assign the samples of one range to clusters."""
 
     name = "assign"
     reads = ("catalog", "encode", "cluster")
-    is_made_everywhere = True
+    runs_at_every_site = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges."""
@@ -22,11 +22,11 @@ class AssignStage(Stage):
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the partition and, where it needs them, the features of the same range."""
-        encoded = [f"encode/{name_of(key)}"] if experiment.cluster.clustering.needs_features else []
+        encoded = [f"encode/{unit_name(key)}"] if experiment.cluster.clustering.needs_features else []
         return [CATALOG, CLUSTER, *encoded]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover no setting: the inputs say all."""
+        """Return no settings, because the inputs determine the outputs."""
         return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:

@@ -8,9 +8,9 @@ from hpcddm.clustering.base import Clustering
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import samples
-from hpcddm.data.catalog import blocks_of
-from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
+from hpcddm.data.column_files import RowBlocks, write_columns
 from hpcddm.data.columns import Column
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import CLUSTERS, FEATURES, PARTITION
@@ -20,22 +20,22 @@ from hpcddm.runs.unit_keys import CLUSTER
 CLUSTER_TYPE = np.dtype("<u2")
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
+def run(experiment: Experiment, unit: Unit) -> Result:
     """Assign the samples of one range to the clusters of the partition."""
-    numbers, own = samples.range_of(unit), settings.cluster.clustering
+    numbers, own = run_samples.range_of(unit), experiment.cluster.clustering
     features = None
     if own.needs_features:
-        features = Column(samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
-    split = Samples(samples.catalog(unit, split_of(unit.key)), features, numbers.start)
+        features = Column(run_samples.FEATURE, {unit.input(f"encode/{unit.name}", FEATURES): len(numbers)})
+    split = Samples(run_samples.open_unit_catalog(unit, split_of(unit.key)), features, numbers.start)
     clustering = variants.create(Clustering, own)
-    partition = clustering.read(unit.input(CLUSTER, PARTITION), settings)
+    partition = clustering.read(unit.input(CLUSTER, PARTITION), experiment)
 
     def assigned() -> Iterator[np.ndarray]:
-        for block in blocks_of(numbers):
+        for block in split_into_blocks(numbers):
             unit.stop_if_requested()
             yield partition.assign(split, block)
             unit.heartbeat.beat(block.stop - numbers.start, len(numbers))
 
-    clusters = Blocks((len(numbers),), CLUSTER_TYPE, assigned())
-    write_columns(unit.folder / CLUSTERS, {samples.CLUSTER: clusters})
+    clusters = RowBlocks((len(numbers),), CLUSTER_TYPE, assigned())
+    write_columns(unit.folder / CLUSTERS, {run_samples.CLUSTER: clusters})
     return Result([CLUSTERS], {"images": len(numbers)})

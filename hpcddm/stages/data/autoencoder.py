@@ -1,26 +1,27 @@
-"""Stage autoencoder: the autoencoder of a space of latents, where the run trains it on its own images."""
+"""Stage autoencoder: trains the autoencoder of a latent space on the run's own images."""
 
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import hashed
-from hpcddm.pipeline import disk
+from hpcddm.config.schema import settings_to_hash
+from hpcddm.pipeline import disk_sizes
 from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.runs.unit_settings import autoencoder_keys, trained_autoencoder
+from hpcddm.runs.unit_training import unit_training
 
 
 class AutoencoderStage(Stage):
-    """Its one unit trains the autoencoder."""
+    """Stage with one unit, which trains the autoencoder."""
 
     name = "autoencoder"
     reads = ("catalog",)
-    gpus = Gpus.RANKS
+    gpus = GpuUse.RANKS
     is_collective = True
 
     def units(self, experiment: Experiment) -> list[str]:
-        """Return the stage's only unit, or nothing."""
+        """Return the stage's only unit; empty if the experiment does not need it."""
         return autoencoder_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
@@ -28,23 +29,23 @@ class AutoencoderStage(Stage):
         return [CATALOG]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Count the samples, not where they lie."""
+        """Include the samples, not their locations."""
         return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover autoencoder and training, not the experiment's seed: all seeds of an experiment share their latents."""
-        own, training = trained_autoencoder(experiment)
+        """Include autoencoder and training but not the experiment's seed, so that all seeds share their latents."""
         data = experiment.data
-        images = image_settings(experiment) | {"order": hashed(data.order)}
+        images = image_settings(experiment) | {"order": settings_to_hash(data.order)}
         if data.augmentations:
-            images["augmentations"] = [hashed(augmentation) for augmentation in data.augmentations]
-        return {"data": images, "autoencoder": hashed(own), "training": hashed(training)}
+            images["augmentations"] = [settings_to_hash(augmentation) for augmentation in data.augmentations]
+        own = settings_to_hash(trained_autoencoder(experiment))
+        return {"data": images, "autoencoder": own, "training": unit_training(experiment, key).fingerprinted()}
 
-    def batch(self, experiment: Experiment, key: str) -> int:
+    def batch_size(self, experiment: Experiment, key: str) -> int:
         """Return the batch of its training."""
-        return trained_autoencoder(experiment)[1].batch
+        return unit_training(experiment, key).batch
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate a training."""
-        own, training = trained_autoencoder(experiment)
-        return disk.of_training(own.parameters(experiment.data), training, ranks)
+        parameters = trained_autoencoder(experiment).parameters(experiment.data)
+        return disk_sizes.training_space(parameters, unit_training(experiment, key), ranks)

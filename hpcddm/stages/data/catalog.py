@@ -1,4 +1,4 @@
-"""Stage catalog: numbers all samples; what comes after it needs no tar's unit any more."""
+"""Stage catalog: numbers all samples, so that later stages do not depend on units of tars."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from hpcddm.runs.ranges import range_keys, tars_of
 from hpcddm.runs.unit_keys import CATALOG
 
 ENTRY_BYTES = 200
-"""Bytes that say where one tar, or one file of columns, lies."""
+"""Bytes of the location of one tar, or of one file of columns."""
 HASH_BYTES = 8
 """Bytes of a key's hash, which is sorted on disk."""
 
 
 class CatalogStage(Stage):
-    """Its one unit gives every sample its number, and says where tars and columns lie."""
+    """Stage with one unit, which numbers the samples and lists the locations of tars and columns."""
 
     name = "catalog"
     reads = ("shard",)
-    is_made_everywhere = True
+    runs_at_every_site = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """Return the stage's only unit."""
@@ -29,7 +29,7 @@ class CatalogStage(Stage):
         return range_keys(experiment, "shard")
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover no setting: the inputs say all."""
+        """Return no settings, because the inputs determine the outputs."""
         return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:

@@ -7,20 +7,21 @@ from hpcddm.clustering.partition import write_arrays
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import draws, samples
+from hpcddm.data import randomness, run_samples
+from hpcddm.data.random_streams import FITTED_IMAGES
 from hpcddm.errors import require
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import PARTITION
 from hpcddm.runs.ranges import TRAIN
-from hpcddm.stages.data.cluster import MOST_FITTED
+from hpcddm.stages.data.cluster import MAX_FITTED
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
+def run(experiment: Experiment, unit: Unit) -> Result:
     """Fit the partition to the training images, or take that of another run."""
-    own = settings.cluster.clustering
-    catalog = samples.catalog(unit, TRAIN)
-    train = Samples(catalog, samples.features(catalog) if own.fits_features else None)
-    numbers = fitted_numbers(len(train), settings.seed)
+    own = experiment.cluster.clustering
+    catalog = run_samples.open_unit_catalog(unit, TRAIN)
+    train = Samples(catalog, run_samples.features(catalog) if own.fits_features else None)
+    numbers = fitted_numbers(len(train), experiment.seed)
     clustering = variants.create(Clustering, own)
 
     def advance(done: int, total: int) -> None:
@@ -29,10 +30,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
 
     workspace = Workspace(unit.folder, advance)
     try:
-        partition = clustering.fit(train, numbers, settings.cluster.experts, settings.seed, workspace)
+        partition = clustering.fit(train, numbers, experiment.cluster.experts, experiment.seed, workspace)
     except NotFinite as error:
         key = train.keys([int(numbers[error.place])])[0]
-        what = f"encode.encoder: {settings.encode.encoder.name} gives {key} features that are NaN or infinite"
+        what = f"encode.encoder: {experiment.encode.encoder.name} gives {key} features that are NaN or infinite"
         require(False, f"{what}; look at its image, or take another encoder, then submit again")
     except ValueError as error:
         require(False, f"cluster.clustering: {error}")
@@ -42,10 +43,10 @@ def run(settings: Experiment, unit: Unit) -> Result:
     return Result([PARTITION], {"images": len(train), "fitted": len(numbers) * own.is_fitted, **partition.figures})
 
 
-def fitted_numbers(count: int, seed: int, most: int = MOST_FITTED) -> range | np.ndarray:
+def fitted_numbers(count: int, seed: int, most: int = MAX_FITTED) -> range | np.ndarray:
     """Choose the samples to which the partition is fitted: all, or at random one of each of `most` equal stretches."""
     if count <= most:
         return range(count)
     edges = np.arange(most + 1) * count // most
-    places = draws.uniform(seed, "cluster/fitted", range(most)).numpy() * np.diff(edges)
+    places = randomness.uniform(seed, FITTED_IMAGES, range(most)).numpy() * np.diff(edges)
     return edges[:-1] + places.astype(np.int64)

@@ -1,37 +1,37 @@
-"""Stage encode: the features of a range of tars, by which the data are clustered."""
+"""Stage encode: features of the images in a range of tars, for the clustering."""
 
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import hashed
-from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
+from hpcddm.config.schema import settings_to_hash
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys
 from hpcddm.runs.unit_keys import CATALOG
 
 
 class EncodeStage(Stage):
-    """A unit encodes the images of one range."""
+    """Stage whose units encode the images of one range."""
 
     name = "encode"
     reads = ("catalog",)
-    gpus = Gpus.ONE
-    is_made_everywhere = True
+    gpus = GpuUse.ONE
+    runs_at_every_site = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges, or nothing for a clustering that needs no features."""
         return range_keys(experiment, self.name) if experiment.cluster.clustering.needs_features else []
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the catalog, which says where the images lie."""
+        """Return the catalog, which gives the location of the images."""
         return [CATALOG]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the encoder."""
-        return {"encode": hashed(experiment.encode)}
+        """Include the encoder."""
+        return {"encode": settings_to_hash(experiment.encode)}
 
-    def gpus_in(self, experiment: Experiment) -> Gpus:
-        """Return no GPU for an encoder that computes next to nothing."""
-        return Gpus.ONE if experiment.encode.encoder.uses_gpu else Gpus.NONE
+    def usable_gpus(self, experiment: Experiment) -> GpuUse:
+        """Return `GpuUse.NONE` for an encoder that needs no GPU."""
+        return GpuUse.ONE if experiment.encode.encoder.uses_gpu else GpuUse.NONE
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate float16 features."""

@@ -6,15 +6,15 @@ import numpy as np
 from jaxtyping import Float16, Float32
 
 from hpcddm.config import variants
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.shapes import ImageShape
-from hpcddm.data import samples
-from hpcddm.data.catalog import blocks_of
-from hpcddm.data.column_files import Blocks, write_columns
+from hpcddm.data import run_samples
+from hpcddm.data.catalog import split_into_blocks
+from hpcddm.data.column_files import RowBlocks, write_columns
 from hpcddm.data.reader import TarReader
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
-from hpcddm.encoders.image.column import FEATURE_TYPE, as_column
-from hpcddm.jobs.devices import own_device
+from hpcddm.encoders.image.feature_column import FEATURE_TYPE, as_column
+from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import FEATURES
 from hpcddm.runs.ranges import split_of
@@ -23,21 +23,21 @@ from hpcddm.stages.workload import ENCODER, READING, Work, Workload
 IMAGES_AT_ONCE = 256
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
+def run(experiment: Experiment, unit: Unit) -> Result:
     """Encode the images of one range."""
-    reader, numbers = samples.reader(unit, split_of(unit.key)), samples.range_of(unit)
-    encoder = settings.encode.encoder
+    reader, numbers = run_samples.open_reader(unit, split_of(unit.key)), run_samples.range_of(unit)
+    encoder = experiment.encode.encoder
     if encoder.uses_gpu:
-        own_device(unit)
-    shape = len(numbers), encoder.dimensions(settings.data)
-    blocks = _features(variants.create(SampleEncoder, encoder), settings.data, reader, numbers, unit)
-    write_columns(unit.folder / FEATURES, {samples.FEATURE: Blocks(shape, FEATURE_TYPE, blocks)})
+        choose_device(unit)
+    shape = len(numbers), encoder.dimensions(experiment.data)
+    blocks = _features(variants.create(SampleEncoder, encoder), experiment.data, reader, numbers, unit)
+    write_columns(unit.folder / FEATURES, {run_samples.FEATURE: RowBlocks(shape, FEATURE_TYPE, blocks)})
     return Result([FEATURES], {"images": shape[0], "dimensions": shape[1]})
 
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the reading of one range, and the encoder's run on it."""
-    reads_images = workload.settings.encode.encoder.reads_images
+    reads_images = workload.experiment.encode.encoder.reads_images
     kinds = [READING, ENCODER] if reads_images else [ENCODER]
     return [Work(kind, False, workload.images_of(key), IMAGES_AT_ONCE) for kind in kinds]
 
@@ -58,12 +58,12 @@ def _features(
 def _computed(
     encoder: SampleEncoder, reader: TarReader, numbers: range, unit: Unit
 ) -> Iterator[tuple[range, Float32[np.ndarray, "n d"]]]:
-    """Yield consecutive samples with what the encoder computes of them; images are read ahead of it."""
+    """Yield consecutive samples with their features; images are read ahead of the encoder."""
     if isinstance(encoder, ImageEncoder):
-        for block, images in samples.images_ahead(reader, numbers, IMAGES_AT_ONCE, unit.data_threads):
+        for block, images in run_samples.prefetch_images(reader, numbers, IMAGES_AT_ONCE, unit.data_threads):
             unit.stop_if_requested()
             yield block, encoder.encode(images)
     else:
-        for block in blocks_of(numbers, IMAGES_AT_ONCE):
+        for block in split_into_blocks(numbers, IMAGES_AT_ONCE):
             unit.stop_if_requested()
             yield block, encoder.features(reader, block)

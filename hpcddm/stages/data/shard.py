@@ -1,10 +1,11 @@
-"""Stage shard: images from a source become WebDataset tars, or tars are adopted where they lie; columns of both."""
+"""Stage shard: writes images to WebDataset tars, or uses existing tars in place, and writes their columns."""
 
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import hashed
-from hpcddm.pipeline.disk import sample_bytes
+from hpcddm.config.schema import settings_to_hash
+from hpcddm.pipeline.disk_sizes import sample_bytes
+from hpcddm.pipeline.fingerprints import class_name_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.ranges import images_of_range, range_keys, tars_of
 
@@ -13,11 +14,11 @@ COLUMN_BYTES = 300
 
 
 class ShardStage(Stage):
-    """A unit is a range of tars of the training or of the held-out images."""
+    """Stage whose units write a range of tars with training or held-out images."""
 
     name = "shard"
     reads = ()
-    is_made_everywhere = True
+    runs_at_every_site = True
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges."""
@@ -28,13 +29,14 @@ class ShardStage(Stage):
         return []
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover all that is said of the data."""
-        return {"data": hashed(experiment.data)}
+        """Include all settings of the data; the names of classes only if captions contain them."""
+        names = class_name_settings(experiment) if experiment.data.source.captions_name_classes else {}
+        return {"data": settings_to_hash(experiment.data)} | names
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the tars and their columns, which wait on disk before they are written."""
         count = images_of_range(experiment, key, images)
         columns = count * COLUMN_BYTES
-        if experiment.data.source.adopts_tars:
+        if experiment.data.source.reads_in_place:
             return DiskSpace(columns, columns, 2)
         return DiskSpace(count * sample_bytes(experiment), columns, 1 + len(tars_of(experiment, key)))

@@ -1,4 +1,4 @@
-"""Stage shard: images from a source become WebDataset tars, or tars are adopted where they lie; columns of both."""
+"""Stage shard: writes images of a source to WebDataset tars, or adopts tars in place; writes columns of both."""
 
 import json
 import math
@@ -13,22 +13,22 @@ from PIL import Image
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.sources import SourceSettings
-from hpcddm.data.adopted import AdoptedTar, values_of
-from hpcddm.data.catalog import Tar, stamp_of
 from hpcddm.data.column_files import Spool
 from hpcddm.data.filtering import Filter
-from hpcddm.data.pictures import PictureError, read_picture, shaped
+from hpcddm.data.image_decoding import ImageError, fit_to_shape, read_image
 from hpcddm.data.record import Record
+from hpcddm.data.source_files import IndexedFile, values_of
 from hpcddm.data.sources.base import Source, Split, TarSource
-from hpcddm.data.tar import write_tar
-from hpcddm.data.tar_index import TarIndex, columns_of, index_tar
+from hpcddm.data.tar_entry import Tar
+from hpcddm.data.tar_index import TarIndex, columns_of, index_pictures, index_tar
+from hpcddm.data.tar_writing import write_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import BROKEN, COLUMNS, PASSED_OVER, tar_file
-from hpcddm.runs.passed_over import Counts, Item, add
+from hpcddm.runs.passed_over import Counts, PassedOverItem, add
 from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.stages.workload import TAR as TAR_WORK
 from hpcddm.stages.workload import Work, Workload
@@ -41,21 +41,21 @@ KEYS_AT_ONCE = 1 << 20
 IMAGES_TIMED = 64
 """Images that a benchmark writes at once."""
 FIRST = 0
-"""Number of the tar of a split whose unit notes what lies beside all of them."""
+"""Number of the tar of a split whose unit writes the files that all tars share."""
 NAMED = 20
-"""Number of broken samples that a manifest names; all stand in a file."""
+"""Number of broken samples that a manifest names; a file lists all of them."""
 
 
-def run(settings: Experiment, unit: Unit) -> Result:
+def run(experiment: Experiment, unit: Unit) -> Result:
     """Write this unit's tars, or adopt them, and write the columns of their samples."""
-    data = settings.data
+    data = experiment.data
     source = variants.create(Source, data.source)
-    chosen = Filter.of(data)
+    chosen = Filter.from_settings(data)
     with Spool(unit.folder) as spool:
-        collected = _Collected(chosen, spool)
+        collected = _CollectedSamples(chosen, spool)
         if isinstance(source, TarSource):
-            return _adopt(settings, unit, source, collected)
-        return _write(settings, unit, source, collected)
+            return _use_in_place(experiment, unit, source, collected)
+        return _write(experiment, unit, source, collected)
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -64,8 +64,8 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 @dataclass
-class _Collected:
-    """Samples, tars, broken samples and what is passed over, as far as a unit has collected them."""
+class _CollectedSamples:
+    """Samples, tars, broken and skipped samples that a unit has collected so far."""
 
     filter: Filter
     spool: Spool
@@ -91,7 +91,7 @@ class _Collected:
             raise UserError(f"{index.path}: its samples have {names}; those of other tars have {others}")
         self.spool.append(columns)
 
-    def pass_over(self, items: Iterable[Item], tar: str = "") -> None:
+    def pass_over(self, items: Iterable[PassedOverItem], tar: str = "") -> None:
         """Note what is passed over, and which of it is broken; tar: its path, where the items are members of one."""
         for item in items:
             add(self.passed_over, [item._replace(name=f"{Path(tar).name}: {item.name}") if tar else item])
@@ -129,18 +129,21 @@ class _Collected:
 
 
 def _write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows as JSON lines; without any there is no file, nor one of an attempt before."""
+    """Write rows as JSON lines; without rows remove the file of an earlier attempt."""
     if rows:
         atomic.write_text(path, "".join(f"{json.dumps(row)}\n" for row in rows))
     else:
         path.unlink(missing_ok=True)
 
 
-def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], collected: _Collected) -> Result:
-    """Write the tars of this unit's records."""
-    data, tars, split = settings.data, tars_of(settings, unit.key), split_of(unit.key)
+def _write(experiment: Experiment, unit: Unit, source: Source[SourceSettings], collected: _CollectedSamples) -> Result:
+    """Write the tars of this unit's records, or find its pictures where they are."""
+    data, tars, split = experiment.data, tars_of(experiment, unit.key), split_of(unit.key)
     records = source.open_split(split)
-    images = {number: images_of_tar(settings, split, number, len(records)) for number in tars}
+    source_names = records.class_names
+    if data.class_names and data.source.captions_name_classes:
+        records.rename_classes(data.class_names)
+    images = {number: images_of_tar(experiment, split, number, len(records)) for number in tars}
     require(all(images.values()), f"data.source: {len(records)} {split} images are too few for so many tars")
     span = range(images[tars[0]].start, images[tars[-1]].stop)
     if FIRST in tars:
@@ -148,20 +151,27 @@ def _write(settings: Experiment, unit: Unit, source: Source[SourceSettings], col
     transform = variants.create(Transform, data.transform)
 
     def fit(image: Image.Image) -> Image.Image:
-        return shaped(image, data.channels, data.image_size, transform)
+        return fit_to_shape(image, data.channels, data.image_size, transform)
 
     for group in _grouped(tars, lambda number: collected.look_up_at_once(len(images[number]))):
         collected.filter.look_up(source.prefix + records.key(place) for number in group for place in images[number])
         for number in group:
+            picked = _pick(
+                _usable_records(records, images[number], source.prefix, collected), span, unit, collected, fit
+            )
+            if data.source.reads_in_place:
+                # Every sample names its file, and needs no tar.
+                collected.add(FIRST, index_pictures(picked), data.num_classes)
+                continue
             path = unit.folder / tar_file(number)
             with atomic.replacing(path, durable=False) as staged:
-                picked = _pick(_sound(records, images[number], source.prefix, collected), span, unit, collected, fit)
                 count = write_tar(staged, picked, data.image_size, data.channels, transform)
             index = index_tar(path)
             require(len(index.keys) == count, f"{path}: {count} images written, others found")
             collected.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
             collected.add(number, index, data.num_classes)
-    return collected.result(unit, records.class_names, [tar_file(number) for number in tars], _listing(records))
+    written = [] if data.source.reads_in_place else [tar_file(number) for number in tars]
+    return collected.result(unit, source_names, written, _listing(records))
 
 
 def _listing(records: Split) -> str:
@@ -175,12 +185,12 @@ def _pick(
     numbered: Iterable[tuple[int, Record]],
     span: range,
     unit: Unit,
-    collected: _Collected,
+    collected: _CollectedSamples,
     fit: Callable[[Image.Image], Image.Image],
 ) -> Iterator[Record]:
     """Yield the records of one tar that the filter keeps, as networks see them.
 
-    span: the numbers of all records of the unit; fit: makes a square of a picture, or raises `PictureError`.
+    span: the numbers of all records of the unit; fit: makes a square of a picture, or raises `ImageError`.
     """
     for block in _grouped(numbered, _memory_share):
         unit.stop_if_requested()
@@ -195,17 +205,19 @@ def _pick(
         for record in compress(own, collected.filter.mask([record.key for record in own], values)):
             try:
                 yield replace(record, image=fit(record.image))
-            except PictureError as error:
+            except ImageError as error:
                 collected.broken.append({"tar": "", "key": record.key, "reason": str(error)})
 
 
-def _sound(records: Split, images: range, prefix: str, collected: _Collected) -> Iterator[tuple[int, Record]]:
-    """Yield the records that can be used, with their numbers; prefix: what stands before their keys."""
+def _usable_records(
+    records: Split, images: range, prefix: str, collected: _CollectedSamples
+) -> Iterator[tuple[int, Record]]:
+    """Yield the usable records with their numbers; prefix: the beginning of their keys."""
     for number in images:
         try:
             record = records[number]
             yield number, replace(record, key=prefix + record.key)
-        except PictureError as error:
+        except ImageError as error:
             collected.broken.append({"tar": "", "key": prefix + records.key(number), "reason": str(error)})
 
 
@@ -228,31 +240,33 @@ def _grouped(items: Iterable[T], share: Callable[[T], float]) -> Iterator[list[T
         yield group
 
 
-def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], collected: _Collected) -> Result:
-    """Find the samples of this unit's split in its tars, which stay where they are."""
-    data, tars, numbers = settings.data, source.tars(split_of(unit.key)), tars_of(settings, unit.key)
+def _use_in_place(
+    experiment: Experiment, unit: Unit, source: TarSource[SourceSettings], collected: _CollectedSamples
+) -> Result:
+    """Find the samples of this unit's split in its files, which stay where they are."""
+    data, tars, numbers = experiment.data, source.tars(split_of(unit.key)), tars_of(experiment, unit.key)
     require(
-        data.content is None or source.content() == data.content,
-        "data.source: the tars have changed since the run was submitted; bring them back, or submit with --redo shard",
+        data.content_hash is None or source.content_hash() == data.content_hash,
+        "data.source: its files have changed since the run was submitted; bring them back, or submit with --redo shard",
     )
     if FIRST in numbers and split_of(unit.key) == TRAIN:
-        collected.pass_over(source.beside())
+        collected.pass_over(source.unused_files())
     transform = variants.create(Transform, data.transform)
 
     def check(content: bytes) -> tuple[int, int]:
         unit.stop_if_requested()
-        picture = read_picture(content)
-        # What cannot be converted would stop a training.
-        shaped(picture, data.channels, data.image_size, transform)
+        picture = read_image(content)
+        # A picture that cannot be converted would stop a training.
+        fit_to_shape(picture, data.channels, data.image_size, transform)
         return picture.size
 
-    def indexed(number: int) -> AdoptedTar:
+    def indexed(number: int) -> IndexedFile:
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         tar = tars[number]
         path, told = tar.path, "/".join(filter(None, (tar.collection, tar.name)))
         sha256 = atomic.sha256(path) if tar.has_digest else None
-        collected.tars.append(Tar(tar.name, *stamp_of(path), sha256, tar.collection))
-        adopted = tar.index(check, collected.filter.names)
+        collected.tars.append(tar.entry(sha256))
+        adopted = tar.index(check, collected.filter.column_names)
         collected.broken += [{"tar": told, "key": key, "reason": reason} for key, reason in adopted.broken]
         collected.pass_over(adopted.passed_over, told)
         return adopted
@@ -261,12 +275,12 @@ def _adopt(settings: Experiment, unit: Unit, source: TarSource[SourceSettings], 
     for group in _grouped(numbered, lambda pair: collected.look_up_at_once(len(pair[1].index.keys))):
         adopted_tars = [adopted for _, adopted in group]
         keys = [key for adopted in adopted_tars for key in adopted.index.keys]
-        values = values_of(adopted_tars, collected.filter.names)
+        values = values_of(adopted_tars, collected.filter.column_names)
         collected.filter.look_up(keys)
         kept = iter(collected.filter.mask(keys, values).tolist())
         for number, adopted in group:
-            collected.add(number, adopted.index.taken(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
-    return collected.result(unit, [], [], None)
+            collected.add(number, adopted.index.select(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
+    return collected.result(unit, source.class_names(), [], None)
 
 
 def _check_classes(num_classes: int, index: TarIndex) -> None:

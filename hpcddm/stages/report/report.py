@@ -3,14 +3,14 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.disk import values_per_image
-from hpcddm.pipeline.fingerprints import SAMPLES
-from hpcddm.pipeline.stage import DiskSpace, Gpus, Stage
-from hpcddm.runs.unit_keys import INSPECT, REPORT, expert_keys
-from hpcddm.stages.concepts.concepts import concepts_keys, page_bytes
-from hpcddm.stages.data.captions import uncounted_captions
-from hpcddm.stages.data.inspect import pictures_per_cluster
-from hpcddm.stages.data.latent_scale import space_parts
+from hpcddm.pipeline.disk_sizes import values_per_image
+from hpcddm.pipeline.fingerprints import SAMPLES, class_name_settings
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.runs.unit_keys import CLUSTER_REPORT, REPORT, expert_keys
+from hpcddm.stages.concepts.concept_analysis import concepts_keys, page_bytes
+from hpcddm.stages.data.cluster_report import images_per_cluster
+from hpcddm.stages.data.encode_captions import uncounted_captions
+from hpcddm.stages.data.latents import space_parts
 from hpcddm.stages.evaluation.evaluate import (
     arm_names,
     evaluate_keys,
@@ -19,28 +19,28 @@ from hpcddm.stages.evaluation.evaluate import (
     sampling_units,
 )
 
-GALLERY_PICTURES = 20
+GALLERY_IMAGES = 20
 """Pictures in the gallery per arm and per expert."""
 PAGE_BYTES = 200_000
 """Bytes of the page's plots and text."""
 
 
 class ReportStage(Stage):
-    """Its one unit merges the ranges of evaluate and writes the page."""
+    """Stage with one unit, which merges the ranges of the stage `evaluate` and writes the page."""
 
     name = "report"
     reads = (
-        *("catalog", "autoencoder", "latent_scale", "lists", "inspect", "captions", "texts"),
-        *("measuring", "train", "route", "distill", "evaluate", "concepts"),
+        *("catalog", "autoencoder", "latents", "expert_lists", "cluster_report", "encode_captions"),
+        *("evaluators", "train", "router", "distill", "evaluate", "concept_analysis"),
     )
-    gpus = Gpus.NODE
+    gpus = GpuUse.NODE
 
     def units(self, experiment: Experiment) -> list[str]:
         """Return the stage's only unit."""
         return [REPORT]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return what the evaluation reads, and its ranges."""
+        """Return the inputs of the evaluation, and its ranges."""
         return [*sampling_units(experiment), *evaluate_keys(experiment)]
 
     def optional(self, experiment: Experiment) -> list[str]:
@@ -48,24 +48,24 @@ class ReportStage(Stage):
         return expert_keys(experiment)
 
     def extras(self, experiment: Experiment) -> list[str]:
-        """List what is known of clusters and concepts: without it the page comes all the same."""
-        return [INSPECT, *concepts_keys(experiment)]
+        """List the units about clusters and concepts; the page is written even without them."""
+        return [CLUSTER_REPORT, *concepts_keys(experiment)]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Count the samples, not where they lie."""
+        """Include the samples, not their locations."""
         return SAMPLES | space_parts(experiment) | uncounted_captions(experiment)
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Cover the evaluation and the name that the page bears."""
-        return evaluation_settings(experiment) | {"name": experiment.name}
+        """Include the evaluation and the names that the page shows."""
+        return evaluation_settings(experiment) | {"name": experiment.name} | class_name_settings(experiment)
 
-    def gpus_in(self, experiment: Experiment) -> Gpus:
+    def usable_gpus(self, experiment: Experiment) -> GpuUse:
         """Return the GPUs of the placement."""
         return gpus_to_sample(experiment)
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate the page with its pictures, of which Base64 makes four bytes of three."""
+        """Estimate the page with its pictures; Base64 turns three bytes into four."""
         experts, arms = experiment.cluster.experts, len(arm_names(experiment))
-        pictures = pictures_per_cluster(experiment) * experts + GALLERY_PICTURES * (arms + experts)
+        pictures = images_per_cluster(experiment) * experts + GALLERY_IMAGES * (arms + experts)
         encoded = pictures * values_per_image(experiment) * 4 // 3
         return DiskSpace(PAGE_BYTES + encoded + page_bytes(experiment), 0, 2)

@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hpcddm.commands.planning.costs import Costs
+from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config import variants
 from hpcddm.models import build_denoiser, build_router
-from hpcddm.pipeline.plan import STAGES, plan
-from hpcddm.runs.unit_keys import EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
+from hpcddm.pipeline.unit_graph import STAGES, plan_units
+from hpcddm.runs.unit_keys import CAPTIONS, EXTRACTOR, MONOLITH, ROUTER, STUDENT, expert_key, stage_of
 from hpcddm.sampling import nfe
 from hpcddm.sampling.conversions.base import Conversion
-from hpcddm.sampling.denoiser import Denoiser
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
 from hpcddm.stages.evaluation.evaluate import arm_names
-from hpcddm.stages.report.report_job import GALLERY_PICTURES
+from hpcddm.stages.report.report_job import GALLERY_IMAGES
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
     ENCODE_LATENTS,
@@ -27,7 +27,7 @@ from hpcddm.stages.workload import (
     Work,
 )
 from hpcddm.stages.workload import ROUTER as ROUTER_NETWORK
-from hpcddm.training import budgets
+from hpcddm.training import flops_budget
 from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, JOINED, LATENT_SPACE, SIDE, tiny
 
@@ -36,7 +36,7 @@ STRATEGIES = ["top-1", "top-2", "full", "oracle", "per-trajectory", "sample-2", 
 
 
 def costs(tmp_path, **changes):
-    return Costs(tiny(tmp_path, cluster__experts=4, **changes), COUNTS)
+    return UnitCosts(tiny(tmp_path, cluster__experts=4, **changes), COUNTS)
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -44,18 +44,19 @@ def test_captions_are_encoded_once_or_for_every_image_that_is_trained_on(tmp_pat
     told = {"name": "text", "encoder": {"name": "words", "width": 16}, "tokens": 5, "cached": cached}
     made = costs(tmp_path, data__condition=told, distill={"teacher": "router"})
     units = {
-        unit.key: [one for one in made.work(unit.key) if one.network == TEXT_ENCODER] for unit in plan(made.settings)
+        unit.key: [one for one in made.work(unit.key) if one.network == TEXT_ENCODER]
+        for unit in plan_units(made.experiment)
     }
     encoding = {key: sum(one.images for one in work) for key, work in units.items() if work}
-    trained = made.settings.experts.training.images
+    trained = made.experiment.experts.training.images
     if cached:
-        ranges = [key for key in units if key.startswith("texts/")]
+        ranges = [key for key in units if key.startswith("encode_captions/") and key != CAPTIONS]
         assert encoding == dict.fromkeys(ranges, -(-sum(COUNTS.values()) // len(ranges)))
-        kept = sum(STAGES["texts"].disk(made.settings, key, COUNTS, 1).kept for key in ranges)
+        kept = sum(STAGES["encode_captions"].disk(made.experiment, key, COUNTS, 1).kept for key in ranges)
         assert kept >= sum(COUNTS.values()) * 5 * 16 * 2 and made.flops(made.work(ranges[0])[0]) == 0
     else:
-        assert {key.split("/")[0] for key in encoding} == {"train", "route", "distill"}
-        assert encoding["train/expert-00"] == trained // 4 and encoding["route/router"] > 0
+        assert {key.split("/")[0] for key in encoding} == {"train", "router", "distill"}
+        assert encoding["train/expert-00"] == trained // 4 and encoding["router/all"] > 0
 
 
 def sampled_flops(settings, arm, images):
@@ -66,7 +67,9 @@ def sampled_flops(settings, arm, images):
 
     def denoiser(expert=None):
         config = settings.expert_config(expert)
-        return Denoiser(build_denoiser.build(settings, config).eval(), build_denoiser.objective_of(config), conversion)
+        return DenoiserVelocity(
+            build_denoiser.build(settings, config).eval(), build_denoiser.objective_of(config), conversion
+        )
 
     experts = [denoiser(expert) for expert in range(4)]
     ensemble = Ensemble(experts, build_router.build(settings).eval(), denoiser(), denoiser(), CLASSES)
@@ -82,7 +85,7 @@ SAMPLERS = {
     "guided, one posterior": {"evaluate__guidance": 2.0, "evaluate__posteriors": "shared"},
     "guided for a while": {"evaluate__guidance": 2.0, "evaluate__guidance_interval": [0.3, 0.8]},
     "heun": {"evaluate__solver": {"name": "heun"}, "evaluate__steps": 3},
-    "routed every other step": {"evaluate__route_every": 2, "evaluate__steps": 5},
+    "routed every other step": {"evaluate__route_every_steps": 2, "evaluate__steps": 5},
 }
 
 
@@ -91,12 +94,14 @@ SAMPLERS = {
 def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
     own = costs(tmp_path, **changes)
     planned = sum(own.flops(work) for work in own.workload.sampling([arm], 6, 6))
-    assert planned == sampled_flops(own.settings, arm, 6) > 0
+    assert planned == sampled_flops(own.experiment, arm, 6) > 0
 
 
 def test_a_threshold_is_counted_with_the_router_that_spreads_most(tmp_path):
     own = costs(tmp_path, evaluate__steps=3)
-    asked = [nfe.of_arm(arm, own.settings.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")]
+    asked = [
+        nfe.of_arm(arm, own.experiment.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")
+    ]
     assert asked == [4, 8, 2]
 
 
@@ -105,17 +110,21 @@ def test_a_report_is_planned_as_it_is_made(tmp_path):
     seen = {work.network: 0 for work in own.work("report/all")}
     for work in own.work("report/all"):
         seen[work.network] += work.images
-    steps = own.settings.evaluate.steps
+    steps = own.experiment.evaluate.steps
     # Gallery, then n and 2 n steps with every expert asked once more in each of the n; guided looks are of two halves.
     monolith, top_1, alone = 2 * steps * 4 + steps, 2 * steps * 4 + 4 * steps, 4 * 2 * steps
-    assert seen[MONOLITH] == GALLERY_PICTURES * (monolith + top_1 + alone)
-    assert seen[ROUTER_NETWORK] == GALLERY_PICTURES * (2 * steps * 4 + steps)
+    assert seen[MONOLITH] == GALLERY_IMAGES * (monolith + top_1 + alone)
+    assert seen[ROUTER_NETWORK] == GALLERY_IMAGES * (2 * steps * 4 + steps)
 
 
 def test_a_refit_costs_what_its_manifest_will_say(tmp_path):
     own = costs(tmp_path, router__refit={"weights": "other.safetensors"})
     (trained,) = [work for work in own.work(ROUTER) if work.is_training]
-    assert own.flops(trained) == budgets.fit_flops(own.settings) < budgets.fit_flops(costs(tmp_path).settings) / 2
+    assert (
+        own.flops(trained)
+        == flops_budget.router_fit_flops(own.experiment)
+        < flops_budget.router_fit_flops(costs(tmp_path).experiment) / 2
+    )
 
 
 def test_experts_of_another_network_are_counted_apart(tmp_path):
@@ -124,17 +133,17 @@ def test_experts_of_another_network_are_counted_apart(tmp_path):
     networks = [own.work(expert_key(expert))[0].network for expert in range(4)]
     assert networks == [MONOLITH, expert_key(1), expert_key(1), MONOLITH]
     whole = sum(own.flops(work) for work in own.workload.sampling(["full"], 6, 6))
-    assert whole == sampled_flops(own.settings, "full", 6)
+    assert whole == sampled_flops(own.experiment, "full", 6)
 
 
 def test_an_expert_that_joins_costs_its_own_images_and_is_on_no_other_bill(tmp_path):
     small = {"name": "dit", "width": 8, "depth": 1, "heads": 1, "patch": 4}
     before = costs(tmp_path)
-    own = costs(tmp_path, experts__joined=[JOINED, JOINED | {"name": "bags", "model": small}])
+    own = costs(tmp_path, experts__extra=[JOINED, JOINED | {"name": "bags", "model": small}])
     assert own.work("train/hats") == [Work(MONOLITH, True, 32, 8)]
-    assert own.work("train/bags") == [Work("train/bags", True, 32, 8)] and not own.work("lists/hats")
+    assert own.work("train/bags") == [Work("train/bags", True, 32, 8)] and not own.work("expert_lists/hats")
     assert 0 < own.flops(*own.work("train/bags")) < own.flops(*own.work("train/hats"))
-    for unit in plan(before.settings):
+    for unit in plan_units(before.experiment):
         assert own.work(unit.key) == before.work(unit.key)
 
 
@@ -146,14 +155,19 @@ def test_a_student_costs_a_third_of_the_monolith(tmp_path):
 
 def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp_path):
     own = costs(tmp_path)
-    found = {unit.key: own.work(unit.key) for unit in plan(own.settings)}
-    assert {stage_of(key) for key, work in found.items() if not work} == {"catalog", "cluster", "assign", "lists"}
+    found = {unit.key: own.work(unit.key) for unit in plan_units(own.experiment)}
+    assert {stage_of(key) for key, work in found.items() if not work} == {
+        "catalog",
+        "cluster",
+        "assign",
+        "expert_lists",
+    }
     networks = {network.network for work in found.values() for network in work}
     assert networks == {TAR, READING, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
 
 
 def test_a_training_is_whole_batches_of_its_share(tmp_path):
-    own = costs(tmp_path, router__training__images=65, measuring__extractor__training__images=65)
+    own = costs(tmp_path, router__training__images=65, evaluators__extractor__training__images=65)
     assert own.work(expert_key(1)) == [Work(MONOLITH, True, 16, 4)]
     assert own.work(ROUTER)[0] == Work(ROUTER_NETWORK, True, 80, 16)
     assert own.work(EXTRACTOR)[0] == Work("extractor", True, 80, 16)
@@ -164,7 +178,7 @@ def test_the_units_of_the_evaluation_share_its_work(tmp_path):
     whole, parts = costs(tmp_path), costs(tmp_path, evaluate__units=3)
 
     def flops(own):
-        keys = [unit.key for unit in plan(own.settings) if unit.stage == "evaluate"]
+        keys = [unit.key for unit in plan_units(own.experiment) if unit.stage == "evaluate"]
         return sum(own.flops(work) for key in keys for work in own.work(key))
 
     assert flops(whole) == flops(parts) > 0
@@ -176,10 +190,10 @@ def test_what_is_drawn_in_latents_is_decoded_and_samples_for_a_router_are_encode
     kinds = {ENCODE_LATENTS, DECODE_LATENTS}
     counted = {
         unit.key: {work.network: work.images for work in own.work(unit.key) if work.network in kinds}
-        for unit in plan(own.settings)
+        for unit in plan_units(own.experiment)
     }
-    assert counted[ROUTER] == {DECODE_LATENTS: 4 * 5, ENCODE_LATENTS: own.settings.router.training.images}
+    assert counted[ROUTER] == {DECODE_LATENTS: 4 * 5, ENCODE_LATENTS: own.experiment.router.training.images}
     evaluated = sum(found.get(DECODE_LATENTS, 0) for key, found in counted.items() if key.startswith("evaluate/"))
-    assert evaluated == own.settings.evaluate.images * len(arm_names(own.settings))
-    assert counted["report/all"] == {DECODE_LATENTS: (len(arm_names(own.settings)) + 4) * GALLERY_PICTURES}
+    assert evaluated == own.experiment.evaluate.images * len(arm_names(own.experiment))
+    assert counted["report/all"] == {DECODE_LATENTS: (len(arm_names(own.experiment)) + 4) * GALLERY_IMAGES}
     assert own.flops(Work(ENCODE_LATENTS, False, 1, 1)) != own.flops(Work(DECODE_LATENTS, False, 1, 1)) > 0

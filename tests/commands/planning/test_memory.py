@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from hpcddm.commands.planning import memory
-from hpcddm.commands.planning.costs import Costs
-from hpcddm.commands.planning.live import LiveBytes
-from hpcddm.commands.planning.training_memory import line_of, of_units
+from hpcddm.commands.planning.costs import UnitCosts
+from hpcddm.commands.planning.live_memory import LiveBytes
+from hpcddm.commands.planning.training_memory import memory_line, predict_for_units
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.training import blocks
@@ -20,7 +20,7 @@ from tests.models import examples
 
 NAMES = ["small-0", "small-1", "small-2", "small-3"]
 COUNTS = {"train": 96, "heldout": 40}
-KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "route/router", "evaluate/part-000"]
+KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "router/all", "evaluate/part-000"]
 
 
 @pytest.mark.parametrize("name", ["dit", "mmdit", "router_dit", "small_cnn"])
@@ -28,17 +28,17 @@ KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "route/router", 
 def test_a_pass_on_no_memory_counts_what_lives_in_a_real_one(name, every):
     inputs = (torch.rand(6, 2, 8, 8),) if name == "small_cnn" else examples.batch(6)
     model = examples.trained(name).train()
-    blocks.prepare(model, every, compiled=False)
+    blocks.prepare_blocks(model, every, compiled=False)
     with LiveBytes([*model.parameters(), *model.buffers(), *inputs]) as live:
         before = live.now
         model(*inputs).float().square().mean().backward()
-    expected = memory.of_pass(lambda: examples.fresh(name), inputs, "fp32", every, keeps=True, on_gpu=False)
+    expected = memory.peak_of_pass(lambda: examples.fresh(name), inputs, "fp32", every, keeps=True, on_gpu=False)
     assert live.peak - before == pytest.approx(expected, rel=0.02)
 
 
 def test_fused_attention_keeps_no_scores_and_gradients_that_go_take_no_memory():
     def of(on_gpu, keeps=True):
-        return memory.of_pass(lambda: examples.fresh("dit", patch=1), examples.batch(6), "fp32", 0, keeps, on_gpu)
+        return memory.peak_of_pass(lambda: examples.fresh("dit", patch=1), examples.batch(6), "fp32", 0, keeps, on_gpu)
 
     assert of(on_gpu=True) < of(on_gpu=False) and of(False, keeps=False) < of(False)
 
@@ -62,21 +62,21 @@ def test_live_tensors_of_real_steps_are_predicted_in_every_stage(compared, name)
 def test_a_plan_knows_the_memory_of_every_training_and_whether_the_site_has_it(tmp_path):
     def planned(**resources):
         site = {"name": "here", "scheduler": "local", "resources": {"memory_gb": 1} | resources}
-        return of_units(KEYS, Costs(tiny(tmp_path), COUNTS), validate(Site, site, "here"))
+        return predict_for_units(KEYS, UnitCosts(tiny(tmp_path), COUNTS), validate(Site, site, "here"))
 
     one, shared = planned(), planned(ranks_per_node=2, micro_batch=2, checkpoint_blocks=1, memory_gb=4)
-    assert [own.stage for own in one] == [own.stage for own in shared] == ["train/monolith", "train", "route"]
+    assert [own.stage for own in one] == [own.stage for own in shared] == ["train/monolith", "train", "router"]
     assert all(own.parts.moments > other.parts.moments for own, other in zip(one, shared, strict=True))
     assert [own.images_at_once for own in shared] == [2, 2, 2] and shared[0].peak < one[0].peak
-    assert "memory_gb" not in line_of(one[0]) and "zero_stage 1" in line_of(one[0])
-    assert "memory_gb: 1 is less than these 1.4" in line_of(planned(ranks_per_node=2)[0])
+    assert "memory_gb" not in memory_line(one[0]) and "zero_stage 1" in memory_line(one[0])
+    assert "memory_gb: 1 is less than these 1.4" in memory_line(planned(ranks_per_node=2)[0])
 
 
 def test_every_further_average_takes_memory_and_room_in_the_copy_of_a_state(tmp_path):
     def planned(**training):
         changes = {f"experts__training__{key}": value for key, value in training.items()}
         site = validate(Site, {"name": "here", "scheduler": "local"}, "here")
-        return of_units(["train/expert-00"], Costs(tiny(tmp_path, **changes), COUNTS), site)[0]
+        return predict_for_units(["train/expert-00"], UnitCosts(tiny(tmp_path, **changes), COUNTS), site)[0]
 
     one, four = planned(), planned(power_ema=[0.05, 0.1, 0.2])
     assert four.parts.averages == 4 * one.parts.averages

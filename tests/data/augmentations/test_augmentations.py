@@ -6,20 +6,20 @@ from PIL import Image
 from pydantic import TypeAdapter
 
 from hpcddm.config import variants
-from hpcddm.config.data import AugmentationSettings
-from hpcddm.data.augmentations.base import created, source_side
+from hpcddm.config.data_variants import AugmentationSettings
+from hpcddm.data.augmentations.base import create_augmentations, source_side
 from hpcddm.data.batch import LabelledBatches, PixelInputs
-from hpcddm.data.draws import Draws
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import ArrayReader
 from tests.orders import uniform
 from tests.pictures import COLUMNS, EMOJI, SIDE
 
-COUNT, DRAWS, ORDER = 60, Draws(3, "train/expert-01"), uniform(3, "train/expert-01", 60)
+COUNT, DRAWS, ORDER = 60, RandomDraws(3, "train/expert-01"), uniform(3, "train/expert-01", 60)
 INDICES = range(200)
 SHEET = np.asarray(Image.open(EMOJI / "sheet.png").convert("RGB"))
 IMAGES = SHEET.reshape(-1, SIDE, COLUMNS, SIDE, 3).swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3)[:COUNT]
 READER = ArrayReader(IMAGES, np.arange(COUNT), np.zeros(COUNT, int))
-EXAMPLES = {"flip": {}, "shift": {"most": 2}, "random_crop": {"share": 0.7}}
+EXAMPLES = {"flip": {}, "shift": {"max_pixels": 2}, "random_crop": {"min_share": 0.7}}
 
 
 def settings(*values):
@@ -27,12 +27,12 @@ def settings(*values):
 
 
 def read(*values, indices=INDICES, reader=READER, side=SIDE):
-    batches = LabelledBatches(reader, ORDER, DRAWS, PixelInputs(reader, created(settings(*values), side)))
+    batches = LabelledBatches(reader, ORDER, DRAWS, PixelInputs(reader, create_augmentations(settings(*values), side)))
     return batches.read(indices).x0.numpy()
 
 
 def test_every_augmentation_has_an_example():
-    assert set(EXAMPLES) == set(variants.names(AugmentationSettings.room))
+    assert set(EXAMPLES) == set(variants.list_variants(AugmentationSettings.package))
 
 
 @pytest.mark.parametrize("values", [*({"name": name} | keys for name, keys in EXAMPLES.items()), None], ids=str)
@@ -43,13 +43,13 @@ def test_an_image_is_a_function_of_its_index_however_the_training_is_cut(values)
     pieces = [range(0, 7), range(7, 8), range(8, 120), range(120, 200)]
     assert np.array_equal(np.concatenate([read(*values, indices=piece) for piece in pieces]), whole)
     # A sample has other draws in every epoch.
-    visits = [whole[ORDER.rows(INDICES) == row] for row in range(COUNT)]
+    visits = [whole[ORDER.sample_numbers(INDICES) == row] for row in range(COUNT)]
     assert sum((images != images[0]).any() for images in visits) > COUNT / 2
     assert (whole != read()).any(axis=(1, 2, 3)).mean() > 0.3
 
 
 def test_half_of_the_images_are_flipped():
-    rows, mirrored = ORDER.rows(INDICES), DRAWS.mirrored(INDICES).numpy()
+    rows, mirrored = ORDER.sample_numbers(INDICES), DRAWS.mirror_mask(INDICES).numpy()
     assert 80 < mirrored.sum() < 120
     for image, row, is_mirrored in zip(read({"name": "flip"}), rows, mirrored, strict=True):
         assert np.array_equal(image, IMAGES[row][:, ::-1] if is_mirrored else IMAGES[row])
@@ -57,11 +57,11 @@ def test_half_of_the_images_are_flipped():
 
 @pytest.mark.parametrize("mirror", [False, True])
 def test_every_image_is_shifted_and_flipped_by_its_own_draws(mirror):
-    images = read({"name": "shift", "most": 2}, *[{"name": "flip"}] * mirror)
+    images = read({"name": "shift", "max_pixels": 2}, *[{"name": "flip"}] * mirror)
     down, right = (DRAWS.shifts(INDICES, axis, 2) for axis in ("down", "right"))
-    mirrored = DRAWS.mirrored(INDICES) & mirror
+    mirrored = DRAWS.mirror_mask(INDICES) & mirror
     assert set(down.tolist()) == {-2, -1, 0, 1, 2} and mirrored.any() == mirror
-    for number, row in enumerate(ORDER.rows(INDICES)):
+    for number, row in enumerate(ORDER.sample_numbers(INDICES)):
         y = np.clip(np.arange(SIDE) + down[number].item(), 0, SIDE - 1)
         x = np.clip(np.arange(SIDE) + right[number].item(), 0, SIDE - 1)
         assert np.array_equal(images[number], IMAGES[row][y][:, x[::-1] if mirrored[number] else x])
@@ -73,7 +73,7 @@ def test_a_crop_is_a_square_from_anywhere_of_at_least_the_share(channels):
     side, ramp = 100, np.arange(100, dtype=np.uint8)
     image = np.broadcast_to(ramp[None, :, None], (side, side, channels))
     reader = ArrayReader(np.stack([image] * COUNT), np.arange(COUNT), np.zeros(COUNT, int))
-    images = read({"name": "random_crop", "share": 0.5}, reader=reader, side=50, indices=range(500)).astype(int)
+    images = read({"name": "random_crop", "min_share": 0.5}, reader=reader, side=50, indices=range(500)).astype(int)
     assert images.shape == (500, 50, 50, channels)
     first, last = images[:, 0, 0, 0], images[:, 0, -1, 0]
     sides = last - first + 1
@@ -83,10 +83,10 @@ def test_a_crop_is_a_square_from_anywhere_of_at_least_the_share(channels):
 
 
 def test_a_crop_of_all_is_the_image():
-    assert np.array_equal(read({"name": "random_crop", "share": 1.0}), read())
+    assert np.array_equal(read({"name": "random_crop", "min_share": 1.0}), read())
 
 
 def test_larger_squares_are_wanted_for_crops_alone():
-    crop, flip = {"name": "random_crop", "share": 0.75}, {"name": "flip"}
+    crop, flip = {"name": "random_crop", "min_share": 0.75}, {"name": "flip"}
     sides = [source_side(settings(*values), 24) for values in ([], [flip], [crop], [flip, crop])]
     assert sides == [24, 24, 32, 32]

@@ -5,8 +5,8 @@ import pytest
 
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.orders.base import Listed, Turns
-from hpcddm.data.samples import balanced_order
+from hpcddm.data.orders.base import ListOrder, RoundRobin
+from hpcddm.data.run_samples import balanced_order
 from tests.helpers import tiny
 from tests.orders import uniform, windowed
 
@@ -19,7 +19,7 @@ every_order = pytest.mark.parametrize("make", ORDERS.values(), ids=ORDERS)
 @pytest.mark.parametrize("size", [1, 2, 6, 7, 8, 21, 22, 43, 10_000])
 def test_every_epoch_is_a_new_permutation(make, size):
     order = make(3, "train/x", size)
-    epochs = [order.rows(range(epoch * size, (epoch + 1) * size)) for epoch in range(8)]
+    epochs = [order.sample_numbers(range(epoch * size, (epoch + 1) * size)) for epoch in range(8)]
     assert all(np.array_equal(np.sort(epoch), np.arange(size)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == (8 if size > 5 else size)
 
@@ -28,31 +28,31 @@ def test_every_epoch_is_a_new_permutation(make, size):
 @pytest.mark.long
 def test_every_epoch_has_every_row_once_at_every_size_to_ten_thousand(make):
     for size in range(1, 10_001):
-        rows = make(0, "s", size).rows(range(size, 2 * size))
+        rows = make(0, "s", size).sample_numbers(range(size, 2 * size))
         assert np.bincount(rows, minlength=size).tolist() == [1] * size, size
 
 
 @every_order
 def test_the_row_at_an_index_depends_on_the_index_alone(make):
-    whole = make(1, "s", 100).rows(range(350))
+    whole = make(1, "s", 100).sample_numbers(range(350))
     late = make(1, "s", 100)
-    assert late.rows(range(250, 350)).tolist() == whole[250:].tolist()
-    assert late.rows([3, 299, 3]).tolist() == whole[[3, 299, 3]].tolist()
+    assert late.sample_numbers(range(250, 350)).tolist() == whole[250:].tolist()
+    assert late.sample_numbers([3, 299, 3]).tolist() == whole[[3, 299, 3]].tolist()
     for other in (make(2, "s", 100), make(1, "r", 100)):
-        assert np.count_nonzero(other.rows(range(350)) == whole) < 30
+        assert np.count_nonzero(other.sample_numbers(range(350)) == whole) < 30
 
 
 @every_order
 def test_four_hundred_million_samples_are_no_more_work_than_a_few(make):
     order, size = make(0, "s", 400_000_000), 400_000_000
-    rows = np.concatenate([order.rows(range(start, start + 500)) for start in range(size - 5000, size, 500)])
+    rows = np.concatenate([order.sample_numbers(range(start, start + 500)) for start in range(size - 5000, size, 500)])
     assert len(set(rows.tolist())) == 5000 and rows.min() >= 0 and rows.max() < size
 
 
 def test_a_window_reads_few_blocks_and_mixes_them():
     order = windowed(0, "s", 70_000, block=100, mixed=5)
     for start in (0, 500, 35_000):
-        rows = order.rows(range(start, start + 500))
+        rows = order.sample_numbers(range(start, start + 500))
         # Blocks of the epoch begin at its own place, so each lies in two of the file.
         assert len(set((rows // 100).tolist())) <= 10
         assert np.count_nonzero(np.diff(rows) == 1) < 10
@@ -60,59 +60,67 @@ def test_a_window_reads_few_blocks_and_mixes_them():
 
 def test_blocks_come_in_random_order_and_the_last_rows_change():
     order = windowed(0, "s", 1030, block=100, mixed=2)
-    firsts = [order.rows([window * 200])[0] for window in range(5)]
+    firsts = [order.sample_numbers([window * 200])[0] for window in range(5)]
     assert np.ptp(firsts) > 300
-    ends = {tuple(sorted(order.rows(range((epoch + 1) * 1030 - 30, (epoch + 1) * 1030)))) for epoch in range(10)}
+    ends = {
+        tuple(sorted(order.sample_numbers(range((epoch + 1) * 1030 - 30, (epoch + 1) * 1030)))) for epoch in range(10)
+    }
     assert len(ends) == 10
 
 
 def test_a_window_larger_than_the_data_is_a_plain_shuffle():
-    rows = windowed(0, "s", 50, block=64, mixed=16).rows(range(50))
+    rows = windowed(0, "s", 50, block=64, mixed=16).sample_numbers(range(50))
     assert sorted(rows) == list(range(50)) and rows.tolist() != sorted(rows)
 
 
 @pytest.fixture
 def balanced(tmp_path):
-    settings = tiny(tmp_path)
+    experiment = tiny(tmp_path)
 
     def order(clusters, stream="s"):
         lists = [np.flatnonzero(clusters == cluster) for cluster in range(clusters.max() + 1)]
-        return balanced_order(settings, stream, lists)
+        return balanced_order(experiment, stream, lists)
 
     return order
 
 
 def test_clusters_come_in_turn_and_every_sample_of_one_equally_often(balanced):
-    rows = balanced(CLUSTERS).rows(range(3 * 10))
+    rows = balanced(CLUSTERS).sample_numbers(range(3 * 10))
     assert CLUSTERS[rows].tolist() == [0, 1, 2] * 10
     assert np.bincount(rows).tolist() == [2] * 5 + [5] * 2 + [10]
 
 
 def test_every_epoch_of_a_cluster_has_another_order(balanced):
-    own = balanced(np.repeat([0, 1], 50)).rows(range(0, 200, 2))
+    own = balanced(np.repeat([0, 1], 50)).sample_numbers(range(0, 200, 2))
     assert sorted(own[:50]) == sorted(own[50:]) == list(range(50)) and (own[:50] != own[50:]).any()
 
 
 def test_the_row_at_an_index_of_a_balanced_order_depends_on_nothing_else(balanced):
-    whole, order = balanced(CLUSTERS).rows(range(60)), balanced(CLUSTERS)
+    whole, order = balanced(CLUSTERS).sample_numbers(range(60)), balanced(CLUSTERS)
     for indices in (range(40, 60), range(7), range(39, 41)):
-        assert order.rows(indices).tolist() == whole[indices.start : indices.stop].tolist()
-    assert balanced(CLUSTERS, "another").rows(range(60)).tolist() != whole.tolist()
+        assert order.sample_numbers(indices).tolist() == whole[indices.start : indices.stop].tolist()
+    assert balanced(CLUSTERS, "another").sample_numbers(range(60)).tolist() != whole.tolist()
 
 
 def test_a_cluster_without_samples_is_left_out(balanced):
-    assert set(balanced(np.array([0, 3, 3])).rows(range(20)).tolist()) == {0, 1, 2}
+    assert set(balanced(np.array([0, 3, 3])).sample_numbers(range(20)).tolist()) == {0, 1, 2}
 
 
 def test_a_list_in_a_file_is_gone_through_by_its_rows(tmp_path):
     numbers = np.array([3, 5, 8, 13, 1 << 31], dtype=np.uint32)
     write_columns(tmp_path / "list.h5", {"numbers": numbers})
     order = uniform(0, "s", 5)
-    listed = Listed(Column("numbers", {tmp_path / "list.h5": 5}), order)
-    rows = listed.rows(range(12))
-    assert rows.dtype == np.int64 and rows.tolist() == numbers[order.rows(range(12))].tolist() and listed.size == 5
+    listed = ListOrder(Column("numbers", {tmp_path / "list.h5": 5}), order)
+    rows = listed.sample_numbers(range(12))
+    assert (
+        rows.dtype == np.int64
+        and rows.tolist() == numbers[order.sample_numbers(range(12))].tolist()
+        and listed.size == 5
+    )
 
 
 def test_turns_of_lists_give_their_own_numbers():
-    turns = Turns([Listed(np.array([10, 11, 12]), uniform(0, "a", 3)), Listed(np.array([90]), uniform(0, "b", 1))])
-    assert turns.size == 4 and sorted(turns.rows(range(6)).tolist()) == [10, 11, 12, 90, 90, 90]
+    turns = RoundRobin(
+        [ListOrder(np.array([10, 11, 12]), uniform(0, "a", 3)), ListOrder(np.array([90]), uniform(0, "b", 1))]
+    )
+    assert turns.size == 4 and sorted(turns.sample_numbers(range(6)).tolist()) == [10, 11, 12, 90, 90, 90]

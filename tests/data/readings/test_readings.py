@@ -10,44 +10,44 @@ import torch
 from PIL import Image
 
 from hpcddm.config import variants
-from hpcddm.config.data import ReadingSettings
-from hpcddm.data import tar
+from hpcddm.config.data_variants import ReadingSettings
+from hpcddm.data import tar_writing
 from hpcddm.data.batch import NoisyBatches
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import write_copy
-from hpcddm.data.draws import Draws
 from hpcddm.data.loader import Loader
-from hpcddm.data.orders.base import Listed
+from hpcddm.data.orders.base import ListOrder
+from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import TarReader
-from hpcddm.data.readings import staged
+from hpcddm.data.readings import node_disk
 from hpcddm.data.readings.base import Reading
 from hpcddm.data.record import Record
-from hpcddm.jobs.environment import Ranks
+from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from hpcddm.stages.data.materialise import copy_key
+from hpcddm.stages.data.copy_lists import copy_key
 from tests.catalogs import catalog_of
 from tests.orders import uniform, windowed
 
 SIDE, COUNT, STEPS, BATCH = 8, 60, 8, 8
 KEY = expert_key(0)
 LISTED = np.flatnonzero(np.arange(COUNT) % 3 != 1).astype(np.uint32)
-READINGS = variants.names(ReadingSettings.room)
+READINGS = variants.list_variants(ReadingSettings.package)
 ORDERS = {"uniform": uniform, "windowed": windowed}
 
 
 class Data:
-    """Sixty samples in a run's tars, the list of an expert, and the list's copy as the stage materialise makes it."""
+    """Sixty samples in a run's tars, the list of an expert, and the list's copy as the stage copy_lists makes it."""
 
     def __init__(self, root):
         self.run, pixels = RunDir(root), np.random.default_rng(0).integers(0, 256, (COUNT, SIDE, SIDE))
         images = [Image.fromarray(values.astype(np.uint8)) for values in pixels]
         for first in range(0, COUNT, 15):
             records = [Record(str(number), images[number], number % 4) for number in range(first, first + 15)]
-            tar.write_tar(root / f"{first}.tar", records, SIDE, 1)
+            tar_writing.write_tar(root / f"{first}.tar", records, SIDE, 1)
         self.catalog = catalog_of(root, [root / f"{first}.tar" for first in range(0, COUNT, 15)], ranges=2)
         write_columns(root / "list.h5", {"numbers": LISTED})
         write_columns(root / "clusters.h5", {"cluster": np.arange(COUNT, dtype=np.uint16) % 3})
@@ -62,14 +62,14 @@ class Data:
         return Unit(key, self.run, ranks, None, None, StopFlag(), {copy_key(0): None}, "f")
 
     def opened(self, name, unit=None, listed=True):
-        reading = variants.create(Reading, variants.settings_class(ReadingSettings.room, name)(name=name))
-        return reading.opened(unit or self.unit(), self.catalog, self.listed if listed else None)
+        reading = variants.create(Reading, variants.settings_class(ReadingSettings.package, name)(name=name))
+        return reading.open_images(unit or self.unit(), self.catalog, self.listed if listed else None)
 
     def batches(self, images, order="uniform", listed=True):
         reader = TarReader(self.catalog, self.clusters, images)
         rows = ORDERS[order](0, KEY, len(LISTED) if listed else COUNT)
-        draws = Draws(0, KEY)
-        numbers = Listed(self.listed, rows) if listed else rows
+        draws = RandomDraws(0, KEY)
+        numbers = ListOrder(self.listed, rows) if listed else rows
 
         def carried(rows, dropped):
             return torch.where(dropped, 9, reader.labels(rows))
@@ -87,7 +87,7 @@ def scratch(tmp_path, monkeypatch):
     """A disk of the node, on which a rank looks for the copy all the time."""
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
-    monkeypatch.setattr(staged, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(node_disk, "POLL_SECONDS", 0.0)
     return tmp_path / "scratch"
 
 
@@ -117,13 +117,13 @@ def await_copy(images):
 @pytest.mark.parametrize("world_size, threads", [(1, 0), (2, 1), (4, 4)])
 @pytest.mark.parametrize("name", READINGS)
 def test_batches_are_the_same_in_every_reading_at_any_ranks_and_threads(data, name, world_size, threads, order, listed):
-    with data.opened("indexed", listed=listed) as images:
+    with data.opened("shards", listed=listed) as images:
         reference = values(data.batches(images, order, listed))
     with data.opened(name, listed=listed) as images:
         for _ in range(2):  # while the samples are staged, and afterwards
             read = values(data.batches(images, order, listed), world_size, threads)
             assert all(torch.equal(read[field], reference[field]) for field in reference)
-            if name == "staged":
+            if name == "node_disk":
                 await_copy(images)
 
 
@@ -142,19 +142,19 @@ def without_the_shared_tars(data):
 
 def test_what_is_materialised_is_read_from_the_copy(data):
     expected = TarReader(data.catalog).images(LISTED)
-    with without_the_shared_tars(data), data.opened("materialised") as images:
+    with without_the_shared_tars(data), data.opened("expert_copy") as images:
         assert np.array_equal(images.images(LISTED), expected)
 
 
 def test_what_is_staged_is_read_from_the_disk_of_the_node_and_removed_at_the_end(data, scratch, capsys):
-    with data.opened("staged") as images:
+    with data.opened("node_disk") as images:
         await_copy(images)
         (folder,) = (path.parent for path in scratch.rglob("*.tar"))
         assert oct(folder.stat().st_mode)[-3:] == "700"
         with without_the_shared_tars(data):
             read = images.images([0, 2])
         # All ranks of the node read it; this one found it there.
-        with data.opened("staged", data.unit(local_rank=1)) as others:
+        with data.opened("node_disk", data.unit(local_rank=1)) as others:
             await_copy(others)
             assert np.array_equal(others.images([0, 2]), read)
         assert folder.exists()
@@ -163,7 +163,7 @@ def test_what_is_staged_is_read_from_the_disk_of_the_node_and_removed_at_the_end
 
 
 def test_a_copy_that_vanishes_is_said_once_and_the_shared_tars_are_read(data, scratch, capsys):
-    with data.opened("staged") as images:
+    with data.opened("node_disk") as images:
         await_copy(images)
         shutil.rmtree(scratch)
         for _ in range(2):
@@ -173,32 +173,32 @@ def test_a_copy_that_vanishes_is_said_once_and_the_shared_tars_are_read(data, sc
 
 
 def test_a_copy_that_another_thread_gives_up_at_this_moment_is_no_error(data, monkeypatch):
-    with data.opened("staged") as images:
+    with data.opened("node_disk") as images:
         await_copy(images)
         looks = iter([images._copy])
-        monkeypatch.setattr(staged.StagedImages, "_look", lambda self: None)
-        monkeypatch.setattr(staged.StagedImages, "_copy", property(lambda self: next(looks, None)), raising=False)
+        monkeypatch.setattr(node_disk.StagedImages, "_look", lambda self: None)
+        monkeypatch.setattr(node_disk.StagedImages, "_copy", property(lambda self: next(looks, None)), raising=False)
         assert np.array_equal(images.images([0, 2]), TarReader(data.catalog).images([0, 2]))
 
 
 def test_a_disk_that_is_too_small_is_said_and_the_shared_tars_are_read(data, scratch, capsys, monkeypatch):
     monkeypatch.setattr("hpcddm.files.atomic.free_bytes", lambda folder: 1000)
-    with data.opened("staged", data.unit(MONOLITH), listed=False) as images:
+    with data.opened("node_disk", data.unit(MONOLITH), listed=False) as images:
         images._thread.join()
         assert np.array_equal(images.images([3]), TarReader(data.catalog).images([3]))
     assert "0.0 GB free, the copy can take 0.0" in capsys.readouterr().out and list(scratch.iterdir()) == []
 
 
 def test_a_folder_that_others_can_write_is_not_read(data, scratch, capsys):
-    folder = staged.staging_folder(data.unit())
+    folder = node_disk.staging_folder(data.unit())
     folder.parent.mkdir()
     folder.parent.chmod(0o777)
     write_copy_into(folder, data)
-    with data.opened("staged", data.unit(local_rank=1)) as images:
+    with data.opened("node_disk", data.unit(local_rank=1)) as images:
         assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0])) and images._copy is None
     shutil.rmtree(folder.parent)
     folder.parent.symlink_to(scratch.parent)
-    with data.opened("staged") as images:
+    with data.opened("node_disk") as images:
         images._thread.join()
         assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0]))
     assert "belongs to somebody else; the shared tars are read" in capsys.readouterr().out
@@ -210,18 +210,18 @@ def write_copy_into(folder, data):
 
 
 def test_what_a_killed_execution_left_on_the_node_is_removed_by_the_next_one(data, scratch):
-    left = staged.staging_folder(data.unit(owner="killed"))
+    left = node_disk.staging_folder(data.unit(owner="killed"))
     left.mkdir(parents=True)
     (left / "images-00000.tar").write_bytes(b"x" * 1000)
-    other = staged.staging_folder(data.unit(expert_key(1)))
+    other = node_disk.staging_folder(data.unit(expert_key(1)))
     other.mkdir(parents=True)
-    with data.opened("staged") as images:
+    with data.opened("node_disk") as images:
         await_copy(images)
         assert not left.exists() and other.exists()
 
 
 def test_a_training_that_ends_does_not_wait_for_the_copy(data, scratch, monkeypatch):
-    written = staged.write_copy
+    written = node_disk.write_copy
 
     def slowly(folder, source, numbers, advance):
         for done in range(1000):
@@ -229,8 +229,8 @@ def test_a_training_that_ends_does_not_wait_for_the_copy(data, scratch, monkeypa
             advance(done)
         return written(folder, source, numbers, advance)
 
-    monkeypatch.setattr(staged, "write_copy", slowly)
+    monkeypatch.setattr(node_disk, "write_copy", slowly)
     started = time.monotonic()
-    with data.opened("staged") as images:
+    with data.opened("node_disk") as images:
         images.images([0])
     assert time.monotonic() - started < 10 and list(scratch.iterdir()) == []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hpcddm.data.sources import array_files
-from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import UserError
 from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
@@ -92,16 +92,16 @@ def test_content_is_that_of_the_files(tmp_path, emoji, monkeypatch):
     keys = write(tmp_path / "a.h5", emoji)
     other = write(tmp_path / "b.h5", emoji | {"images": 255 - emoji["images"]})
     mixed = keys | {"heldout": other["heldout"]}
-    contents = {source("arrays", **changed).content() for changed in (keys, other, mixed)}
+    contents = {source("arrays", **changed).content_hash() for changed in (keys, other, mixed)}
     assert len(contents) == 3
     monkeypatch.setattr(array_files, "WHOLE_BYTES", 0)
-    monkeypatch.setattr(array_files, "PIECE_BYTES", 512)
-    assert len({source("arrays", **changed).content() for changed in (keys, other)} - contents) == 2
+    monkeypatch.setattr(array_files, "CHUNK_BYTES", 512)
+    assert len({source("arrays", **changed).content_hash() for changed in (keys, other)} - contents) == 2
 
 
 MANY = np.zeros((5, 6, 7, 3), np.uint8)
 WRONG = {
-    "no file": (None, {}, r"data.source.file: .*a.h5 is no file"),
+    "no file": (None, {}, r"data.source.file: .*a.h5 is not a file"),
     "no array": ({"x": MANY}, {}, r"a.h5: has no array images; it has x"),
     "floats": ({"images": MANY / 1.0}, {}, r"a.h5: images: float64 \(5, 6, 7, 3\): needs uint8"),
     "first": ({"images": np.moveaxis(MANY, -1, 1)}, {}, r"looks like \(N, C, H, W\); set data.source.channels_first"),
@@ -111,7 +111,7 @@ WRONG = {
     "scalar": ({"images": np.uint8(3)}, {}, r"images: uint8 \(\): needs \(N, H, W\)"),
     "few labels": ({"images": MANY, "y": np.arange(4)}, {"labels": "y"}, r"y: int64 \(4,\): needs one integer"),
     "one-hot": ({"images": MANY, "y": np.eye(5)}, {"labels": "y"}, r"y: float64 \(5, 5\): needs one integer for each"),
-    "negative": ({"images": MANY, "y": np.arange(5) - 1}, {"labels": "y"}, r"a.h5: y: -1 is no class"),
+    "negative": ({"images": MANY, "y": np.arange(5) - 1}, {"labels": "y"}, r"a.h5: y: -1 is not a class"),
     "numbers": (
         {"images": MANY, "t": np.arange(5)},
         {"captions": "t"},
@@ -167,7 +167,7 @@ def test_an_archive_whose_array_says_other_bytes_than_it_has_is_named(tmp_path, 
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("images.npy", npy(shape, size))
     with pytest.raises(UserError, match=r"a.npz: images: declares .* bytes of the .* that its archive of"):
-        array_files.rows(tmp_path / "a.npz", "images")
+        array_files.open_rows(tmp_path / "a.npz", "images")
 
 
 def test_an_archive_that_would_become_too_large_is_named(tmp_path):
@@ -175,11 +175,11 @@ def test_an_archive_that_would_become_too_large_is_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("images.npy", content)
     with pytest.raises(UserError, match=r"a.npz: images: declares 67,\d\d\d,\d\d\d bytes"):
-        array_files.rows(tmp_path / "a.npz", "images")
+        array_files.open_rows(tmp_path / "a.npz", "images")
 
 
 def test_a_pipe_as_a_file_of_arrays_is_named_and_nothing_waits(tmp_path):
     os.mkfifo(tmp_path / "a.npz")
-    for read in (array_files.content, array_files.names, lambda path: array_files.rows(path, "images")):
+    for read in (array_files.content_hash, array_files.array_names, lambda path: array_files.open_rows(path, "images")):
         with pytest.raises(UserError, match="a.npz: is (a pipe instead of|not) a file"):
             read(tmp_path / "a.npz")

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from hpcddm.config.data import DataSettings
-from hpcddm.config.schema import hashed, validate
+from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.errors import ConfigError
 from tests.data.sources.opening import records_of, source, split_of
 from tests.helpers import tiny
@@ -29,13 +29,13 @@ def two(tmp_path):
 
 
 def test_collections_stand_one_behind_the_other_with_classes_by_name(two):
-    records = records_of("collections", of=two)
-    assert split_of("collections", of=two).class_names == ["ant", "cat", "dog"]
+    records = records_of("collections", sources=two)
+    assert split_of("collections", sources=two).class_names == ["ant", "cat", "dog"]
     assert [record.label for record in records] == [1, 1, 2, 0, 1, 1, 1]
     assert [record.key.partition("/")[0] for record in records] == ["red"] * 3 + ["blue"] * 4
     assert [record.image.getpixel((0, 0))[0] for record in records] == [255] * 3 + [0] * 4
     assert len({record.key for record in records}) == 7
-    assert len(records_of("collections", "heldout", of=two)) == 4
+    assert len(records_of("collections", "heldout", sources=two)) == 4
 
 
 def test_what_one_has_not_all_have_not(two, tmp_path):
@@ -43,11 +43,11 @@ def test_what_one_has_not_all_have_not(two, tmp_path):
     for split in ("train", "heldout"):
         (tmp_path / "c" / split).mkdir(parents=True)
         shutil.copy(tmp_path / "a" / "train" / "cat" / "1.png", tmp_path / "c" / split / "x.png")
-    records = split_of("collections", of=[*two, alone])
+    records = split_of("collections", sources=[*two, alone])
     assert records.labels is None and records.class_names == [] and not records.has_captions
     assert all(records[number].label is None and records[number].caption is None for number in range(len(records)))
     named = [source | {"caption": "a {class}"} for source in two]
-    assert [record.caption for record in records_of("collections", of=[*named, alone])][-3:] == [
+    assert [record.caption for record in records_of("collections", sources=[*named, alone])][-3:] == [
         "a cat",
         "a cat",
         "a plain one",
@@ -56,7 +56,7 @@ def test_what_one_has_not_all_have_not(two, tmp_path):
 
 def test_a_changed_collection_or_name_is_other_content(two):
     renamed = [two[0] | {"collection": "crimson"}, two[1]]
-    contents = [source("collections", of=of).content() for of in (two, renamed, two[:1])]
+    contents = [source("collections", sources=of).content_hash() for of in (two, renamed, two[:1])]
     assert len(set(contents)) == 3
 
 
@@ -65,9 +65,11 @@ DATA = {"image_size": 8, "num_classes": 3}
 
 def test_an_experiment_names_them_in_a_list(two):
     data = validate(DataSettings, {"source": two} | DATA, "x")
-    assert data.source.name == "collections" and [entry.collection for entry in data.source.of] == ["red", "blue"]
-    assert [entry["collection"] for entry in hashed(data)["source"]["of"]] == ["red", "blue"]
-    assert "collection" not in hashed(validate(DataSettings, {"source": {"name": "idx", "folder": "x"}} | DATA, "x"))
+    assert data.source.name == "collections" and [entry.collection for entry in data.source.sources] == ["red", "blue"]
+    assert [entry["collection"] for entry in settings_to_hash(data)["source"]["sources"]] == ["red", "blue"]
+    assert "collection" not in settings_to_hash(
+        validate(DataSettings, {"source": {"name": "idx", "folder": "x"}} | DATA, "x")
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_an_experiment_names_them_in_a_list(two):
     [
         ({"collection": "red"}, "needs a name of its own"),
         ({"collection": None}, "needs a name of its own"),
-        ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot stand among tars; pack "),
+        ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot be mixed with tars; pack "),
         ({"colection": "x"}, r"data\.source\.1\.colection: unknown key"),
     ],
 )

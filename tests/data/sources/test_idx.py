@@ -9,7 +9,7 @@ from tests.helpers import SIDE, write_idx, write_source
 
 
 def test_a_missing_folder_is_named_by_its_key(tmp_path):
-    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere is no folder"):
+    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere is not a folder"):
         split_of("idx", folder=str(tmp_path / "nowhere"))
 
 

@@ -6,17 +6,17 @@ import polars
 import pytest
 from PIL import Image
 
-from hpcddm.config.schema import hashed, validate
+from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.config.sources import SourceSettings
-from hpcddm.data.sources.shares import is_heldout
+from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.runs.passed_over import Item
+from hpcddm.runs.passed_over import PassedOverItem
 from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
 
 
 def test_a_missing_folder_is_named_by_its_key(tmp_path):
-    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere/train is no folder"):
+    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere/train is not a folder"):
         split_of("image_folder", folder=str(tmp_path / "nowhere"))
 
 
@@ -58,7 +58,7 @@ def test_val_is_as_good_a_name_for_the_heldout_images(folder):
         split_of("image_folder", "heldout", folder=str(folder))
     (folder / "heldout").rmdir()
     (folder / "val").rename(folder / "validation")
-    with pytest.raises(UserError, match="/heldout is no folder; there must be .*/train and .*/heldout or val"):
+    with pytest.raises(UserError, match="/heldout is not a folder; needs .*/train and .*/heldout or val"):
         split_of("image_folder", "heldout", folder=str(folder))
 
 
@@ -106,7 +106,7 @@ def with_captions(folder, split="train", rows=None, name="captions.jsonl"):
 
 def test_a_caption_with_a_placeholder_that_stands_for_nothing_is_refused(folder):
     assert split_of("image_folder", folder=str(folder), caption="a {class}")[0].caption == "a ant"
-    with pytest.raises(UserError, match=r"data.source.caption: \{clas\} stands for nothing; there is: \{class\}"):
+    with pytest.raises(UserError, match=r"data.source.caption: \{clas\} is unknown; valid: \{class\}"):
         split_of("image_folder", folder=str(folder), caption="a {clas}")
 
 
@@ -132,7 +132,7 @@ def test_rows_of_captions_without_an_image_are_counted(folder):
     with_captions(folder, rows=[*rows, ("ant/gone.png", "an ant")], name="captions.csv")
     after = split_of("image_folder", folder=str(folder)).passed_over
     assert [item for item in after if item not in before] == [
-        Item("ant/gone.png", "rows of captions.csv without an image")
+        PassedOverItem("ant/gone.png", "rows of captions.csv without an image")
     ]
     with_captions(folder, rows=[(f"train/{file}", text) for file, text in rows], name="captions.csv")
     with pytest.raises(UserError, match="no caption of ant/.* one, and 9 of 9 lack one; the first file .* is train/"):
@@ -147,10 +147,10 @@ def test_a_caption_of_digits_is_a_text(folder):
 
 
 def test_a_changed_caption_is_other_content(folder):
-    contents = [source("image_folder", folder=str(folder)).content()]
+    contents = [source("image_folder", folder=str(folder)).content_hash()]
     for caption in ("an ant", "a bee"):
         with_captions(folder, "heldout", [("ant/pic.0.png", caption), *(("cat/pic.0.png", ""), ("cat/pic.1.JPG", ""))])
-        contents.append(source("image_folder", folder=str(folder)).content())
+        contents.append(source("image_folder", folder=str(folder)).content_hash())
     assert len(set(contents)) == 3
 
 
@@ -161,12 +161,12 @@ def test_a_changed_caption_is_other_content(folder):
         (None, '{"file": "ant/pic.0.png"}\n', "captions.jsonl: no readable table .no column caption; there are: file."),
         (None, "an ant\n", "captions.jsonl: no readable table .line 1: "),
         (None, '{"file": "ant/pic.0.png", "caption": null}\n', "captions.jsonl: no caption of ant/pic.0.png; every"),
-        (None, '{"file": "ant/pic.0.png", "caption": 7}\n', "captions.jsonl: caption of ant/pic.0.png: 7 is no text"),
+        (None, '{"file": "ant/pic.0.png", "caption": 7}\n', "captions.jsonl: caption of ant/pic.0.png: 7 is not a"),
         (None, "file,caption\nant/pic.0.png\n", "captions.csv: no readable table .line 2: 1 cells, where 2 columns"),
         (
             [("ant/pic.0.png", "x"), ("ant/pic.0.png", "y")],
             None,
-            "captions.jsonl: line 2: ant/pic.0.png stands in line 1, too; remove one",
+            "captions.jsonl: line 2: ant/pic.0.png is in line 1, too; remove one",
         ),
     ],
 )
@@ -200,10 +200,10 @@ def test_keys_and_content_of_two_folders_stay_as_they_always_were(folder):
     files = [f"train/{name}" for name in (*files, *(f"cat/pic.{end}" for end in ("0.png", "1.JPG", "2.bmp", "3.png")))]
     files += [f"heldout/{name}" for name in ("ant/pic.0.png", "cat/pic.0.png", "cat/pic.1.JPG")]
     stated = repr([(name, (folder / name).stat().st_size) for name in files])
-    assert source("image_folder", folder=str(folder)).content() == hashlib.sha256(stated.encode()).hexdigest()
-    assert hashed(source("image_folder", folder=str(folder)).settings) == {"name": "image_folder"}
+    assert source("image_folder", folder=str(folder)).content_hash() == hashlib.sha256(stated.encode()).hexdigest()
+    assert settings_to_hash(source("image_folder", folder=str(folder)).settings) == {"name": "image_folder"}
     shared = source("image_folder", folder=str(folder), heldout={"share": 0.1}).settings
-    assert hashed(shared) == {"name": "image_folder", "heldout": {"share": 0.1}}
+    assert settings_to_hash(shared) == {"name": "image_folder", "heldout": {"share": 0.1}}
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
@@ -221,7 +221,7 @@ def test_a_share_of_one_folder_is_held_out_by_key(folder, share):
 
 def test_another_share_is_other_content_with_the_same_keys(folder):
     contents = [
-        source("image_folder", folder=str(folder / "train"), heldout={"share": share}).content()
+        source("image_folder", folder=str(folder / "train"), heldout={"share": share}).content_hash()
         for share in (0.5, 0.501, 0.8)
     ]
     assert contents[0] == contents[1] != contents[2]
@@ -249,7 +249,7 @@ def test_the_held_out_images_may_lie_elsewhere(folder):
         ("heldout-cat-pic_1_JPG", 2),
     ]
     assert len(split_of("image_folder", **keys)) == 9
-    with pytest.raises(UserError, match="data.source.heldout.folder: .*/nowhere is no folder"):
+    with pytest.raises(UserError, match="data.source.heldout.folder: .*/nowhere is not a folder"):
         split_of("image_folder", "heldout", **keys | {"heldout": {"folder": str(folder / "nowhere")}})
 
 

@@ -7,8 +7,8 @@ import tarfile
 
 import pytest
 
-from hpcddm.data.layout import Field, Layout
-from hpcddm.data.pictures import PictureError
+from hpcddm.data.image_decoding import ImageError
+from hpcddm.data.tar_layout import TarLayout, ValueLocation
 from hpcddm.errors import UserError
 from hpcddm.launch.submission import _check_readable
 from tests.data.sources.opening import source, split_of
@@ -19,8 +19,8 @@ TARS = {"folder": str(IMG2DATASET), "heldout": {"shards": 1}}
 
 @pytest.mark.parametrize("pattern", ["**.tar", "/abs/*.tar", ""])
 def test_what_is_no_pattern_is_named(pattern):
-    with pytest.raises(UserError, match=r"data\.source: .* is no pattern of paths in the folder"):
-        source("webdataset", **TARS, tars=pattern).content()
+    with pytest.raises(UserError, match=r"data\.source: .* is not a pattern of paths in the folder"):
+        source("webdataset", **TARS, tars=pattern).content_hash()
 
 
 def test_a_broken_picture_at_the_beginning_does_not_keep_a_run_from_starting(tmp_path):
@@ -31,7 +31,7 @@ def test_a_broken_picture_at_the_beginning_does_not_keep_a_run_from_starting(tmp
     content[offset : offset + 100] = bytes(100)
     (tmp_path / "tars" / "00000.tar").write_bytes(content)
     records = split_of("webdataset", folder=str(tmp_path / "tars"), heldout={"shards": 1})
-    with pytest.raises(PictureError, match=r"00000\.tar: "):
+    with pytest.raises(ImageError, match=r"00000\.tar: "):
         records[0]
     _check_readable(records)
 
@@ -80,7 +80,7 @@ def test_compressed_tars_are_refused_by_name_alone_or_beside_others(tmp_path, na
 def test_an_extension_may_have_its_dot(tmp_path):
     keys = {"image": [".JPG"], "caption": ".json:caption", "label": None, "metadata": ".json"}
     (tar, *_) = source("webdataset", **TARS, **keys).tars("train")
-    assert tar.layout == Layout(frozenset({"jpg"}), None, Field("json", "caption"), "json")
+    assert tar.layout == TarLayout(frozenset({"jpg"}), None, ValueLocation("json", "caption"), "json")
 
 
 def paths_of(folder, **keys):

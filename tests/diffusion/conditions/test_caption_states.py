@@ -11,19 +11,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hpcddm.data import samples
+from hpcddm.data import run_samples
 from hpcddm.data.batch import PixelInputs
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.diffusion.spaces.base import space_of
+from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.errors import UserError
 from hpcddm.jobs.stopping import Stopped
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CAPTIONS, MONOLITH
-from hpcddm.stages.data import captions_job, texts_job
+from hpcddm.stages.data import encode_captions_job
 from hpcddm.stages.training import train_job
-from hpcddm.training.noisy_batches import noisy_batches
+from hpcddm.training.training_inputs import noisy_batches
 from tests import pictures
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench
@@ -41,23 +41,23 @@ class Run(Bench):
 
     def publish(self, unit, result):
         super().publish(unit, result)
-        (planned,) = (one for one in plan(self.settings) if one.key == unit.key)
+        (planned,) = (one for one in plan_units(self.settings) if one.key == unit.key)
         path = unit.folder / manifest.FILE_NAME
         path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": planned.fingerprint_settings}))
 
     def make_texts(self):
         """Make all that the states of captions need."""
-        self.make(*(unit.key for unit in plan(self.settings) if unit.stage in DATA))
+        self.make(*(unit.key for unit in plan_units(self.settings) if unit.stage in DATA))
 
     def condition(self, cached, tokens=5):
         own = self.settings.data.condition.model_copy(update={"cached": cached, "tokens": tokens})
-        return conditions.build(self.settings.data.model_copy(update={"condition": own}), self.run.output)
+        return conditions.create_condition(self.settings.data.model_copy(update={"condition": own}), self.run.output)
 
     def reader(self, split):
-        return samples.reader(self.unit(CAPTIONS), split)
+        return run_samples.open_reader(self.unit(CAPTIONS), split)
 
 
-DATA = ("shard", "catalog", "captions", "texts")
+DATA = ("shard", "catalog", "encode_captions")
 
 
 @pytest.fixture(scope="module")
@@ -76,25 +76,25 @@ def run(folder):
     """A finished column of the encoder of words, in two ranges."""
     made = run_of(folder, "run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captions_job, "CAPTIONS_AT_ONCE", 16)
-        patch.setattr(texts_job, "CAPTIONS_AT_ONCE", 16)
+        patch.setattr(encode_captions_job, "CAPTIONS_AT_ONCE", 16)
         made.make_texts()
     return made
 
 
 def states(run, split=TRAIN):
     reader = run.reader(split)
-    return run.condition(True).of(reader, np.arange(len(reader)))
+    return run.condition(True).of_samples(reader, np.arange(len(reader)))
 
 
 def test_a_column_holds_the_states_of_todays_way_rounded(run):
     for split in (TRAIN, HELDOUT):
         reader = run.reader(split)
         numbers = np.arange(len(reader))[::-1].copy()
-        read = run.condition(None).of(reader, numbers)
-        column = run.condition(True).of(reader, numbers)
+        read = run.condition(None).of_samples(reader, numbers)
+        column = run.condition(True).of_samples(reader, numbers)
         assert read.dtype == torch.float32 and column.dtype == torch.float16
-        assert torch.equal(column, read.half()) and torch.equal(column, run.condition(False).of(reader, numbers))
+        assert torch.equal(column, read.half())
+        assert torch.equal(column, run.condition(False).of_samples(reader, numbers))
         texts_of = reader.captions(numbers)
         fitting = [row for row, caption in enumerate(texts_of) if len(caption.split()) < 4][:20]
         prompts = [texts_of[row] for row in fitting]
@@ -102,7 +102,7 @@ def test_a_column_holds_the_states_of_todays_way_rounded(run):
 
 
 def test_a_column_has_no_padding(run):
-    stored = {path.parent.name: path for path in run.run.root.glob("texts/*/states.h5")}
+    stored = {path.parent.name: path for path in run.run.root.glob("encode_captions/*/states.h5")}
     assert sorted(stored) == ["000", "001"]
     rows = 0
     for path in stored.values():
@@ -116,22 +116,21 @@ def test_a_column_has_no_padding(run):
 
 @pytest.mark.parametrize("shards", [1, 5])
 def test_the_ranges_change_no_bit(folder, run, shards, monkeypatch):
-    monkeypatch.setattr(captions_job, "CAPTIONS_AT_ONCE", 16)
-    monkeypatch.setattr(texts_job, "CAPTIONS_AT_ONCE", 16)
+    monkeypatch.setattr(encode_captions_job, "CAPTIONS_AT_ONCE", 16)
     other = run_of(folder, f"ranges-{shards}", shards)
     other.make_texts()
-    assert len(list(other.run.root.glob("texts/*"))) == shards
+    assert len(list(other.run.root.glob("encode_captions/*/"))) == shards
     assert torch.equal(states(other), states(run)) and torch.equal(states(other, HELDOUT), states(run, HELDOUT))
 
 
 def batch(run, cached, size=64):
     own = run.settings.data.condition.model_copy(update={"cached": cached})
     settings = run.settings.model_copy(update={"data": run.settings.data.model_copy(update={"condition": own})})
-    reader = samples.reader(run.unit(CAPTIONS), TRAIN)
+    reader = run_samples.open_reader(run.unit(CAPTIONS), TRAIN)
     reader._clusters = SimpleNamespace(gather=lambda numbers: np.zeros(len(numbers)))
     unit = SimpleNamespace(key=MONOLITH, input=run.run.output)
     read = noisy_batches(settings, unit, reader, PixelInputs(reader)).read(range(size))
-    return read, read.to(CPU, space_of(settings.data).to_model)
+    return read, read.to(CPU, create_space(settings.data).to_model)
 
 
 def test_a_training_sees_the_same_by_all_ways(run):
@@ -149,16 +148,16 @@ def rows(path):
 
 
 def test_a_unit_that_was_stopped_begins_anew_and_ends_with_the_same_bits(folder, run):
-    unit = run.unit("texts/000")
+    unit = run.unit("encode_captions/000")
     before, rows_before = (unit.folder / "states.h5").read_bytes(), rows(unit.folder / "states.h5")
-    for stage, stopped in ((texts_job, unit), (captions_job, run.unit(CAPTIONS))):
+    for stopped in (unit, run.unit(CAPTIONS)):
         stopped.stop.reason = "enough"
         with pytest.raises(Stopped):
-            stage.run(run.settings, stopped)
+            encode_captions_job.run(run.settings, stopped)
     assert (unit.folder / "states.h5").read_bytes() == before, "what was complete stays"
     assert {path.name for path in unit.folder.iterdir()} == {"states.h5", "manifest.json"}
     (unit.folder / "states.h5").unlink()
-    texts_job.run(run.settings, run.unit("texts/000"))
+    encode_captions_job.run(run.settings, run.unit("encode_captions/000"))
     assert np.array_equal(rows(unit.folder / "states.h5"), rows_before)
 
 
@@ -191,25 +190,27 @@ def test_an_expert_ends_with_the_same_weights_by_the_column_and_by_its_steps(fol
 def test_a_column_of_another_encoder_is_refused(run):
     data = run.settings.data
     changed = data.condition.model_copy(update={"tokens": 7})
-    condition = conditions.build(data.model_copy(update={"condition": changed}), run.run.output)
-    with pytest.raises(UserError, match=r"texts/000: states of another encoder \(.*tokens 5\), .*tokens 7.*submit"):
-        condition.of(run.reader(TRAIN), [0])
+    condition = conditions.create_condition(data.model_copy(update={"condition": changed}), run.run.output)
+    with pytest.raises(
+        UserError, match=r"encode_captions/000: states of another encoder \(.*tokens 5\), .*tokens 7.*submit"
+    ):
+        condition.of_samples(run.reader(TRAIN), [0])
 
 
 def test_a_torn_column_and_a_missing_one_are_named(run, tmp_path):
-    path = run.run.output("texts/001", "states.h5")
+    path = run.run.output("encode_captions/001", "states.h5")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"texts/001/states.h5: no usable columns"):
-        run.condition(True).of(run.reader(TRAIN), [0])
+    with pytest.raises(UserError, match=r"encode_captions/001/states.h5: no usable columns"):
+        run.condition(True).of_samples(run.reader(TRAIN), [0])
     path.write_bytes(whole)
     kept = (path.parent / manifest.FILE_NAME).rename(tmp_path / "kept")
-    with pytest.raises(UserError, match=r"texts/001: the states of captions are not complete"):
-        run.condition(True).of(run.reader(TRAIN), [0])
+    with pytest.raises(UserError, match=r"encode_captions/001: the states of captions are not complete"):
+        run.condition(True).of_samples(run.reader(TRAIN), [0])
     kept.rename(path.parent / manifest.FILE_NAME)
-    elsewhere = conditions.build(run.settings.data, lambda key, name: tmp_path / key / name)
-    with pytest.raises(UserError, match="the stage captions is not complete"):
-        elsewhere.of(run.reader(TRAIN), [0])
+    elsewhere = conditions.create_condition(run.settings.data, lambda key, name: tmp_path / key / name)
+    with pytest.raises(UserError, match="the distinct captions are not complete"):
+        elsewhere.of_samples(run.reader(TRAIN), [0])
     assert elsewhere.null(2).shape == (2, 5, 16), "prompts need no column"
 
 
@@ -231,29 +232,26 @@ def some_pictures(folder, own, captioned):
 def test_an_index_of_captions_that_somebody_else_wrote_is_named(run, tmp_path, change):
     index = {"captions": 1, "samples": {"train": 1}, "ranges": {"000": [0, 1]}}
     (tmp_path / "captions.json").write_text(json.dumps(index | change))
-    condition = conditions.build(run.settings.data, lambda key, name: tmp_path / name)
+    condition = conditions.create_condition(run.settings.data, lambda key, name: tmp_path / name)
     with pytest.raises(UserError, match="captions.json: holds no usable JSON"):
-        condition.of(run.reader(TRAIN), [0])
+        condition.of_samples(run.reader(TRAIN), [0])
 
 
 def test_samples_without_captions_are_refused_before_anything_is_encoded(folder, tmp_path):
     some_pictures(folder, tmp_path, captioned=False)
     bare = run_of(tmp_path, "bare")
-    bare.make(*(unit.key for unit in plan(bare.settings) if unit.stage in ("shard", "catalog")))
+    bare.make(*(unit.key for unit in plan_units(bare.settings) if unit.stage in ("shard", "catalog")))
     with pytest.raises(UserError, match="data.condition: the train images have no captions; say where they are in"):
-        captions_job.run(bare.settings, bare.unit(CAPTIONS))
+        encode_captions_job.run(bare.settings, bare.unit(CAPTIONS))
 
 
-def test_only_a_column_needs_the_stages_and_only_other_states_other_trainings(folder):
-    plans = {cached: plan(run_of(folder, "plan", cached=cached).settings) for cached in (None, True, False)}
-    assert {key: {"captions", "texts"} & {unit.stage for unit in units} for key, units in plans.items()} == {
-        None: set(),
-        True: {"captions", "texts"},
-        False: set(),
-    }
+def test_only_a_column_needs_the_stage_and_only_other_states_other_trainings(folder):
+    plans = {cached: plan_units(run_of(folder, "plan", cached=cached).settings) for cached in (None, True, False)}
+    encoding = {key: [unit.key for unit in units if unit.stage == "encode_captions"] for key, units in plans.items()}
+    assert encoding == {None: [], True: [CAPTIONS, "encode_captions/000", "encode_captions/001"], False: []}
     (reading,) = (unit for unit in plans[True] if unit.key == "train/expert-00")
-    assert {"captions/all", "texts/000", "texts/001"} <= set(reading.requires)
-    assert not reading.counts("texts/000") and not reading.counts(CAPTIONS)
+    assert {CAPTIONS, "encode_captions/000", "encode_captions/001"} <= set(reading.requires)
+    assert not reading.counts_in_fingerprint("encode_captions/000") and not reading.counts_in_fingerprint(CAPTIONS)
     hashed = {key: units[-1].fingerprint_settings.get("data.condition.cached") for key, units in plans.items()}
     assert hashed == {None: None, True: True, False: False}
 
@@ -271,7 +269,7 @@ def test_pretrained_states_are_the_same_by_all_ways_to_one_step_of_float16(folde
     run = run_of(tmp_path, "minilm", encoder={"name": "minilm"})
     run.make_texts()
     reader, numbers = run.reader(TRAIN), np.arange(24)
-    read, column = (run.condition(cached).of(reader, numbers).float() for cached in (None, True))
+    read, column = (run.condition(cached).of_samples(reader, numbers).float() for cached in (None, True))
     assert torch.equal(column.any(2), read.any(2)) and not column[:, -1].any(1).all()
     assert_close(column, read)
     (_, step), (_, cached) = (batch(run, own, 16) for own in (False, True))

@@ -38,7 +38,7 @@ def text(request, fetched):
         values = {"name": "text", "encoder": {"name": request.param}, "prompts": prompts} | more
         condition = ConditionSettings.model_validate(values)
         data = network_data(1, 8, len(prompts or [None]))
-        return conditions.build(SimpleNamespace(**vars(data) | {"condition": condition}))
+        return conditions.create_condition(SimpleNamespace(**vars(data) | {"condition": condition}))
 
     return build
 
@@ -81,7 +81,7 @@ def test_a_class_means_its_prompt(text):
     assert torch.equal(states[0], states[2]) and not torch.allclose(states[0], states[1])
     assert torch.equal(states, condition.of_prompts(["a cat", "a dog", "a cat"]))
     labelled = ArrayReader(np.zeros((2, 8, 8, 1), np.uint8), np.array([1, 0]), np.zeros(2, int))
-    assert torch.equal(condition.of(labelled, [1, 1, 0]), states[[0, 0, 1]])
+    assert torch.equal(condition.of_samples(labelled, [1, 1, 0]), states[[0, 0, 1]])
 
 
 def test_a_prompt_that_is_too_long_is_named_with_the_key_and_fits_when_there_is_room(text):
@@ -101,7 +101,7 @@ def test_every_sentence_is_encoded_once_while_there_is_room_for_it(text, monkeyp
     condition.of_prompts(["a cat", "a dog", "a cat"])
     condition.of_prompts(["a dog"])
     assert asked == ["a cat", "a dog"]
-    monkeypatch.setattr(room, "KEPT_BYTES", 0)
+    monkeypatch.setattr(room, "CACHE_BYTES", 0)
     small = text()
     small.of_prompts(list("abcdefgh"))
     assert small._states.cache_info().currsize == 2
@@ -111,9 +111,9 @@ def test_a_caption_that_is_too_long_is_cut_where_a_prompt_is_refused(text):
     condition = text(prompts=None, tokens=4)
     captions = ["a cat", "a cat and a dog and a bird"]
     reader = ArrayReader(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, int), np.zeros(2, int), captions)
-    states = condition.of(reader, [0, 1])
+    states = condition.of_samples(reader, [0, 1])
     assert lengths(states)[1] == 4
-    whole = text(prompts=None, tokens=16).of(reader, [1])
+    whole = text(prompts=None, tokens=16).of_samples(reader, [1])
     assert torch.equal(states[1], whole[0, :4])
     with pytest.raises(UserError, match="data.condition.tokens: 4 are too few"):
         condition.of_prompts(captions)

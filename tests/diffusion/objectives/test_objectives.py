@@ -9,7 +9,10 @@ from hpcddm.config import variants
 from hpcddm.diffusion.objectives import conversions
 from tests.sampling.mixtures import FORMS, objective, path
 
-NAMES, SCHEDULES = variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules")
+NAMES, SCHEDULES = (
+    variants.list_variants("diffusion/objectives"),
+    variants.list_variants("diffusion/objectives/schedules"),
+)
 EVERY = pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))
 
 
@@ -57,7 +60,7 @@ def test_the_round_trip_through_all_quantities(name, schedule):
     assert ((value - start).abs() <= 1e-10 * start.abs().clamp(min=1)).all()
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.product(conversions.FORMS, repeat=2)))
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(conversions.LINEAR_FORMS, repeat=2)))
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_conversion_is_the_other_quantity(source, target, schedule):
     one = objective("epsilon", schedule)

@@ -5,11 +5,11 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.objectives import ScheduleSettings
-from hpcddm.diffusion.objectives.schedules.base import Schedule, log_snr_moves
+from hpcddm.diffusion.objectives.schedules.base import Schedule, log_snr_differences
 from tests.sampling.mixtures import PATHS
 
 DOUBLE = {"dtype": torch.float64}
-NAMES = variants.names("diffusion/objectives/schedules")
+NAMES = variants.list_variants("diffusion/objectives/schedules")
 
 
 def schedule(name, **keys):
@@ -127,7 +127,7 @@ LOG_SNRS = {
 def test_log_snr_moves_as_the_closed_forms_of_both_paths_say(there, here):
     paths = [ScheduleSettings.model_validate({"name": name, **dict(given)}) for name, given in (there, here)]
     times = [0.001, 0.1, 0.25, 0.5, 0.731, 0.9, 0.999]
-    found = log_snr_moves(*paths, torch.tensor(times, dtype=torch.float64))
+    found = log_snr_differences(*paths, torch.tensor(times, dtype=torch.float64))
     expected = torch.tensor([LOG_SNRS[here](t) - LOG_SNRS[there](t) for t in times], dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     assert (there == here) == (not found.any())

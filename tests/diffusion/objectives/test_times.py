@@ -7,10 +7,10 @@ from hpcddm.config import variants
 from tests.sampling.mixtures import objective
 
 UNIFORM = torch.arange(20_000) / 20_000
-SCHEDULES = variants.names("diffusion/objectives/schedules")
+SCHEDULES = variants.list_variants("diffusion/objectives/schedules")
 
 
-@pytest.mark.parametrize("times", variants.names("diffusion/objectives/times"))
+@pytest.mark.parametrize("times", variants.list_variants("diffusion/objectives/times"))
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("shift", [1.0, 3.0, 0.5])
 def test_times_rise_and_stay_in_the_range(times, schedule, shift):

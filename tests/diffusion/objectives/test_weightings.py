@@ -6,7 +6,10 @@ import torch
 from hpcddm.config import variants
 from tests.sampling.mixtures import objective
 
-NAMES, SCHEDULES = variants.names("diffusion/objectives"), variants.names("diffusion/objectives/schedules")
+NAMES, SCHEDULES = (
+    variants.list_variants("diffusion/objectives"),
+    variants.list_variants("diffusion/objectives/schedules"),
+)
 WEIGHTINGS = [
     {"name": "native"},
     {"name": "min_snr"},
@@ -32,7 +35,9 @@ def squared(values):
 
 
 def test_every_weighting_is_covered():
-    assert {weighting["name"] for weighting in WEIGHTINGS} == set(variants.names("diffusion/objectives/weightings"))
+    assert {weighting["name"] for weighting in WEIGHTINGS} == set(
+        variants.list_variants("diffusion/objectives/weightings")
+    )
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=str)

@@ -5,7 +5,7 @@ from typing import Any
 
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionSettings
-from hpcddm.config.shapes import NetworkData, Shape
+from hpcddm.config.data_shapes import NetworkData, Shape
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.spaces.base import Space
 

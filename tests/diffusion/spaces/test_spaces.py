@@ -8,11 +8,11 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.spaces import SpaceSettings
-from hpcddm.diffusion.spaces.base import Space, space_of
+from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.diffusion.spaces.latents import cosines, deviations
-from hpcddm.diffusion.spaces.pixels import to_unit
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.errors import ConfigError
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from tests.diffusion.spaces.examples import network_data
 from tests.helpers import REPOSITORY, tiny
 
@@ -35,7 +35,7 @@ def in_colour(images: torch.Tensor) -> torch.Tensor:
 
 
 def space(name: str, channels: int) -> Space[SpaceSettings]:
-    return space_of(network_data(channels, SIDE, name=name))
+    return create_space(network_data(channels, SIDE, name=name))
 
 
 @each_space
@@ -76,7 +76,7 @@ def test_pixels_are_scaled_to_unit_range_and_kept_there():
 
 
 def test_an_experiment_that_names_the_default_is_the_same(tmp_path):
-    plans = [plan(tiny(tmp_path, **changes)) for changes in ({}, {"data__space": {"name": "pixels"}})]
+    plans = [plan_units(tiny(tmp_path, **changes)) for changes in ({}, {"data__space": {"name": "pixels"}})]
     assert [unit.fingerprint_settings for unit in plans[0]] == [unit.fingerprint_settings for unit in plans[1]]
 
 
@@ -94,7 +94,7 @@ def test_a_patch_that_does_not_tile_x_names_the_space(tmp_path):
 
 @pytest.mark.parametrize("statistics", [{"deviation": 0.7}, {"deviation": 0.7, "patch": 4}])
 def test_latents_of_the_clothes_have_about_unit_variance_and_no_correlation_within_a_patch(statistics):
-    own = space_of(network_data(1, SIDE, name="latents", **statistics))
+    own = create_space(network_data(1, SIDE, name="latents", **statistics))
     coefficients = own.to_model(clothes(1000)).movedim(1, 0).flatten(1)
     assert 0.6 < coefficients.std(1).min() and coefficients.std(1).max() < 1.6
     between = torch.corrcoef(coefficients) - torch.eye(len(coefficients))
@@ -105,12 +105,12 @@ def test_latents_of_the_clothes_have_about_unit_variance_and_no_correlation_with
 def test_latents_are_a_scaled_rotation_of_every_patch(patch):
     basis = cosines(patch)
     torch.testing.assert_close(basis @ basis.T, torch.eye(patch, dtype=torch.float64))
-    own = space_of(network_data(3, 42, name="latents", patch=patch))
+    own = create_space(network_data(3, 42, name="latents", patch=patch))
     assert own.shape == (3 * patch**2, 42 // patch, 42 // patch)
     values = torch.randn(5, 3, 42, 42, generator=torch.Generator().manual_seed(0)).mul(40).add(128).clamp(0, 255)
     images = values.to(torch.uint8).permute(0, 2, 3, 1).contiguous()
     scales = deviations(own.settings)
-    corner = to_unit(images)[4, 2, -patch:, -patch:].double()
+    corner = pixels_to_values(images)[4, 2, -patch:, -patch:].double()
     expected = (basis @ corner @ basis.T / (scales[:, None] * scales)).flatten()
     torch.testing.assert_close(own.to_model(images)[4, -(patch**2) :, -1, -1].double(), expected, atol=1e-5, rtol=1e-5)
     assert np.array_equal(own.to_images(own.to_model(images)), images.numpy())
@@ -135,8 +135,8 @@ def test_what_does_not_go_with_latents_is_refused(tmp_path, latents, changes, me
 
 def test_a_space_makes_stale_what_sees_it_and_nothing_else(tmp_path):
     before, after = (
-        {unit.key: unit.fingerprint_settings for unit in plan(tiny(tmp_path, data__space=space, **PATCH_ONE))}
+        {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, data__space=space, **PATCH_ONE))}
         for space in ({"name": "pixels"}, {"name": "latents"})
     )
     changed = {key.split("/")[0] for key in before if before[key] != after[key]}
-    assert changed == {"train", "route", "evaluate", "report"}
+    assert changed == {"train", "router", "evaluate", "report"}

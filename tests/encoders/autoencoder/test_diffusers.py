@@ -19,10 +19,10 @@ def create(settings):
 
 @pytest.mark.parametrize("name", ["diffusers_kl", "diffusers_tiny"])
 def test_latents_have_the_moments_and_the_shape_of_the_settings(tiny, name):
-    settings = tiny(name)
-    shape = settings.shape(3, 16)
-    moments = create(settings).encode(IMAGES)
-    assert shape == (4, 4, 4) and moments.shape == (3, settings.moments, *shape)
+    experiment = tiny(name)
+    shape = experiment.shape(3, 16)
+    moments = create(experiment).encode(IMAGES)
+    assert shape == (4, 4, 4) and moments.shape == (3, experiment.moments, *shape)
     assert moments.dtype == torch.float32 and not moments.requires_grad
 
 
@@ -30,8 +30,8 @@ def test_latents_have_the_moments_and_the_shape_of_the_settings(tiny, name):
 def test_mean_and_log_variance_and_images_are_those_of_autoencoder_kl(tiny):
     from diffusers import AutoencoderKL
 
-    settings = tiny("diffusers_kl")
-    peer, own = AutoencoderKL.from_pretrained(settings.weights.folder).eval(), create(settings)
+    experiment = tiny("diffusers_kl")
+    peer, own = AutoencoderKL.from_pretrained(experiment.weights.folder).eval(), create(experiment)
     distribution = peer.encode(IMAGES).latent_dist
     moments = own.encode(IMAGES)
     torch.testing.assert_close(moments[:, 0], distribution.mode(), atol=1e-6, rtol=0)
@@ -43,8 +43,8 @@ def test_mean_and_log_variance_and_images_are_those_of_autoencoder_kl(tiny):
 def test_latents_and_images_are_those_of_autoencoder_tiny(tiny):
     from diffusers import AutoencoderTiny
 
-    settings = tiny("diffusers_tiny")
-    peer, own = AutoencoderTiny.from_pretrained(settings.weights.folder).eval(), create(settings)
+    experiment = tiny("diffusers_tiny")
+    peer, own = AutoencoderTiny.from_pretrained(experiment.weights.folder).eval(), create(experiment)
     latents = peer.encode(IMAGES).latents
     torch.testing.assert_close(own.encode(IMAGES)[:, 0], latents, atol=1e-6, rtol=0)
     torch.testing.assert_close(own.decode(latents), peer.decode(latents).sample, atol=1e-6, rtol=0)

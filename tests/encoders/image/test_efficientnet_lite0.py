@@ -18,7 +18,7 @@ PEER_SHA256 = "ce0fe869b0e829aceafc32f84275a40c0e3418d19216401b03f695f5f20cbc41"
 def network(fetched):
     """The network with its weights."""
     fetched("image", "efficientnet_lite0")
-    return encoder.network()
+    return encoder.load_network()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,9 @@ def peer(network, tmp_path_factory):
     finally:
         sys.path.remove(str(wheel))
     model = EfficientNet.from_name("efficientnet-lite0")
-    model.load_state_dict(torch.load(pretrained.find(encoder.Settings.pretrained[0]), weights_only=True))
+    model.load_state_dict(
+        torch.load(pretrained.find_verified(encoder.ImageNetFeaturesSettings.pretrained[0]), weights_only=True)
+    )
     return model.eval()
 
 
@@ -51,7 +53,7 @@ def test_the_logits_are_those_of_the_publishers_network(network, peer, side):
 
 
 def test_every_stored_weight_has_its_place(network):
-    stored = torch.load(pretrained.find(encoder.Settings.pretrained[0]), weights_only=True)
+    stored = torch.load(pretrained.find_verified(encoder.ImageNetFeaturesSettings.pretrained[0]), weights_only=True)
     own = network.state_dict()
     assert len(own) == len(stored) == 296
     for key, values in stored.items():
@@ -63,7 +65,7 @@ def test_features_tell_rough_texture_from_smooth_colour(network):
     generator = np.random.default_rng(0)
     rough = generator.integers(0, 256, (6, 64, 64, 3), dtype=np.uint8)
     smooth = np.broadcast_to(generator.integers(0, 256, (6, 1, 1, 3), dtype=np.uint8), rough.shape)
-    encode = encoder.ImageNetFeatures(encoder.Settings(name="efficientnet_lite0")).encode
+    encode = encoder.ImageNetFeatures(encoder.ImageNetFeaturesSettings(name="efficientnet_lite0")).encode
     features = encode(np.concatenate([rough, smooth]))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     similarity = features @ features.T - 2 * np.eye(12)
@@ -73,21 +75,21 @@ def test_features_tell_rough_texture_from_smooth_colour(network):
 def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="efficientnet_lite0-579344248a93e230.pth: missing; .* run: hpcddm prefetch"):
-        encoder.ImageNetFeatures(encoder.Settings(name="efficientnet_lite0"))
+        encoder.ImageNetFeatures(encoder.ImageNetFeaturesSettings(name="efficientnet_lite0"))
 
 
 def test_weights_of_other_bytes_are_not_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    one = encoder.Settings.pretrained[0]
-    path = pretrained.kept_file(one)
+    one = encoder.ImageNetFeaturesSettings.pretrained[0]
+    path = pretrained.cached_file(one)
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(one.size))
     with pytest.raises(UserError, match="foreign: SHA-256"):
-        encoder.network()
+        encoder.load_network()
 
 
 def test_probabilities_are_those_of_the_networks_logits(network):
     images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
-    encode = encoder.ImageNetFeatures(encoder.Settings(name="efficientnet_lite0"))
+    encode = encoder.ImageNetFeatures(encoder.ImageNetFeaturesSettings(name="efficientnet_lite0"))
     logits = network.fc(torch.from_numpy(encode.encode(images)))
     np.testing.assert_allclose(encode.probabilities(images), logits.softmax(1).numpy(), atol=1e-6)

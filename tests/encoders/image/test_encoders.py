@@ -17,15 +17,15 @@ def images(count, shape):
     return np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
 
 
-@pytest.fixture(params=with_packages(variants.names("encoders/image", ImageEncoderSettings)), scope="module")
+@pytest.fixture(params=with_packages(variants.list_variants("encoders/image", ImageEncoderSettings)), scope="module")
 def encoder(request, fetched, tiny):
     """The settings and the function of one encoder."""
     if request.param in SAVED:
-        settings = tiny(request.param)
+        experiment = tiny(request.param)
     else:
         fetched("image", request.param)
-        settings = variants.settings_class("encoders/image", request.param)(name=request.param)
-    return settings, variants.create(ImageEncoder, settings).encode
+        experiment = variants.settings_class("encoders/image", request.param)(name=request.param)
+    return experiment, variants.create(ImageEncoder, experiment).encode
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -58,6 +58,6 @@ def test_grey_is_the_colour_with_three_equal_bands(encoder):
 @pytest.mark.usefixtures("load_variants")
 def test_an_encoder_that_needs_more_of_samples_than_their_images_is_none_of_images():
     of_samples, of_images = (
-        variants.names("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
+        variants.list_variants("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
     )
     assert set(of_samples) - set(of_images) == {"synthetic_load"}

@@ -10,7 +10,7 @@ from PIL import Image
 
 from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.network import Preparation
+from hpcddm.encoders.image.network_encoder import Preparation
 from tests.encoders.networks import dinov2_with_registers
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
@@ -43,9 +43,9 @@ def processed(images=SMOOTH, **changes):
 def test_class_token_and_mean_of_patches_are_those_of_transformers(tiny):
     from transformers import Dinov2Model
 
-    settings = tiny("dinov2")
-    tokens = Dinov2Model.from_pretrained(settings.weights.folder).eval()(processed()).last_hidden_state
-    np.testing.assert_allclose(features(settings), tokens[:, 0], atol=1e-3)
+    experiment = tiny("dinov2")
+    tokens = Dinov2Model.from_pretrained(experiment.weights.folder).eval()(processed()).last_hidden_state
+    np.testing.assert_allclose(features(experiment), tokens[:, 0], atol=1e-3)
     np.testing.assert_allclose(features(tiny("dinov2", pooling="mean")), tokens[:, 1:].mean(1), atol=1e-3)
     assert (tokens[:, 0] - tokens[:, 1:].mean(1)).abs().max() > 0.1
 
@@ -59,7 +59,7 @@ def test_registers_are_no_patches(tmp_path):
     encoder = variants.create(ImageEncoder, settings)
     planes = torch.randn(2, 3, 224, 224)
     tokens = Dinov2WithRegistersModel.from_pretrained(tmp_path / "network").eval()(planes).last_hidden_state
-    torch.testing.assert_close(encoder.pooled(planes), tokens[:, 4:].mean(1), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(encoder.encode_prepared(planes), tokens[:, 4:].mean(1), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("side", [28, 90, 256, 400])
@@ -87,11 +87,11 @@ def test_a_preparation_beside_the_weights_replaces_that_of_the_authors(tiny, tmp
 def test_features_of_open_clip_are_those_of_its_own_call(tiny):
     import open_clip
 
-    settings = tiny("open_clip_image")
-    model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{settings.weights.folder}")
+    experiment = tiny("open_clip_image")
+    model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{experiment.weights.folder}")
     planes = torch.stack([prepare(Image.fromarray(image)) for image in SMOOTH])
-    encoder = variants.create(ImageEncoder, settings)
-    torch.testing.assert_close(encoder.pooled(planes), model.eval().encode_image(planes), atol=1e-6, rtol=1e-6)
+    encoder = variants.create(ImageEncoder, experiment)
+    torch.testing.assert_close(encoder.encode_prepared(planes), model.eval().encode_image(planes), atol=1e-6, rtol=1e-6)
     np.testing.assert_allclose(encoder.encode(SMOOTH), model.encode_image(planes), atol=2e-2)
 
 
@@ -103,8 +103,8 @@ def test_a_checkpoint_alone_needs_the_name_of_its_architecture(tiny, tmp_path):
     model = open_clip.create_model("RN50", pretrained=None)
     save_file(model.state_dict(), tmp_path / "somebodys.safetensors")
     weights = {"folder": str(tmp_path)}
-    settings = tiny("open_clip_image", weights=weights, architecture="RN50", width=1024)
-    assert features(settings, SMOOTH[:1]).shape == (1, 1024)
+    experiment = tiny("open_clip_image", weights=weights, architecture="RN50", width=1024)
+    assert features(experiment, SMOOTH[:1]).shape == (1, 1024)
 
 
 @pytest.mark.foreign
@@ -112,11 +112,11 @@ def test_a_checkpoint_alone_needs_the_name_of_its_architecture(tiny, tmp_path):
 def test_features_of_timm_are_those_of_its_own_call(tiny):
     import timm
 
-    settings = tiny("timm_model")
-    model = timm.create_model(f"local-dir:{settings.weights.folder}", pretrained=True, num_classes=0).eval()
+    experiment = tiny("timm_model")
+    model = timm.create_model(f"local-dir:{experiment.weights.folder}", pretrained=True, num_classes=0).eval()
     prepare = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
     planes = torch.stack([prepare(Image.fromarray(image)) for image in SMOOTH])
-    encoder = variants.create(ImageEncoder, settings)
-    torch.testing.assert_close(encoder.pooled(planes), model(planes), atol=1e-6, rtol=1e-6)
+    encoder = variants.create(ImageEncoder, experiment)
+    torch.testing.assert_close(encoder.encode_prepared(planes), model(planes), atol=1e-6, rtol=1e-6)
     assert encoder.preparation(torch.from_numpy(SMOOTH)).shape == planes.shape
     assert (encoder.preparation(torch.from_numpy(SMOOTH)) - planes).abs().max() < 3 / 127

@@ -3,13 +3,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpcddm.encoders.image.pixels import Pixels, Settings
+from hpcddm.encoders.image.pixels import PixelFeatures, PixelFeaturesSettings
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (9, 28, 28, 3), dtype=np.uint8)
 
 
 def test_each_value_is_the_mean_of_its_area():
-    features = Pixels(Settings(name="pixels", size=7)).encode(IMAGES)
+    features = PixelFeatures(PixelFeaturesSettings(name="pixels", size=7)).encode(IMAGES)
     areas = IMAGES.reshape(9, 7, 4, 7, 4, 3).mean(axis=(2, 4)) / 255
     assert features.dtype == np.float32
     np.testing.assert_allclose(features.reshape(9, 3, 7, 7), areas.transpose(0, 3, 1, 2), atol=1e-6)
@@ -17,11 +17,11 @@ def test_each_value_is_the_mean_of_its_area():
 
 @pytest.mark.parametrize("size", [5, 7, 28])
 def test_batching_changes_no_bit(size):
-    encode = Pixels(Settings(name="pixels", size=size)).encode
+    encode = PixelFeatures(PixelFeaturesSettings(name="pixels", size=size)).encode
     one_by_one = np.concatenate([encode(IMAGES[i : i + 1]) for i in range(9)])
     np.testing.assert_array_equal(encode(IMAGES), one_by_one)
 
 
 def test_refuses_to_enlarge():
     with pytest.raises(ValueError, match="32 exceeds"):
-        Settings(name="pixels", size=32).check(SimpleNamespace(data=SimpleNamespace(image_size=28)))
+        PixelFeaturesSettings(name="pixels", size=32).check(SimpleNamespace(data=SimpleNamespace(image_size=28)))

@@ -19,7 +19,7 @@ PEER = json.loads(Path(__file__).with_name("lpips.json").read_text())
 def perceptual(fetched):
     """The metric with its weights."""
     fetched("perceptual", "lpips_alex")
-    return variants.create(Perceptual, lpips_alex.Settings(name="lpips_alex"))
+    return variants.create(Perceptual, lpips_alex.LpipsAlexSettings(name="lpips_alex"))
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -52,12 +52,12 @@ def test_a_file_that_would_call_something_calls_nothing(tmp_path):
 
     path = tmp_path / "evil.pickle"
     path.write_bytes(pickle.dumps({"AlexNet_0": Evil()}))
-    with pytest.raises(UserError, match=r"weights of lpips_alex: pathlib.\S+ is no array; run: hpcddm prefetch"):
+    with pytest.raises(UserError, match=r"weights of lpips_alex: pathlib.\S+ is not an array; run: hpcddm prefetch"):
         lpips_alex._arrays(path)
     assert not (tmp_path / "called").exists()
 
 
 def test_without_weights_the_command_is_told_that_fetches_them(tmp_path, monkeypatch):
-    monkeypatch.setenv(pretrained.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(pretrained.CACHE_VARIABLE, str(tmp_path))
     with pytest.raises(UserError, match="lpips_alexnet-443c5bc35326b81e.pickle: missing; .* run: hpcddm prefetch"):
-        lpips_alex.network()
+        lpips_alex.load_network()

@@ -9,7 +9,7 @@ from hpcddm.config import pretrained
 from hpcddm.encoders.text import minilm
 from hpcddm.errors import UserError
 
-SETTINGS = minilm.Settings(name="minilm")
+SETTINGS = minilm.MiniLMEncoderSettings(name="minilm")
 SENTENCES = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 PUBLISHED = [[1.0, 0.6660, 0.1046], [0.6660, 1.0, 0.1411], [0.1046, 0.1411, 1.0]]
 """Similarities of the three by the documentation of sentence-transformers, which averages the tokens' states."""
@@ -20,7 +20,7 @@ def encode(fetched):
     """The encoder with its weights."""
     pytest.importorskip("tokenizers")
     fetched("text", "minilm")
-    return minilm.Sentences(SETTINGS).encode
+    return minilm.MiniLMEncoder(SETTINGS).encode
 
 
 def test_similarities_are_the_published_ones(encode):
@@ -40,8 +40,8 @@ def test_case_does_not_matter_and_order_does(encode):
 
 
 def test_every_stored_weight_has_its_place(encode):
-    own = minilm.network().state_dict()
-    with safe_open(pretrained.find(SETTINGS.pretrained[0]), "pt") as stored:
+    own = minilm.load_network().state_dict()
+    with safe_open(pretrained.find_verified(SETTINGS.pretrained[0]), "pt") as stored:
         names = [name for name in stored.keys() if not name.startswith(minilm.UNUSED)]
         assert len(names) == len(own) == 101
         total = sum(stored.get_tensor(name).double().sum() for name in names)
@@ -72,10 +72,10 @@ def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeyp
     pytest.importorskip("tokenizers")
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="all_minilm_l6_v2_tokenizer-be50c3628f2bf5bb.json: missing; .*hpcddm prefetch"):
-        minilm.Sentences(SETTINGS)
+        minilm.MiniLMEncoder(SETTINGS)
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(UserError, match="needs the package tokenizers; install it with"):
-        minilm.Sentences(SETTINGS)
+        minilm.MiniLMEncoder(SETTINGS)

@@ -11,7 +11,7 @@ from hpcddm.encoders.text.base import TextEncoder, padded_tokens
 from hpcddm.errors import UserError
 from tests.encoders.networks import SAVED, with_packages
 
-NAMES = [name for name in variants.names("encoders/text") if name in SAVED]
+NAMES = [name for name in variants.list_variants("encoders/text") if name in SAVED]
 SENTENCES = ["a red cat", "the dog runs and runs!", ""]
 
 
@@ -46,11 +46,11 @@ def test_sentences_together_have_the_states_that_they_have_alone(encoder):
 def test_states_of_clip_are_those_of_transformers_with_its_padding(tiny):
     from transformers import AutoTokenizer, CLIPTextModel
 
-    settings = tiny("clip_text")
-    model = CLIPTextModel.from_pretrained(settings.weights.folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(settings.weights.folder)
+    experiment = tiny("clip_text")
+    model = CLIPTextModel.from_pretrained(experiment.weights.folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(experiment.weights.folder)
     tokens = tokenizer(SENTENCES[1], padding="max_length", max_length=77, return_tensors="pt")
-    states = variants.create(TextEncoder, settings).encode(SENTENCES[1])
+    states = variants.create(TextEncoder, experiment).encode(SENTENCES[1])
     padded = model(input_ids=tokens["input_ids"]).last_hidden_state[0]
     torch.testing.assert_close(states, padded[: len(states)], atol=1e-6, rtol=1e-6)
     assert len(states) == int(tokens["attention_mask"].sum()) == len("thedogrunsandruns!") + 2
@@ -60,12 +60,12 @@ def test_states_of_clip_are_those_of_transformers_with_its_padding(tiny):
 def test_states_of_t5_are_those_of_transformers_with_a_mask(tiny):
     from transformers import AutoTokenizer, T5EncoderModel
 
-    settings = tiny("t5_text")
-    model = T5EncoderModel.from_pretrained(settings.weights.folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(settings.weights.folder)
+    experiment = tiny("t5_text")
+    model = T5EncoderModel.from_pretrained(experiment.weights.folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(experiment.weights.folder)
     tokens = tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
     padded = model(**tokens).last_hidden_state
-    states = variants.create(TextEncoder, settings).encode(SENTENCES[0])
+    states = variants.create(TextEncoder, experiment).encode(SENTENCES[0])
     assert len(states) == 4 < padded.shape[1]
     torch.testing.assert_close(states, padded[0, :4], atol=1e-5, rtol=1e-5)
 
@@ -88,15 +88,15 @@ def test_without_a_vocabulary_nothing_is_encoded(tiny, tmp_path):
 def test_a_vocabulary_in_two_files_is_that_of_one_and_half_of_it_is_refused(tiny, tmp_path):
     """The layout of OpenAI's CLIP."""
     folder = shutil.copytree(tiny("clip_text").weights.folder, tmp_path / "network")
-    settings = tiny("clip_text", weights={"folder": str(folder)})
-    before = variants.create(TextEncoder, settings).encode("a red cat")
+    experiment = tiny("clip_text", weights={"folder": str(folder)})
+    before = variants.create(TextEncoder, experiment).encode("a red cat")
     vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     (folder / "tokenizer.json").unlink()
     (folder / "merges.txt").write_text("#version: 0.2\n")
     with pytest.raises(UserError, match="no tokenizer of clip_text|tokenizer of clip_text knows"):
-        variants.create(TextEncoder, settings)
+        variants.create(TextEncoder, experiment)
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
-    assert torch.equal(variants.create(TextEncoder, settings).encode("a red cat"), before)
+    assert torch.equal(variants.create(TextEncoder, experiment).encode("a red cat"), before)
 
 
 @pytest.mark.foreign
@@ -104,10 +104,10 @@ def test_a_vocabulary_in_two_files_is_that_of_one_and_half_of_it_is_refused(tiny
 def test_states_of_open_clip_end_in_the_pooled_features_of_its_own_call(tiny):
     import open_clip
 
-    settings = tiny("open_clip_text")
-    model = open_clip.create_model(f"local-dir:{settings.weights.folder}").eval()
-    tokens = open_clip.get_tokenizer(f"local-dir:{settings.weights.folder}")(SENTENCES)
-    encoder = variants.create(TextEncoder, settings)
+    experiment = tiny("open_clip_text")
+    model = open_clip.create_model(f"local-dir:{experiment.weights.folder}").eval()
+    tokens = open_clip.get_tokenizer(f"local-dir:{experiment.weights.folder}")(SENTENCES)
+    encoder = variants.create(TextEncoder, experiment)
     # Its text features are the projected state of the end token.
     ends = torch.stack([encoder.encode(sentence)[-1] for sentence in SENTENCES])
     torch.testing.assert_close(ends @ model.text_projection, model.encode_text(tokens), atol=1e-6, rtol=1e-6)

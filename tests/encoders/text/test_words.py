@@ -5,8 +5,8 @@ import torch
 
 from hpcddm.encoders.text import words
 
-SETTINGS = words.Settings(name="words", width=32)
-ENCODE = words.Words(SETTINGS).encode
+SETTINGS = words.WordVectorsSettings(name="words", width=32)
+ENCODE = words.WordVectors(SETTINGS).encode
 
 
 def test_a_word_is_a_unit_vector_of_its_letters_alone():
@@ -22,6 +22,8 @@ def test_vectors_are_the_same_on_every_machine():
 
 
 def test_vectors_of_different_words_are_nearly_orthogonal():
-    states = words.Words(words.Settings(name="words", width=256)).encode(" ".join(map(str, range(300))))
+    states = words.WordVectors(words.WordVectorsSettings(name="words", width=256)).encode(
+        " ".join(map(str, range(300)))
+    )
     similar = (states @ states.T).fill_diagonal_(0)
     assert similar.abs().max() < 0.4 and abs(similar.mean()) < 0.005

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hpcddm.config.concepts import ConceptSettings
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column, RaggedColumn
-from hpcddm.evaluation.concepts import choosing
+from hpcddm.evaluation.concepts import concept_selection
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.presence import IMAGE, JOINT, TAG_SCORE, TAGGED, TEXT, Presence
 
@@ -91,20 +91,20 @@ def test_samples_without_any_concept_leave_the_others_where_they_are(tmp_path):
 
 @pytest.mark.parametrize("frequency, expected", [(0, -1), (1, 0), (3, 0), (4, 1), (9, 1), (10, 2), (31, 2), (32, 3)])
 def test_bins_are_half_decades(frequency, expected):
-    assert choosing.bins(np.array([frequency])).tolist() == [expected]
+    assert concept_selection.bins(np.array([frequency])).tolist() == [expected]
 
 
 def own_settings(**changes):
-    return ConceptSettings.model_construct(**{"per_bin": 3, "least_real": 2, "seed": 0} | changes)
+    return ConceptSettings.model_construct(**{"per_bin": 3, "min_real": 2, "seed": 0} | changes)
 
 
 def test_as_many_concepts_of_each_bin_are_chosen_and_only_those_with_real_images():
     frequency = np.array([0] * 5 + [1] * 5 + [20] * 5 + [500])
     heldout = np.full(16, 2)
     heldout[10:14] = 1
-    chosen = choosing.choose(frequency, heldout, own_settings())
+    chosen = concept_selection.select_concepts(frequency, heldout, own_settings())
     bins = list(chosen.values())
     assert [bins.count(number) for number in (-1, 0, 2, 5)] == [3, 3, 1, 1] and list(chosen) == sorted(chosen)
     assert 14 in chosen, "the only one of its bin that held-out images have"
-    assert choosing.choose(frequency, heldout, own_settings()) == chosen
-    assert choosing.choose(frequency, heldout, own_settings(seed=1)) != chosen
+    assert concept_selection.select_concepts(frequency, heldout, own_settings()) == chosen
+    assert concept_selection.select_concepts(frequency, heldout, own_settings(seed=1)) != chosen

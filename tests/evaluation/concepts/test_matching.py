@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcddm.evaluation.concepts.matching import Matcher
+from hpcddm.evaluation.concepts.tokenise import segments
 from hpcddm.evaluation.concepts.vocabulary import Concept, Vocabulary
-from hpcddm.evaluation.concepts.words import segments
 
 WORDS = ["fire", "engine", "engines", "dog", "dogs", "hot", "a", "red", "caf\xe9", "o'clock", "3d"]
 LEMMAS = {"engines": "engine", "dogs": "dog", "leaves": "leaf"}

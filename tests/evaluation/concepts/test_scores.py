@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.concepts import advice, ruler, table
-from hpcddm.evaluation.concepts.advice import advise, moved, worst
+from hpcddm.evaluation.concepts import advice, concept_scorer, concept_table
+from hpcddm.evaluation.concepts.advice import advise, move_to_home, worst
+from hpcddm.evaluation.concepts.concept_scorer import ConceptScorer, NearestTrainingImages
+from hpcddm.evaluation.concepts.concept_table import ConceptRow
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.presence import Pairs
-from hpcddm.evaluation.concepts.ruler import Nearest, Ruler
 from hpcddm.evaluation.concepts.scores import (
     OTHER_ARM,
     PROMPT_ARM,
@@ -22,7 +23,6 @@ from hpcddm.evaluation.concepts.scores import (
     by_concept,
     relative,
 )
-from hpcddm.evaluation.concepts.table import Row
 from hpcddm.evaluation.concepts.taggers.base import Tagger
 from hpcddm.evaluation.concepts.vocabulary import Concept, Vocabulary
 from hpcddm.evaluation.metrics.neighbours import Points
@@ -101,25 +101,25 @@ def images_of(*rows):
 
 
 def test_rank_and_hits_are_those_among_the_concepts_that_can_be_seen():
-    ruler = Ruler(OfPixels(), lambda images: images[:, 0, :, 0], None, None)
-    found = ruler.score(images_of([1, 2, 9], [3, 0, 9]), 0, "top-1")
+    scorer = ConceptScorer(OfPixels(), lambda images: images[:, 0, :, 0], None, None)
+    found = scorer.score(images_of([1, 2, 9], [3, 0, 9]), 0, "top-1")
     assert (found.score, found.deviation, found.hit_rate, found.images) == (2.0, 1.0, 1.0, 2)
     assert found.rank == pytest.approx((0.5 + 0) / 2), "the third concept can be seen nowhere"
-    assert ruler.score(images_of([1, 2, 9]), 2, "top-1").hit_rate == 0
+    assert scorer.score(images_of([1, 2, 9]), 2, "top-1").hit_rate == 0
 
 
 def test_copies_are_nearer_to_a_training_image_than_any_other_one_is():
     features = np.array([[0.0, 0], [10, 0], [0, 10]], np.float32)
-    nearest = Nearest(features, lambda images: images[:, 0, :, 0].astype(np.float32))
+    nearest = NearestTrainingImages(features, lambda images: images[:, 0, :, 0].astype(np.float32))
     distance, copies = nearest.measure(images_of([1, 0], [200, 0]))
     assert distance == pytest.approx((1 + 190) / 2) and copies == 0.5
 
 
 def test_training_features_are_made_ready_once_for_all_concepts_and_arms(monkeypatch):
     made = []
-    monkeypatch.setattr(ruler, "Points", lambda points: made.append(points) or Points(points))
+    monkeypatch.setattr(concept_scorer, "Points", lambda points: made.append(points) or Points(points))
     rng = np.random.default_rng(0)
-    nearest = Nearest(
+    nearest = NearestTrainingImages(
         rng.standard_normal((60, 2)).astype(np.float32), lambda images: images[:, 0, :, 0] / np.float32(9)
     )
     measured = [nearest.measure(rng.integers(0, 20, (5, 1, 2, 1)).astype(np.uint8)) for _ in range(3)]
@@ -133,7 +133,7 @@ VOCABULARY = Vocabulary([Concept(name) for name in ("cat", "dog", "never", 'odd,
 def rows():
     counts = Counts(COUNTED, COUNTED, COUNTED, np.array([60, 20]))
     scores = [*of_concept(0, 0.9, **{"expert-00": 0.8}), *of_concept(1, 0.3, monolith=0.5), *of_concept(2, 0.2)]
-    return table.rows(VOCABULARY, counts, "joint", by_concept(scores), {0: ["a", "b"]})
+    return concept_table.make_rows(VOCABULARY, counts, "joint", by_concept(scores), {0: ["a", "b"]})
 
 
 def test_the_table_says_where_each_concept_is_at_home():
@@ -142,14 +142,14 @@ def test_the_table_says_where_each_concept_is_at_home():
     assert (dog.home, dog.frequency, dog.share_at_home) == (1, 20, 0.75)
     assert (never.home, never.share_at_home, never.bin, never.at_home) == (None, None, -1, 0)
     assert odd.share_at_home == 0.5 and odd.scores == {}
-    assert cat.relative(table.HOME_ARM) == pytest.approx(0.75), "that of expert 0 alone"
+    assert cat.relative(concept_table.HOME_ARM) == pytest.approx(0.75), "that of expert 0 alone"
     assert all(sum(row.experts) == row.frequency for row in rows())
 
 
 def test_the_table_is_written_for_other_programs(tmp_path):
     polars = pytest.importorskip("polars")
     files = [tmp_path / "concepts.csv", tmp_path / "concepts.parquet"]
-    assert table.write(*files, rows()) == files
+    assert concept_table.write(*files, rows()) == files
     read = list(csv.DictReader((tmp_path / "concepts.csv").read_text().splitlines()))
     assert [row["name"] for row in read] == ["cat", "dog", "never", 'odd, "name"']
     assert float(read[0]["top-1.relative"]) == pytest.approx(0.875) and read[2]["home"] == ""
@@ -172,7 +172,7 @@ def test_the_advice_names_split_concepts_starving_experts_and_what_is_drawn_wors
 def test_only_the_worst_tenth_is_moved_even_where_it_is_at_home_already():
     def row(concept, at_home, value):
         scores = {"top-1": {"relative": value}}
-        return Row(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 1, scores, [])
+        return ConceptRow(concept, f"{concept:02d}", 4, 4, 4, 4, [at_home, 4 - at_home], 0, 1, scores, [])
 
     alone = [row(number, 4, number / 100) for number in range(10)]
     assert worst([*alone, *(row(10 + number, 3, 0.5) for number in range(10))], "top-1") == []
@@ -197,7 +197,7 @@ def test_moved_samples_go_home_the_worst_concept_first_and_no_more_than_allowed(
     clusters = np.array([0, 1, 1, 1, 0])
 
     def proposed(homes, most):
-        target, taken = moved(pairs, clusters, homes, most)
+        target, taken = move_to_home(pairs, clusters, homes, most)
         return target.tolist(), taken
 
     assert proposed({7: 0, 9: 1}, 5) == ([0, 0, 0, 1, 0], [7, 9])

@@ -77,7 +77,7 @@ def chosen(tagging):
 
     def make(texts, **changes):
         candidates = tagging.candidates(texts, lambda done: None)
-        return source(**{"name": "captions", "least": 1, "most_share": 1} | changes).vocabulary(candidates, [])
+        return source(**{"name": "captions", "min_captions": 1, "max_share": 1} | changes).vocabulary(candidates, [])
 
     return make
 
@@ -129,7 +129,7 @@ def test_a_word_that_is_mostly_no_noun_is_no_concept():
     counted.counts.update({"can": 3, "saw": 4, "dog": 6, "bear": 2})
     counted.forms.update({("can", "can"): 2, ("cans", "can"): 1, ("can", ""): 4, ("dog", "dog"): 6})
     counted.forms.update({("saw", "saw"): 3, ("saws", "saw"): 1, ("saw", ""): 4, ("bears", "bear"): 2})
-    vocabulary = source(name="captions", least=1, most_share=1).vocabulary(counted, [])
+    vocabulary = source(name="captions", min_captions=1, max_share=1).vocabulary(counted, [])
     assert names(vocabulary) == ["bear", "dog", "saw"] and vocabulary.lemmas == {"bears": "bear", "saws": "saw"}
 
 
@@ -138,7 +138,7 @@ def test_a_form_that_is_mostly_no_noun_is_none_of_its_concept():
     counted.counts.update({"leaf": 6, "bear": 4})
     counted.forms.update({("leaf", "leaf"): 5, ("leaves", "leaf"): 1, ("leaves", ""): 3})
     counted.forms.update({("bear", "bear"): 2, ("bears", "bear"): 2, ("bears", ""): 2})
-    vocabulary = source(name="captions", least=1, most_share=1).vocabulary(counted, [])
+    vocabulary = source(name="captions", min_captions=1, max_share=1).vocabulary(counted, [])
     assert names(vocabulary) == ["bear", "leaf"] and vocabulary.lemmas == {"bears": "bear"}
 
 
@@ -147,7 +147,7 @@ def test_words_of_several_lemmas_have_the_most_frequent_one_and_lemmas_none():
     counted.counts.update({"glass": 5, "glasses": 2, "axis": 2, "ax": 2})
     counted.forms.update({("glasses", "glass"): 3, ("glasses", "glasses"): 2, ("glass", "glass"): 2})
     counted.forms.update({("axes", "axis"): 2, ("axes", "ax"): 2, ("ax", "axis"): 3})
-    vocabulary = source(name="captions", least=1, most_share=1).vocabulary(counted, [])
+    vocabulary = source(name="captions", min_captions=1, max_share=1).vocabulary(counted, [])
     # 'glasses' is matched as 'glass'; 'ax' is the lemma of 'axes', the first in the alphabet, and stands for itself.
     assert names(vocabulary) == ["ax", "axis", "glass"]
     assert vocabulary.lemmas == {"axes": "ax", "glasses": "glass"}
@@ -157,13 +157,13 @@ def test_thresholds_and_exclusions(chosen):
     texts = ["a dog"] * 6 + ["a polar bear"] * 3 + ["the skin tone of a gizmo"]
     assert names(chosen(texts)) == ["bear", "dog", "gizmo", "polar bear"]
     assert names(chosen(texts, exclude=[])) == ["bear", "dog", "gizmo", "polar bear", "skin", "tone"]
-    assert names(chosen(texts, least=2)) == ["bear", "dog", "polar bear"]
-    assert names(chosen(texts, most_share=0.5)) == ["bear", "gizmo", "polar bear"]
-    assert names(chosen(texts, most_share=0.6)) == ["bear", "dog", "gizmo", "polar bear"]
+    assert names(chosen(texts, min_captions=2)) == ["bear", "dog", "polar bear"]
+    assert names(chosen(texts, max_share=0.5)) == ["bear", "gizmo", "polar bear"]
+    assert names(chosen(texts, max_share=0.6)) == ["bear", "dog", "gizmo", "polar bear"]
     assert names(chosen(texts, exclude=["* bear", "DOG", "gi?mo"])) == ["bear", "dog", "skin", "tone"]
     assert names(chosen(texts, wordnet_only=True)) == ["bear", "dog", "polar bear"]
     with pytest.raises(UserError, match=r"none of 6 nouns is in 7 captions or more, .* is in 6 of 10; change `least`"):
-        chosen(texts, least=7)
+        chosen(texts, min_captions=7)
     with pytest.raises(UserError, match=r"none of 0 nouns is in 1 captions"):
         chosen([])
 
@@ -191,7 +191,7 @@ def test_without_hanta_the_error_says_what_to_install(monkeypatch):
 
 def test_settings_of_captions():
     assert source(name="captions").settings.collections == ("wordnet",)
-    for values in ({"least": 0}, {"most_share": 0}, {"most_share": 1.1}, {"exclude": "skin"}, {"most": 1}):
+    for values in ({"min_captions": 0}, {"max_share": 0}, {"max_share": 1.1}, {"exclude": "skin"}, {"most": 1}):
         with pytest.raises(ConfigError, match=next(iter(values))):
             source(name="captions", **values)
 
@@ -222,10 +222,10 @@ def test_plurals_by_rule(tmp_path):
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("dog\ncat, dog\n", r"line 2: 'cat, dog' is no word, and no words with spaces between them"),
-        ("dog\n\n!?\n", r"line 3: '!\?' is no word"),
-        ("dog\n\udcff\udcfe\n", r"line 2: .* is no word"),
-        ("dog\ncat\nDog \n", r"line 3: dog stands in line 1, too; remove one"),
+        ("dog\ncat, dog\n", r"line 2: 'cat, dog' is not a word, nor words separated by spaces"),
+        ("dog\n\n!?\n", r"line 3: '!\?' is not a word"),
+        ("dog\n\udcff\udcfe\n", r"line 2: .* is not a word"),
+        ("dog\ncat\nDog \n", r"line 3: dog is also in line 1; remove one"),
         ("# nothing\n\n", r"has no concept; write one per line"),
     ],
 )
@@ -246,9 +246,9 @@ def test_a_file_of_windows_has_the_same_concepts(tmp_path, encoding):
 
 def test_a_file_that_is_gone_or_another_one_is_refused(tmp_path):
     content = atomic.sha256(_written(tmp_path / "things.txt", "dog\n"))
-    assert names(file(tmp_path, "dog\n", content=content)) == ["dog"]
+    assert names(file(tmp_path, "dog\n", content_hash=content)) == ["dog"]
     with pytest.raises(UserError, match="things.txt: has changed since the run was submitted"):
-        file(tmp_path, "cat\n", content=content)
+        file(tmp_path, "cat\n", content_hash=content)
     with pytest.raises(UserError, match="nowhere: cannot be read: No such file or directory; concepts.vocabulary.conc"):
         source(name="file", concepts=str(tmp_path / "nowhere")).vocabulary(Candidates(), [])
 

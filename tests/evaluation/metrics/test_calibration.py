@@ -3,7 +3,14 @@ import pytest
 import torch
 from torchmetrics.classification import MulticlassCalibrationError
 
-from hpcddm.evaluation.metrics.calibration import COLDEST, HOTTEST, ece, fit_temperature, nll, probabilities
+from hpcddm.evaluation.metrics.calibration import (
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
+    ece,
+    fit_temperature,
+    nll,
+    probabilities,
+)
 
 RNG = np.random.default_rng(0)
 TRUE = 2 * RNG.standard_normal((4000, 5))
@@ -60,8 +67,8 @@ def test_an_overconfident_classifier_is_mended_on_images_that_the_fit_has_not_se
 
 def test_where_the_likelihood_has_no_maximum_the_temperature_is_at_its_bound():
     right = 0.1 * np.eye(3)
-    assert fit_temperature(right, np.array([0, 1, 2])) == pytest.approx(COLDEST)
-    assert fit_temperature(right, np.array([1, 2, 0])) == pytest.approx(HOTTEST)
+    assert fit_temperature(right, np.array([0, 1, 2])) == pytest.approx(MIN_TEMPERATURE)
+    assert fit_temperature(right, np.array([1, 2, 0])) == pytest.approx(MAX_TEMPERATURE)
 
 
 def test_a_classifier_that_says_nothing_has_temperature_one():

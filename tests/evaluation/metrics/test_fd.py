@@ -4,7 +4,7 @@ import torch
 from torchmetrics.image.fid import FrechetInceptionDistance
 
 from hpcddm.evaluation.metrics.fd import frechet_distance
-from hpcddm.evaluation.metrics.statistics import Statistics
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 
 RNG = np.random.default_rng(0)
 MIX = RNG.standard_normal((24, 24)) / 5
@@ -29,7 +29,7 @@ def torchmetrics_distance(real, fake):
 
 
 def distance(real, fake):
-    return frechet_distance(Statistics.from_features(real), Statistics.from_features(fake))
+    return frechet_distance(FeatureStatistics.from_features(real), FeatureStatistics.from_features(fake))
 
 
 def test_equals_torchmetrics():
@@ -39,12 +39,12 @@ def test_equals_torchmetrics():
 def test_the_tolerance_sees_the_two_classic_mistakes():
     expected = torchmetrics_distance(REAL, FAKE)
     biased = [
-        Statistics(s.count, s.mean, s.scatter * (s.count - 1) / s.count)
-        for s in map(Statistics.from_features, (REAL, FAKE))
+        FeatureStatistics(s.count, s.mean, s.scatter * (s.count - 1) / s.count)
+        for s in map(FeatureStatistics.from_features, (REAL, FAKE))
     ]
     assert frechet_distance(*biased) != pytest.approx(expected, rel=1e-8)
     single = [np.cov(x.astype(np.float32).T, dtype=np.float32).astype(float) * (len(x) - 1) for x in (REAL, FAKE)]
-    rounded = [Statistics(len(x), x.mean(0), scatter) for x, scatter in zip((REAL, FAKE), single, strict=True)]
+    rounded = [FeatureStatistics(len(x), x.mean(0), scatter) for x, scatter in zip((REAL, FAKE), single, strict=True)]
     assert frechet_distance(*rounded) != pytest.approx(expected, rel=1e-8)
 
 

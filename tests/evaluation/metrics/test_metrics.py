@@ -6,19 +6,19 @@ import json
 import numpy as np
 import pytest
 
-from hpcddm.commands.comparison import print_results
-from hpcddm.commands.table import print_table
+from hpcddm.commands.results_table import print_results_table
+from hpcddm.commands.sweep_table import print_sweep_table
 from hpcddm.config import variant_files
 from hpcddm.evaluation import metrics
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.evaluation import Evaluation, ImageSet
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
+from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.statistics import Statistics
 from hpcddm.evaluation.report import page
 from hpcddm.evaluation.sweep_results import plot
-from hpcddm.evaluation.sweep_results.spread import over_seeds, write_seeds
-from hpcddm.evaluation.sweep_results.table import SettingResult, write_csv
+from hpcddm.evaluation.sweep_results.seed_statistics import statistics_over_seeds, write_seeds
+from hpcddm.evaluation.sweep_results.setting_results import SettingResult, write_csv
 from hpcddm.stages.report import report_job
 from tests.evaluation.metrics.sets import image_set
 from tests.evaluation.report.test_page import Page, bare, content
@@ -50,11 +50,11 @@ class Brightness(Metric):
 
 @pytest.mark.parametrize("metric", all_metrics(), ids=lambda metric: metric.key)
 def test_a_metric_reads_nothing_but_what_it_says_it_needs(metric):
-    value = metric.compute(Evaluation(SAMPLES, REAL))
+    value = metric.compute(MetricInputs(SAMPLES, REAL))
     assert isinstance(value, float) and np.isfinite(value)
     nothing = {part.value: getattr(NOTHING, part.value) for part in set(Need) - metric.needs}
     bare_sets = (dataclasses.replace(images, **nothing) for images in (SAMPLES, REAL))
-    assert metric.compute(Evaluation(*bare_sets)) == value
+    assert metric.compute(MetricInputs(*bare_sets)) == value
 
 
 def test_the_keys_and_their_order_are_those_of_every_report_so_far():
@@ -76,7 +76,7 @@ def test_parts_are_merged_in_their_order():
     features = RNG.standard_normal((30, 3))
     parts = [image_set(features[:12]), image_set(features[12:])]
     stored = [ImageSet.from_arrays(part.arrays(set(Need)), part.labels) for part in parts]
-    merged, expected = ImageSet.merged(stored), Statistics.from_features(features)
+    merged, expected = ImageSet.merged(stored), FeatureStatistics.from_features(features)
     assert (merged.features == features).all() and len(merged.agreed) == len(merged.labels) == 30
     assert merged.statistics.count == 30 and np.allclose(merged.statistics.scatter, expected.scatter, rtol=1e-12)
 
@@ -96,7 +96,7 @@ def new_metric(tmp_path, monkeypatch):
     """A file of a metric in a folder of its own."""
     (tmp_path / "evaluation" / "metrics").mkdir(parents=True)
     (tmp_path / "evaluation" / "metrics" / "brightness.py").write_text(NEW)
-    monkeypatch.setenv(variant_files.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path))
     all_metrics.cache_clear()
     yield next(metric for metric in all_metrics() if metric.key == "brightness")
     all_metrics.cache_clear()
@@ -112,7 +112,7 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
     text = Page(page.render(given)).text
     assert "KID Mean feature Classifier agrees" in text and "Mean feature: the mean of all features; lower" in text
     assert "0.123" in text and page.table(given.metrics)["top-1"].best[2] == "brightness"
-    print_table({"arms": {"top-1": figures}, "floor": floor})
+    print_results_table({"arms": {"top-1": figures}, "floor": floor})
     said = capsys.readouterr().out
     assert "lower is better: FD, KID, mean feature;" in said and "0.123" in said and "feature" in said
     rows = [
@@ -122,12 +122,12 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
         for seed in (1, 2)
     ]
     write_csv(rows, tmp_path / "table.csv")
-    write_seeds(over_seeds(rows), tmp_path / "seeds.csv")
+    write_seeds(statistics_over_seeds(rows), tmp_path / "seeds.csv")
     assert "fd,kid,brightness,agreement" in (tmp_path / "table.csv").read_text()
     assert "brightness,brightness_sd" in (tmp_path / "seeds.csv").read_text()
-    print_results(rows)
+    print_sweep_table(rows)
     assert "1.500 +- 0.707" in capsys.readouterr().out
-    print_results(rows[:1])
+    print_sweep_table(rows[:1])
     said = capsys.readouterr().out
     assert "FD / KID / mean feature, by arm" in said and " / 1.000" in said
     for draw, keys, count in ((plot._lines, "seed", 9), (plot._bars, ["seed"], 5)):

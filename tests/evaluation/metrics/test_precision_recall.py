@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.metrics import all_metrics, neighbours
-from hpcddm.evaluation.metrics.evaluation import Evaluation
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from tests.evaluation.metrics.sets import image_set
 
 RNG = np.random.default_rng(0)
@@ -13,7 +13,7 @@ KEYS = ("precision", "recall", "density", "coverage")
 
 def precision_recall(real, fake):
     """The four metrics that count neighbours, by key."""
-    evaluation = Evaluation(image_set(fake), image_set(real))
+    evaluation = MetricInputs(image_set(fake), image_set(real))
     return {metric.key: metric.compute(evaluation) for metric in all_metrics() if metric.key in KEYS}
 
 

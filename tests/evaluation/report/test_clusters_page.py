@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.report import clusters_page, page
-from hpcddm.evaluation.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, Facts
-from hpcddm.evaluation.report.content import Cluster
-from hpcddm.files import reading
+from hpcddm.evaluation.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, PartitionFacts
+from hpcddm.evaluation.report.report_content import ClusterContent
+from hpcddm.files import checked_reads
 from tests.evaluation.report.test_page import Page, content
 
 HOSTILE = '<script>alert("1")</script>&amp;\u2028 \U0001f600'
@@ -23,7 +23,7 @@ def facts(*images, **changes):
         ClusterFacts(count, count / total, 0.1 * number, 0, 1.25, [("boot", 0.75), ("bag", 0.25)])
         for number, count in enumerate(images)
     ]
-    made = Facts(
+    made = PartitionFacts(
         total, clusters, max(images) * len(images) / total, 2.5, 0.5, 0.123, 96, "features", "", "max_share: 0.1"
     )
     return dataclasses.replace(made, **changes)
@@ -47,7 +47,8 @@ def without_classes(made):
 def pictures(made, kinds=("typical", "ambiguous", "random")):
     images = np.arange(3 * 8 * 8, dtype=np.uint8).reshape(3, 8, 8, 1)
     return [
-        Cluster(number, cluster.images, dict.fromkeys(kinds, images)) for number, cluster in enumerate(made.clusters)
+        ClusterContent(number, cluster.images, dict.fromkeys(kinds, images))
+        for number, cluster in enumerate(made.clusters)
     ]
 
 
@@ -92,7 +93,7 @@ def test_the_facts_come_back_from_their_file():
     made = with_first(EVEN, words=[("boot", 0.5, 0.1)], captions=["a boot"], shown={"random": [3, 1]})
     stored = made.as_json()
     assert stored["warnings"] == [] and CATCH_ALL in stored["thresholds"].values()
-    again = reading.parse(json.dumps(stored | {"of a later version": 1}).encode(), Facts)
+    again = checked_reads.parse_json(json.dumps(stored | {"of a later version": 1}).encode(), PartitionFacts)
     assert again.clusters[0].shown == {"random": [3, 1]} and again.warnings() == made.warnings()
     assert clusters_page.render("x", again, pictures(made)) == clusters_page.render("x", made, pictures(made))
 
@@ -147,4 +148,4 @@ def test_the_report_holds_the_same_part_and_does_without_it():
     begin, end = "What speaks against", "At random"
     assert alone[alone.index(begin) : alone.rindex(end)] == part[part.index(begin) : part.rindex(end)]
     bare = Page(page.render(dataclasses.replace(report, facts=None, usage={}, curves={}))).text
-    assert "the stage inspect, which measures the clusters, was not complete" in bare and begin not in bare
+    assert "the stage cluster_report, which measures the clusters, was not complete" in bare and begin not in bare

@@ -9,10 +9,10 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.concepts.answer import answer
-from hpcddm.evaluation.report import concept_pictures, concepts_page, page
-from hpcddm.evaluation.report.concept_facts import MOST_LETTERS, MOST_NEVER, MOST_SHOWN, ConceptFacts, shown_name
-from hpcddm.evaluation.report.content import Concepts
+from hpcddm.evaluation.concepts.summary_text import summarise
+from hpcddm.evaluation.report import concept_images, concepts_page, page
+from hpcddm.evaluation.report.concept_facts import MAX_LETTERS, MAX_NEVER, MAX_SHOWN, ConceptFacts, shown_name
+from hpcddm.evaluation.report.report_content import ConceptsContent
 from tests.concept_contents import ARM, DENSE, content, pictures
 from tests.evaluation.report.test_page import CASES as REPORTS
 from tests.evaluation.report.test_page import Page, bare
@@ -83,7 +83,7 @@ def fits(home, total, gain=None, slope=0.5, runs=1, spread=0.0):
     ],
 )
 def test_the_answer_follows_from_intervals_that_do_not_hold_zero(given, headline):
-    told = answer(fits(*given), "top-2", "top-2 minus monolith")
+    told = summarise(fits(*given), "top-2", "top-2 minus monolith")
     assert told.headline.startswith(headline)
     assert f"partial r {given[0]:+.2f} ({given[0] - 0.1:+.2f} to {given[0] + 0.1:+.2f})" in told.reasons[0]
     assert ("No monolith says" in told.text) == (given[2] is None) and "over 40 concepts" in told.text
@@ -100,8 +100,8 @@ def test_the_page_is_whole_and_self_contained(case):
     ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert made.answer.headline in parsed.text and all(reason in parsed.text for reason in made.answer.reasons)
-    shown = sum(len(made.pictured()[row.concept]) for row in (*made.worst, *made.never[:MOST_NEVER]))
-    assert len(parsed.all("img")) == shown and shown <= 4 * (MOST_SHOWN + MOST_NEVER)
+    shown = sum(len(made.pictured()[row.concept]) for row in (*made.worst, *made.never[:MAX_NEVER]))
+    assert len(parsed.all("img")) == shown and shown <= 4 * (MAX_SHOWN + MAX_NEVER)
 
 
 def test_a_page_of_equal_contents_is_equal_to_the_byte_and_that_of_a_file_too(tmp_path):
@@ -126,7 +126,7 @@ def test_the_curve_says_its_numbers_with_the_zeros_apart():
 def test_what_is_shown_of_concepts_experts_and_proposal():
     made, text = facts("everything"), Page(rendered("everything")).text
     order = [row.relative(ARM) for row in made.occurring]
-    assert order == sorted(order) and made.worst == made.occurring[:MOST_SHOWN]
+    assert order == sorted(order) and made.worst == made.occurring[:MAX_SHOWN]
     assert all(row.frequency for row in made.worst)
     for row in made.worst:
         assert f"{row.name} {row.frequency:,} samples, {row.share_at_home:.0%} in {row.home}" in text
@@ -135,7 +135,7 @@ def test_what_is_shown_of_concepts_experts_and_proposal():
     assert f"{split.name} {split.frequency:,} {split.share_at_home:.0%}" in text
     assert all(f"expert {expert}: {count:,}" in text for expert, count in enumerate(split.experts) if count)
     assert "starving: 0, with less than half of the mean" in text and "120 training and 11 held-out" in text
-    assert "table: {file: RUN/concepts/proposal.csv}" in text and "4 experts" not in text
+    assert "table: {file: RUN/concept_analysis/proposal.csv}" in text and "4 experts" not in text
 
 
 def test_what_is_missing_is_not_shown():
@@ -150,7 +150,7 @@ def test_what_is_missing_is_not_shown():
 @pytest.mark.parametrize(
     "alignment, wanted, missing",
     [
-        ({"left_out": "not all experts are there"}, ["Left out: not all experts are there."], "Error by noise level"),
+        ({"left_out": "some experts are missing"}, ["Left out: some experts are missing."], "Error by noise level"),
         (
             {"distances": None, "reason": "no features"},
             ["Left out: no features.", "Error by noise level"],
@@ -175,7 +175,7 @@ def test_names_are_escaped_cut_and_printable():
     assert (
         text.isascii() and "<script" not in text and not re.search("&#(0|27|8232|55357);", text.partition("<main>")[2])
     )
-    assert all(name in told and len(name) <= MOST_LETTERS for name in shown)
+    assert all(name in told and len(name) <= MAX_LETTERS for name in shown)
     assert all(any(start in name for name in shown) for start in ("<script>", "www...", "\u732b", r"a\x00\x1b[0m"))
 
 
@@ -185,10 +185,10 @@ def test_pictures_are_gathered_under_the_names_of_the_arms(tmp_path):
     stored = {concept: {place: every[concept][arm] for arm, place in arms} for concept, arms in made.pictured().items()}
     halves = [dict(list(stored.items())[part::2]) for part in range(2)]
     for part, half in enumerate(halves):
-        concept_pictures.write(half | {999: {"real": np.zeros((1, 2, 2, 1), np.uint8)}}, tmp_path / f"{part}.h5")
-    gathered = concept_pictures.gather([tmp_path / "0.h5", tmp_path / "1.h5"], made.pictured())
-    concept_pictures.write(gathered, tmp_path / "shown.h5")
-    again = concept_pictures.read(tmp_path / "shown.h5")
+        concept_images.write(half | {999: {"real": np.zeros((1, 2, 2, 1), np.uint8)}}, tmp_path / f"{part}.h5")
+    gathered = concept_images.gather([tmp_path / "0.h5", tmp_path / "1.h5"], made.pictured())
+    concept_images.write(gathered, tmp_path / "page_images.h5")
+    again = concept_images.read(tmp_path / "page_images.h5")
     assert again.keys() == every.keys() and "home" in again[made.worst[0].concept]
     assert all((again[one][arm] == every[one][arm]).all() for one in every for arm in every[one])
     with h5py.File(tmp_path / "0.h5") as file:
@@ -200,7 +200,7 @@ def test_the_report_holds_the_same_part_or_nothing_of_it():
     made = facts("two experts")
     shown = pictures(made.content, made.pictured())
     report = bare(REPORTS["usual"])
-    with_part = Page(page.render(dataclasses.replace(report, concepts=Concepts(made, shown))))
+    with_part = Page(page.render(dataclasses.replace(report, concepts=ConceptsContent(made, shown))))
     part = Page(rendered("two experts")).text
     assert part[part.index(made.answer.headline) :] in with_part.text
     assert {"href": "#concepts"} in with_part.all("a") and "oncepts" not in page.render(report).partition("<body>")[2]

@@ -7,11 +7,18 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.report import page
-from hpcddm.evaluation.report.content import Cluster, Content, Denoiser, Gallery, Router
+from hpcddm.evaluation.report.report_content import (
+    ClusterContent,
+    DenoiserContent,
+    Gallery,
+    ReportContent,
+    RouterContent,
+)
 
 VOID = {"meta", "img", "br"}
 
 
+DENOISER = ("dit (width 128)", 1_234_567, "epsilon (schedule cosine)")
 STEPS = 20
 
 
@@ -32,7 +39,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
 
     units = {"monolith": "train/monolith", "student": "distill/student"}
     made = [units[arm] for arm in dense] + [f"train/expert-{index:02d}" for index in range(experts)]
-    return Content(
+    return ReportContent(
         name="quickstart",
         summary=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
         metrics={
@@ -47,7 +54,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "diagnostics": {name: diagnosis(name) for name in arms},
             "neighbours": [3, 5],
             "extractor": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92},
-            "left_out": {},
+            "unavailable_metrics": {},
             "classifier": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
             "steps": STEPS,
             "guidance": 1.5,
@@ -55,20 +62,20 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "remark": "",
         },
         denoisers=[
-            Denoiser(unit, "dit (width 128)", 1_234_567, "epsilon (schedule cosine)", "bf16", 72_000, 10**15, 7.2, 1.5)
+            DenoiserContent(unit, *DENOISER, "bf16", 72_000, 10**15, 7.2, 1.5)
             for unit in made
         ],
-        clusters=[Cluster(index, 1000 + 10 * index, {"random": pictures(12)}) for index in range(experts)],
+        clusters=[ClusterContent(index, 1000 + 10 * index, {"random": pictures(12)}) for index in range(experts)],
         facts=None,
         asked_for="class",
         gallery_texts=[number % classes for number in range(20)],
         galleries=[Gallery(arm, pictures(20)) for arm in arms + [f"expert-{index}" for index in range(experts)]],
         curves={
             "train/monolith": [[1024, 1.0], [2048, 0.5]],
-            "measuring/classifier": [[1024, 2.0]],
-            "route/router": [],
+            "evaluators/classifier": [[1024, 2.0]],
+            "router/all": [],
         },
-        router=Router(
+        router=RouterContent(
             noise_levels=[0.1, 0.5, 0.9],
             accuracy={"with condition": [0.99, 0.9, 0.6], "without condition": [0.98, 0.8, 0.3]},
             calibration={"as made": [0.01, 0.05, 0.1], "with temperature": [0.01, 0.02, 0.03]},
@@ -80,7 +87,7 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
 
 def bare(given):
     """The same without what takes time to draw."""
-    return dataclasses.replace(given, clusters=[Cluster(0, 9, {"random": np.zeros((1, 8, 8, 1), np.uint8)})],
+    return dataclasses.replace(given, clusters=[ClusterContent(0, 9, {"random": np.zeros((1, 8, 8, 1), np.uint8)})],
                                gallery_texts=[], galleries=[], curves={}, router=None, usage={}, denoisers=[],
                                metrics=given.metrics | {"diagnostics": {}})  # fmt: skip
 
@@ -128,13 +135,14 @@ CASES = {
     "no curves": dataclasses.replace(content(), curves={}),
     "no router": dataclasses.replace(content(), router=None),
     "a router whose calibration nobody measured": dataclasses.replace(
-        content(), router=Router([0.1, 0.9], {"with condition": [0.9, 0.4]}, {}, {})
+        content(), router=RouterContent([0.1, 0.9], {"with condition": [0.9, 0.4]}, {}, {})
     ),
     "no galleries": dataclasses.replace(content(), galleries=[], gallery_texts=[]),
     "an empty cluster": dataclasses.replace(
         content(experts=2),
         clusters=[
-            Cluster(index, 9, {"random": np.zeros((count, 8, 8, 1), np.uint8)}) for index, count in enumerate((0, 3))
+            ClusterContent(index, 9, {"random": np.zeros((count, 8, 8, 1), np.uint8)})
+            for index, count in enumerate((0, 3))
         ],
     ),
 }
@@ -261,7 +269,9 @@ def test_without_monolith_nothing_speaks_of_it():
 
 def test_a_metric_that_is_left_out_is_named_with_the_reason():
     given = bare(content())
-    given.metrics.update(classifier=None, left_out={"agreement": "compares classes, and these images have none"})
+    given.metrics.update(
+        classifier=None, unavailable_metrics={"agreement": "compares classes, and these images have none"}
+    )
     for figures in (*given.metrics["arms"].values(), given.metrics["floor"]):
         figures.pop("agreement")
     text = Page(page.render(given)).text

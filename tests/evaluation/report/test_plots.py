@@ -34,7 +34,7 @@ def drawn():
     ("name", "expert", "label"),
     [
         ("expert-2", 2, "expert 2"), ("train/expert-12", 12, "expert 12"), ("monolith", None, "monolith"),
-        ("train/monolith", None, "monolith"), ("measuring/classifier", None, "classifier"), ("top-1", None, "top-1"),
+        ("train/monolith", None, "monolith"), ("evaluators/classifier", None, "classifier"), ("top-1", None, "top-1"),
     ],
 )  # fmt: skip
 def test_names_of_arms_and_units(name, expert, label):

@@ -6,7 +6,7 @@ import yaml
 from hpcddm.commands import sweep as command
 from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.sweep_runs import sweep_runs_of
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.evaluation.sweep_results.taking import Taking
 from tests.helpers import hpcddm, write_experiment, write_source
 
@@ -46,7 +46,7 @@ def sweep(write, home, tmp_path, monkeypatch):
 
     def call(*guidance, options=(), values=None, fails=False, **queue):
         taking = Taking(home, **queue)
-        monkeypatch.setattr(command, "launcher_of", lambda site, where: taking)
+        monkeypatch.setattr(command, "create_launcher", lambda site, where: taking)
         file = write(*guidance, **(values or {}))
         done = hpcddm("sweep", file, "--site", tmp_path / "north.yaml", "--dir", home.root, *options)
         assert (done.exit_code != 0) == fails, done.output

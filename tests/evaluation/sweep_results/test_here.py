@@ -7,18 +7,18 @@ import pytest
 from hpcddm.commands import sweep as command
 from hpcddm.config.site import Site
 from hpcddm.jobs.spec import read_spec
-from hpcddm.launch.local.launcher import Local
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.local.launcher import LocalLauncher
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.attempts import write_attempt
 from tests.evaluation.sweep_results.test_verb import EVALUATE, FACTS
 from tests.helpers import COUNTED, finish, hpcddm
 
 
-class Machine(Local):
+class Machine(LocalLauncher):
     """This machine, with units that end at once; broken ones fail."""
 
     def __init__(self, run, broken=()):
@@ -35,7 +35,7 @@ class Machine(Local):
 
     def is_running(self, job):
         spec, run = read_spec(self.specs[int(job) - 1])
-        (unit,) = (unit for unit in plan(stored_experiment(RunDir(run.root))) if unit.key == spec.key)
+        (unit,) = (unit for unit in plan_units(stored_experiment(RunDir(run.root))) if unit.key == spec.key)
         if f"{run.root.name}/{spec.key}" in self.broken:
             write_attempt(run, spec.key, 1, ended={"outcome": "failed", "reason": "out of luck"})
         elif not manifest.read(run.unit(spec.key)):
@@ -49,12 +49,12 @@ class Machine(Local):
 @pytest.fixture
 def here(write, home, tmp_path, monkeypatch):
     """Call the verb on this machine; returns the order of the units and the answer."""
-    monkeypatch.setattr("hpcddm.launch.local.drive.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("hpcddm.launch.local.driver.POLL_SECONDS", 0.0)
     (tmp_path / "here.yaml").write_text("{name: here, scheduler: local, cores: 1}")
 
     def call(*guidance, broken=()):
         machine = Machine(home, broken)
-        monkeypatch.setattr(command, "launcher_of", lambda site, where: machine)
+        monkeypatch.setattr(command, "create_launcher", lambda site, where: machine)
         return machine.order, hpcddm("sweep", write(*guidance), "--site", tmp_path / "here.yaml", "--dir", home.root)
 
     return call

@@ -5,15 +5,16 @@ import shutil
 import pytest
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.sweep_runs import assign, survey_sweep_runs
-from hpcddm.pipeline.unit_states import State, survey
+from hpcddm.launch.sweep_runs import assign_owners, survey_sweep_runs
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import set_aside
-from hpcddm.runs.sweep_index import Index, link, read_index, write_index
-from hpcddm.runs.unit_keys import REPORT
-from tests.helpers import DATA_STAGES, JOINED, finish
+from hpcddm.runs.run_dir import set_aside
+from hpcddm.runs.sweep_index import SweepIndex, link_shared_units, read_index, write_index
+from hpcddm.runs.unit_keys import CAPTIONS, LATENT_SCALE, REPORT
+from tests.helpers import DATA_STAGES, JOINED, LATENT_SPACE, finish
 
-TRAINED, FINAL = {*DATA_STAGES, "measuring", "train", "route"}, {"evaluate", "report"}
+TRAINED, FINAL = {*DATA_STAGES, "evaluators", "train", "router"}, {"evaluate", "report"}
 
 
 def shared_stages(first, second) -> set[str]:
@@ -26,10 +27,10 @@ def shared_stages(first, second) -> set[str]:
     ("key", "values", "shared"),
     [
         ("evaluate.guidance", [1.0, 2.0], TRAINED),
-        ("experts.training.images", [64, 128], {*DATA_STAGES, "measuring", "route"}),
-        ("cluster.clustering.fine", [8, 9], {"shard", "catalog", "encode", "measuring"}),
+        ("experts.training.images", [64, 128], {*DATA_STAGES, "evaluators", "router"}),
+        ("cluster.clustering.fine_clusters", [8, 9], {"shard", "catalog", "encode", "evaluators"}),
         ("data.shards", [2, 3], set()),
-        ("seed", [0, 1], {"shard", "catalog", "encode", "measuring"}),
+        ("seed", [0, 1], {"shard", "catalog", "encode", "evaluators"}),
         ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
         ("evaluate.min_experts", [1, 2], TRAINED),
     ],
@@ -41,13 +42,13 @@ def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, s
 def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
     both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
     same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
-    assert {"train/expert-00", "train/expert-01", "route/router"} <= same and not any("evaluate" in key for key in same)
+    assert {"train/expert-00", "train/expert-01", "router/all"} <= same and not any("evaluate" in key for key in same)
 
 
 def test_units_are_shared_inside_a_stage_too(sweep_runs):
-    one, other = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
-    assert one.identities["measuring/extractor"] == other.identities["measuring/extractor"]
-    assert one.identities["measuring/classifier"] != other.identities["measuring/classifier"]
+    one, other = sweep_runs(grid={"evaluators.classifier.shift": [0, 1]})
+    assert one.identities["evaluators/extractor"] == other.identities["evaluators/extractor"]
+    assert one.identities["evaluators/classifier"] != other.identities["evaluators/classifier"]
 
 
 def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):
@@ -55,30 +56,71 @@ def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_pat
     (tmp_path / "bags.txt").write_text("other")
     hats = JOINED | {"list": str(tmp_path / "hats.txt")}
     bags = hats | {"name": "bags", "list": str(tmp_path / "bags.txt")}
-    found = sweep_runs(grid={"experts.joined": [[], [hats], [bags]]})
+    found = sweep_runs(grid={"experts.extra": [[], [hats], [bags]]})
     first, second, third = found
     assert shared_stages(second, first) == TRAINED | FINAL
-    assign(found, Index())
-    assert (second.owners["lists/hats"], third.owners["lists/bags"]) == (first.label, first.label)
+    assign_owners(found, SweepIndex())
+    assert (second.owners["expert_lists/hats"], third.owners["expert_lists/bags"]) == (first.label, first.label)
     assert second.owners["train/hats"] == second.label and second.owners["train/expert-00"] == first.label
+
+
+def captioned(width):
+    return {"name": "text", "encoder": {"name": "words", "width": width}, "cached": True}
+
+
+def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_runs):
+    """The distinct captions are the same; but their unit has the folder of the whole stage."""
+    grid = {"data.condition": [captioned(8), captioned(9)], "evaluate.guidance": [1.0, 2.0]}
+    found, index, keys = sweep_runs(grid=grid), SweepIndex(), [CAPTIONS, "encode_captions/000", "encode_captions/001"]
+    assign_owners(found, index)
+    narrow, narrow_too, wide, wide_too = found
+    assert narrow.identities[CAPTIONS] == wide.identities[CAPTIONS]
+    assert {one.owners[key] for one in (narrow, narrow_too) for key in keys} == {narrow.label}
+    assert {one.owners[key] for one in (wide, wide_too) for key in keys} == {wide.label}
+    assert wide.owners["catalog/all"] == narrow.label
+    again = sweep_runs(grid=grid)
+    assign_owners(again, index)
+    assert [one.owners for one in again] == [one.owners for one in found]
+
+
+def test_a_removed_setting_lends_its_captions_to_those_that_encode_them_alike(sweep_runs):
+    keys, values = [CAPTIONS, "encode_captions/000", "encode_captions/001"], [captioned(8), captioned(9)]
+    index = SweepIndex()
+    (removed,) = before = sweep_runs(grid={"data.condition": values[:1], "evaluate.guidance": [1.0]})
+    assign_owners(before, index)
+    alike, other = after = sweep_runs(grid={"data.condition": values, "evaluate.guidance": [2.0]})
+    assign_owners(after, index)
+    assert {alike.owners[key] for key in keys} == {removed.label}
+    assert {other.owners[key] for key in keys} == {other.label}
+
+
+def test_a_scale_of_its_own_is_of_the_latents_of_another_setting(sweep_runs):
+    one, other = found = sweep_runs(grid={"data.space": [LATENT_SPACE, LATENT_SPACE | {"scale": 2.0}]})
+    assign_owners(found, SweepIndex())
+    assert {key: label for key, label in other.owners.items() if key.startswith("latents/")} == {
+        "latents/train-000": one.label,
+        "latents/train-001": one.label,
+        "latents/heldout-000": one.label,
+        LATENT_SCALE: other.label,
+    }
 
 
 def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).write_text(name)
     entries = [[JOINED | {"list": str(tmp_path / name)}] for name in ("one", "other")]
-    with pytest.raises(ConfigError, match="experts.joined: hats has other samples in setting .*; give it another name"):
-        sweep_runs(grid={"experts.joined": entries})
+    with pytest.raises(ConfigError, match="experts.extra: hats has other samples in setting .*; give it another name"):
+        sweep_runs(grid={"experts.extra": entries})
 
 
 def settle(found, home):
     """What a submission does with the files of a sweep."""
-    index = read_index(home) if home.root.exists() else Index()
+    index = read_index(home) if home.root.exists() else SweepIndex()
     index.current = [sweep_run.label for sweep_run in found]
-    assign(found, index)
+    assign_owners(found, index)
     for sweep_run in found:
         sweep_run.run.root.mkdir(parents=True, exist_ok=True)
-        link(sweep_run.run, sweep_run.owners)
+        link_shared_units(sweep_run.run, sweep_run.owners)
     write_index(index, home)
     return index
 
@@ -96,24 +138,24 @@ def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home)
         made_by(sweep_run, found)
     assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * 2
     for sweep_run in found:
-        states = survey(sweep_run.units, sweep_run.run)
+        states = survey_units(sweep_run.units, sweep_run.run)
         assert {status.state for status in states.values()} == {State.COMPLETE}, sweep_run.label
         assert states == survey_sweep_runs(found)[sweep_run.label]
 
 
 def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_inside(sweep_runs, home):
-    first, second = sweep_runs(grid={"measuring.classifier.shift": [0, 1]})
+    first, second = sweep_runs(grid={"evaluators.classifier.shift": [0, 1]})
     settle([first, second], home)
     assert str((second.run.root / "train").readlink()) == "../shift=0/train"
     assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
-    measuring = second.run.root / "measuring"
+    measuring = second.run.root / "evaluators"
     assert (
-        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/measuring/extractor"
+        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/evaluators/extractor"
     )
     assert not (measuring / "classifier").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
     logs = second.run.root / "logs"
     assert str((logs / "train").readlink()) == "../../shift=0/logs/train"
-    assert str((logs / "measuring/extractor").readlink()) == "../../../shift=0/logs/measuring/extractor"
+    assert str((logs / "evaluators/extractor").readlink()) == "../../../shift=0/logs/evaluators/extractor"
 
 
 def test_links_stay_true_when_the_sweep_is_moved(sweep_runs, home, tmp_path):
@@ -150,7 +192,7 @@ def test_without_its_index_a_sweep_finds_what_was_made(sweep_runs, home):
     found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
     for sweep_run in found:
-        states = survey(sweep_run.units, sweep_run.run)
+        states = survey_units(sweep_run.units, sweep_run.run)
         assert states["train/expert-01"].state is State.COMPLETE, sweep_run.label
         assert sweep_run.owners["train/expert-01"] == "guidance=2.0"
 

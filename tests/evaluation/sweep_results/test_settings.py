@@ -66,7 +66,7 @@ WRONG = {
     ),
     "a key that leads through a value": ({"grid": {"evaluate.steps.more": [1]}}, "setting more=1: steps holds a value"),
     "lists of different length": ({"zip": {"seed": [1, 2], "evaluate.steps": [3]}}, "seed has 2, evaluate.steps has 1"),
-    "a key in two places": ({"grid": {"seed": [1]}, "set": {"seed": 2}}, "seed: stands in set and in grid"),
+    "a key in two places": ({"grid": {"seed": [1]}, "set": {"seed": 2}}, "seed: is in set and in grid"),
     "nothing that varies": ({"set": {"seed": 2}}, "needs grid, zip or list"),
     "an empty list of values": ({"grid": {"seed": []}}, "grid.seed: .*at least 1"),
     "an unknown key of the sweep": ({"gird": {"seed": [1]}}, "gird: unknown key; valid keys: name, .*grid, zip, list"),
@@ -83,8 +83,8 @@ def test_mistakes_are_one_line_that_names_the_setting_and_the_key(read, case):
 
 def test_settings_that_mean_the_same_run_once(read):
     sweep = read(list=[{"evaluate.guidance": 2}, {"evaluate.guidance": 2.0}, {}, {"seed": 0}])
-    assert list(sweep.settings) == ["guidance=2", "as-it-stands"]
-    assert sweep.folded == [("guidance=2.0", "guidance=2"), ("seed=0", "as-it-stands")]
+    assert list(sweep.settings) == ["guidance=2", "as-is"]
+    assert sweep.folded == [("guidance=2.0", "guidance=2"), ("seed=0", "as-is")]
 
 
 def test_labels_are_short_where_last_parts_differ_and_longer_where_they_do_not():

@@ -6,7 +6,7 @@ from hpcddm.jobs import input_gate
 from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import REPORT
 from tests.attempts import write_attempt
 from tests.evaluation.sweep_results.taking import EVALUATE, names
@@ -25,9 +25,11 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     run = RunDir(home.root / "guidance=2.0")
     spec, _ = read_spec(run.spec(EVALUATE))
     wanted = input_gate.missing_units(spec, run, home)
-    assert {"guidance=1.0/lists/all", "guidance=1.0/train/expert-01", "guidance=1.0/catalog/all"} <= wanted
+    assert {"guidance=1.0/expert_lists/all", "guidance=1.0/train/expert-01", "guidance=1.0/catalog/all"} <= wanted
     submissions = Journal(home.journal).submissions()
-    assert input_gate.names(wanted, home) == {None: [one.job_name for one in submissions if wanted & set(one.units)]}
+    assert input_gate.awaited_job_names(wanted, home) == {
+        None: [one.job_name for one in submissions if wanted & set(one.units)]
+    }
     assert len(wanted) == len(spec.requires) + len(spec.optional) == 8
 
 
@@ -49,13 +51,13 @@ def test_commands_for_runs_say_what_a_sweep_and_its_settings_are(sweep, home, tm
     sweep_run = home.root / "guidance=1.0"
     for call in (("submit", tmp_path / "tiny.yaml", "--run-dir", sweep_run), ("retry", sweep_run)):
         done = hpcddm(*call)
-        assert done.exit_code == 2 and "a setting of a sweep; the same hpcddm sweep submits" in done.output, call
+        assert done.exit_code == 2 and "a setting of a sweep; the same hpcddm sweep " in done.output, call
 
 
 def test_cancel_ends_the_jobs_of_a_sweep_or_of_one_setting_but_not_what_others_share(sweep, home, monkeypatch):
     queue, _ = sweep(1.0, 2.0)
     queue.alive = names(queue)
-    monkeypatch.setattr("hpcddm.commands.cancel.launcher_of", lambda site, run: queue)
+    monkeypatch.setattr("hpcddm.commands.cancel.create_launcher", lambda site, run: queue)
     done = hpcddm("cancel", home.root / "guidance=2.0", "--now")
     assert done.exit_code == 0 and len(queue.gone) == 2 and "guidance=2.0/report/all" in done.output
     assert "evaluate/1" in hpcddm("cancel", home.root / "guidance=2.0", "evaluate/1", "--now").output

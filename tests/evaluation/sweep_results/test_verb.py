@@ -6,11 +6,11 @@ import shutil
 from dataclasses import replace
 
 from hpcddm.commands import sweep as command
-from hpcddm.jobs.spec import read_map, read_spec
+from hpcddm.jobs.spec import read_element_map, read_spec
 from hpcddm.launch import continuation
 from hpcddm.launch.base import Limits
 from hpcddm.launch.script_template import stored_parts
-from hpcddm.launch.sweep_runs import assign
+from hpcddm.launch.sweep_runs import assign_owners
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.sweep_index import read_index
@@ -51,14 +51,14 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
     assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
     *others, table = queue.submitted
     assert set(table.after) == {str(101 + number) for number in range(len(others))}
-    assert "3 settings, 25 units, what they share counted once: 0 complete, 25 to run" in said
+    assert "3 settings, 25 units, shared units counted once: 0 complete, 25 to run" in said
 
 
 def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
     queue, _ = sweep(1.0, 2.0)
     job_of = {name: str(101 + number) for number, array in enumerate(queue.submitted) for name in array.keys}
     (_, second) = found = sweep_runs(1.0, 2.0)
-    assign(found, read_index(home))
+    assign_owners(found, read_index(home))
     for unit in second.units:
         after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
         assert {job_of[second.name(key)] for key in unit.inputs} <= set(after), unit.key
@@ -66,7 +66,7 @@ def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(s
 
 def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, home):
     sweep(1.0, 2.0)
-    elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_map(path)]
+    elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_element_map(path)]
     found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
     assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
     assert found["guidance=1.0", EVALUATE].fingerprint_settings["evaluate.guidance"] == 1.0
@@ -124,7 +124,7 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
     sizes = [len(array.keys) for array in queue.submitted if array.keys[0].endswith(EVALUATE)]
     assert sum(sizes) == 10 and max(sizes) <= 4 and len(sizes) == 3
     for array in queue.submitted:
-        if array.keys[0].endswith("report/all"):
+        if array.keys[0].endswith("/report/all"):
             waited = [
                 name
                 for one in queue.submitted
@@ -135,7 +135,7 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
 
 
 def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
-    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(room=22, reason="its limit for you"))
+    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(free_jobs=22, reason="its limit for you"))
     taken = [name for name in names(queue) if name != CONTINUATION]
     assert len(taken) == 21 and len(names(queue)) == 22, "the last place is that of the job that submits the rest"
     assert "5 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
@@ -155,7 +155,7 @@ def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
 
 def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sweep, sweep_runs, home):
     queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0", "--only", "evaluate.guidance=3.0"])
-    evaluated = {name for name in names(queue) if name.endswith("report/all")}
+    evaluated = {name for name in names(queue) if name.endswith("/report/all")}
     assert evaluated == {"guidance=2.0/report/all", "guidance=3.0/report/all"}
     first = [name for name in names(queue) if name.startswith("guidance=1.0/")]
     assert "guidance=1.0/train/monolith" in first, "what all settings share is made where the first setting has it"
@@ -163,7 +163,7 @@ def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sw
     for stage in ("evaluate", "report"):
         shutil.rmtree(home.root / "guidance=1.0" / stage)
     _, said = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0"])
-    assert "what was asked for is complete; 2 units were not asked for" in said
+    assert "all requested units are complete; 2 units were not requested" in said
     queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "guidance=1.0"])
     assert {name.split("/")[0] for name in names(queue)} == {"guidance=1.0", "table"}, "a setting by its label"
     _, said = sweep(1.0, options=["--only", "guidance=1.0", "--only", "evaluate.guidance=2.0"], fails=True)
@@ -205,10 +205,10 @@ def test_a_folder_that_holds_something_else_is_left_alone(sweep, home):
     sweep(1.0)
     before = (home.root / "sweep.json").read_bytes()
     queue, said = sweep(1.0, 2.0, values={"name": "other"}, fails=True)
-    assert "the sweep 'trial' lies there" in said and queue.submitted == []
+    assert "contains the sweep 'trial'" in said and queue.submitted == []
     assert (home.root / "sweep.json").read_bytes() == before
     (home.root / "experiment.json").write_text("{}")
-    assert "a run lies there" in sweep(1.0, fails=True)[1]
+    assert "contains a run" in sweep(1.0, fails=True)[1]
 
 
 def test_nobody_knows_what_runs_when_the_scheduler_is_silent(sweep):
@@ -222,26 +222,26 @@ def test_nobody_knows_what_runs_when_the_scheduler_is_silent(sweep):
 def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path, monkeypatch):
     (tmp_path / "experiments").mkdir()
     (tmp_path / "slurm").mkdir()
-    mine = tmp_path / "slurm/start.sh.j2"
+    mine = tmp_path / "slurm/python_env.sh.j2"
     mine.write_text("# as submitted\n")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "named").mkdir()
     call_values = {"experiment": "base"}
-    room = {"limits": Limits(room=6, reason="its limit"), "room": 6}
+    room = {"limits": Limits(free_jobs=6, reason="its limit"), "room": 6}
     write_base(tmp_path)
     sweep(1.0, 2.0, values=call_values, **room)
-    rest = continuation.read(home)
+    rest = continuation.read_remaining(home)
     assert rest.experiment == str(tmp_path / "experiments/base.yaml")
     # Another folder finds no experiment by that name, and a pull has changed the template.
     mine.write_text("# another one\n")
     (tmp_path / "experiments").rename(tmp_path / "moved")
     continued = Taking(home)
-    monkeypatch.setattr(command, "launcher_of", lambda site, where: continued)
+    monkeypatch.setattr(command, "create_launcher", lambda site, where: continued)
     moved = replace(rest, experiment=str(tmp_path / "moved/base.yaml"))
     assert command.submit_settings(rest.sweep, str(home.site("north")), home.root, False, False, False, rest=moved) == 0
     assert {*names(continued)} == {*rest.units, "table/all"}
-    assert continued.template_parts == stored_parts(home) == {"slurm/start.sh.j2": "# as submitted\n"}
-    assert continuation.read(home) is None
+    assert continued.template_parts == stored_parts(home) == {"slurm/python_env.sh.j2": "# as submitted\n"}
+    assert continuation.read_remaining(home) is None
 
 
 def write_base(folder):

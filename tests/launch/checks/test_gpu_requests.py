@@ -6,9 +6,9 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch.checks.gpu_requests import check_gpus, remarks
-from hpcddm.pipeline.plan import plan
-from tests.helpers import DATA_STAGES, hpcddm, tiny, write_experiment, write_source
+from hpcddm.launch.checks.gpu_requests import check_gpus, gpu_remarks
+from hpcddm.pipeline.unit_graph import plan_units
+from tests.helpers import DATA_STAGES, LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 
 CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in DATA_STAGES}
 
@@ -19,7 +19,7 @@ def site_with(resources=None, stages=None, **keys):
 
 def check(tmp_path, site, **changes):
     experiment = tiny(tmp_path, **changes)
-    check_gpus(site, [unit.key for unit in plan(experiment)], experiment)
+    check_gpus(site, [unit.key for unit in plan_units(experiment)], experiment)
 
 
 def test_stages_that_compute_nothing_on_a_gpu_may_not_hold_one(tmp_path):
@@ -33,12 +33,24 @@ def test_stages_that_compute_nothing_on_a_gpu_may_not_hold_one(tmp_path):
     check(tmp_path, site_with({"gpus_per_node": 1}, allow_idle_gpus=True))
 
 
+def test_a_unit_without_a_gpu_in_a_stage_with_gpus_is_named_by_its_key(tmp_path):
+    changes = {"data__condition": {"name": "text", "encoder": {"name": "minilm"}, "cached": True}}
+    changes |= {"data__space": LATENT_SPACE, "encode__encoder": {"name": "efficientnet_lite0"}}
+    stages = CPU_STAGES | {"encode": {}, "autoencoder": {}}
+    places = ("encode_captions/all", "latents/scale")
+    with pytest.raises(ConfigError) as error:
+        check(tmp_path, site_with({"gpus_per_node": 1}, stages), **changes)
+    assert str(error.value).startswith(f"site s: {', '.join(places)}: gpus_per_node: 1, and nothing there uses a GPU;")
+    assert "in stages.encode_captions/all, stages.latents/scale;" in str(error.value)
+    check(tmp_path, site_with({"gpus_per_node": 1}, stages | dict.fromkeys(places, {"gpus_per_node": 0})), **changes)
+
+
 @pytest.mark.parametrize(
     ("stage", "asked", "words"),
     [
         ("train", {"gpus_per_node": 8}, "train: gpus_per_node: 8 for ranks_per_node: 1, .*; set ranks_per_node: 8 or"),
         ("train/monolith", {"gpus_per_node": 2}, "train/monolith: .* in stages.train/monolith;"),
-        ("measuring", {"gpus_per_node": 4, "ranks_per_node": 2}, "measuring: gpus_per_node: 4 for ranks_per_node: 2"),
+        ("evaluators", {"gpus_per_node": 4, "ranks_per_node": 2}, "evaluators: gpus_per_node: 4 for ranks_per_node: 2"),
         ("evaluate", {"gpus_per_node": 4, "ranks_per_node": 4}, "evaluate: .* one working rank uses one GPU; set rank"),
         ("evaluate", {"gpus_per_node": 1, "nodes": 2}, "evaluate: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
     ],
@@ -78,6 +90,6 @@ def test_submit_refuses_and_plan_and_the_sweeps_table_say_it(tmp_path):
     assert not (tmp_path / "run").exists(), "nothing was written"
     done = hpcddm("plan", *common, "--flops-per-second", "1e9")
     assert "GPUs      train: gpus_per_node: 2 for ranks_per_node: 1" in done.output, done.output
-    assert remarks(site_with({"gpus_per_node": 1}), ["table"]) == [
+    assert gpu_remarks(site_with({"gpus_per_node": 1}), ["table"]) == [
         "table: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in stages.table"
     ]

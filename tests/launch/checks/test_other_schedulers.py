@@ -8,18 +8,18 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.launch.base import launcher_of
+from hpcddm.launch.base import create_launcher
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
-from hpcddm.launch.content_hashes import with_content
+from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.slurm import client
 from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
-from hpcddm.runs.stored_experiment import within_run
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import with_relative_paths
 from tests.helpers import DATA_STAGES, finish, hpcddm, tiny, write_source
 
 UNITS = ["train/expert-00", "train/expert-01"]
@@ -54,8 +54,8 @@ def test_auto_refuses_a_slurm_that_does_not_answer_and_says_how_to_force_it(clie
 
 def test_auto_refuses_a_slurm_that_is_too_slow(clients, monkeypatch):
     clients(sinfo="exec sleep 30", sbatch="exit 1")
-    ask = client.query
-    monkeypatch.setattr(client, "query", lambda *command, seconds: ask(*command, seconds=seconds / 20))
+    ask = client.query_slurm
+    monkeypatch.setattr(client, "query_slurm", lambda *command, seconds: ask(*command, seconds=seconds / 20))
     with pytest.raises(UserError, match="sinfo gave no answer in"):
         load_site("auto")
 
@@ -73,18 +73,18 @@ def submitted(tmp_path):
     write_source(tmp_path / "images")
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
-    experiment = with_content(tiny(tmp_path), run)
-    finish([unit for unit in plan(experiment) if unit.stage in DATA_STAGES], run)
-    store_experiment(within_run(experiment, run), run)
+    experiment = with_content_hashes(tiny(tmp_path), run)
+    finish([unit for unit in plan_units(experiment) if unit.stage in DATA_STAGES], run)
+    store_experiment(with_relative_paths(experiment, run), run)
     journal = Journal(run.journal)
-    token = journal.intend("slurm", "north", UNITS, "tiny-train")
-    journal.submitted(token, "100")
+    token = journal.record_intent("slurm", "north", UNITS, "tiny-train")
+    journal.record_submitted(token, "100")
     return run, experiment, token
 
 
 def check(run, scheduler="local", names=UNITS):
     site = "embedded" if scheduler == "local" else "slurm"
-    check_other_schedulers(Journal(run.journal).submissions(), run, launcher_of(load_site(site), run), names)
+    check_other_schedulers(Journal(run.journal).submissions(), run, create_launcher(load_site(site), run), names)
 
 
 def in_queue(token):
@@ -93,7 +93,7 @@ def in_queue(token):
     return "; ".join([notice, *(f"echo '{line}'" for line in lines)])
 
 
-@pytest.mark.parametrize("command", ["submit", "dry run", "retry", "run-stage", "sweep"])
+@pytest.mark.parametrize("command", ["submit", "dry run", "retry", "run-unit", "sweep"])
 def test_what_is_in_slurms_queue_is_not_started_on_this_machine(submitted, clients, tmp_path, command):
     run, _, token = submitted
     clients(squeue=in_queue(token), sinfo=DOWN, sbatch="exit 1")
@@ -106,14 +106,14 @@ def test_what_is_in_slurms_queue_is_not_started_on_this_machine(submitted, clien
         assert dry.exit_code == 0, dry.output
         name = f"{next(word for word in dry.output.split() if word.endswith('/train/expert-00'))}"
         journal = Journal(tmp_path / "sweep/journal.jsonl")
-        token = journal.intend("slurm", "north", [name], "tiny-train")
-        journal.submitted(token, "100")
+        token = journal.record_intent("slurm", "north", [name], "tiny-train")
+        journal.record_submitted(token, "100")
         clients(squeue=in_queue(token))
     done = hpcddm(*{
         "submit": ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root),
         "dry run": ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--run-dir", run.root, "--dry-run"),
         "retry": ("retry", run.root, "--site", "embedded"),
-        "run-stage": ("run-stage", run.root, name),
+        "run-unit": ("run-unit", run.root, name),
         "sweep": ("sweep", tmp_path / "s.yaml", "--site", "embedded", "--dir", tmp_path / "sweep"),
     }[command])  # fmt: skip
     assert done.exit_code == 1, done.output
@@ -128,15 +128,15 @@ def test_what_may_be_in_the_queue_of_a_slurm_that_does_not_answer_is_not_started
     with pytest.raises(UserError, match=r"train/expert-00 \(and 1 more\) was submitted to slurm by site north as job"):
         check(run)
     with pytest.raises(UserError, match="nobody answers here"):
-        check(run, names=["train/expert-01", "route/router"])
-    check(run, names=["route/router"])
+        check(run, names=["train/expert-01", "router/all"])
+    check(run, names=["router/all"])
     check(run, scheduler="slurm")
 
 
 def test_what_is_over_for_sure_needs_no_answer(submitted, clients):
     run, experiment, token = submitted
     clients(squeue=DOWN)
-    finish([unit for unit in plan(experiment) if unit.key == UNITS[0]], run)
+    finish([unit for unit in plan_units(experiment) if unit.key == UNITS[0]], run)
     with pytest.raises(UserError, match=r"train/expert-01 was submitted"):
         check(run)
     folder = run.logs(UNITS[1]) / "attempt-1"
@@ -155,13 +155,15 @@ def test_what_was_cancelled_or_has_left_the_queue_is_free(submitted, clients):
     clients(squeue="exit 0")
     check(run)
     clients(squeue=DOWN)
-    Journal(run.journal).cancelled(token, UNITS)
+    Journal(run.journal).record_cancelled(token, UNITS)
     check(run)
 
 
 def test_what_runs_without_a_queue_is_not_submitted_to_one(submitted):
     run, _, _ = submitted
-    Journal(run.journal).submitted(Journal(run.journal).intend("local", "embedded", ["train/monolith"]), "4711")
+    Journal(run.journal).record_submitted(
+        Journal(run.journal).record_intent("local", "embedded", ["train/monolith"]), "4711"
+    )
     check(run, "slurm", ["train/monolith"])
     folder = run.logs("train/monolith") / "attempt-1"
     folder.mkdir(parents=True)

@@ -3,15 +3,15 @@ import time
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, reading
+from hpcddm.files import atomic, checked_reads
+from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks import preflight as module
-from hpcddm.launch.checks import storage
 from hpcddm.launch.checks.preflight import check_snapshots, check_state, preflight
 from hpcddm.launch.load_site import load_site
-from hpcddm.pipeline.plan import plan
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.training_states import FORMAT
 from tests.helpers import finish, python, tiny, write_source
 
@@ -25,7 +25,7 @@ def case(tmp_path, monkeypatch):
 
     def check(stages=None, site="slurm", **changes):
         experiment = tiny(tmp_path, **changes)
-        units = [unit for unit in plan(experiment) if stages is None or unit.stage in stages]
+        units = [unit for unit in plan_units(experiment) if stages is None or unit.stage in stages]
         preflight(experiment, load_site(site), RunDir(tmp_path / "run"), units)
 
     return check
@@ -47,7 +47,7 @@ def test_weights_that_were_not_fetched_are_refused_with_the_command(case):
 
 
 def test_weights_that_no_unit_to_run_reads_are_not_asked_for(case):
-    case(stages=("train", "route"), **LITE0)
+    case(stages=("train", "router"), **LITE0)
 
 
 @pytest.mark.parametrize("stage", ["latents", "train", "evaluate"])
@@ -79,20 +79,20 @@ def test_a_torn_file_of_weights_is_refused(case, tmp_path):
     ids=["bytes", "inodes"],
 )
 def test_a_file_system_without_room_is_refused(case, monkeypatch, free, said):
-    monkeypatch.setattr(storage, "free", lambda folder: free)
+    monkeypatch.setattr(disk_estimates, "free_space", lambda folder: free)
     with pytest.raises(UserError, match=said):
         case()
 
 
 def test_what_is_left_to_run_needs_less_room_than_everything(case, monkeypatch):
-    monkeypatch.setattr(storage, "free", lambda folder: (700_000, 200))
+    monkeypatch.setattr(disk_estimates, "free_space", lambda folder: (700_000, 200))
     case(stages=("report",))
     with pytest.raises(UserError, match="are free"):
         case()
 
 
 def test_a_file_system_that_counts_no_inodes_has_enough(case, monkeypatch):
-    monkeypatch.setattr(storage, "free", lambda folder: (10**12, None))
+    monkeypatch.setattr(disk_estimates, "free_space", lambda folder: (10**12, None))
     case()
 
 
@@ -104,7 +104,7 @@ def test_a_disk_of_one_node_is_warned_of_where_other_nodes_must_see_it(
     case(site=site)
     assert ("is often a disk of one node only" in capsys.readouterr().err) == warns
     (tmp_path / "run").mkdir()
-    Journal(tmp_path / "run" / "journal.jsonl").intend("slurm", site, ["catalog/all"])
+    Journal(tmp_path / "run" / "journal.jsonl").record_intent("slurm", site, ["catalog/all"])
     case(site=site)
     assert capsys.readouterr().err == "", "once for a run is enough"
 
@@ -116,7 +116,7 @@ KEY = "train/expert-01"
 def saved(tmp_path):
     """A run whose second expert was saved by two ranks, and that expert as it is planned."""
     run = RunDir(tmp_path / "run")
-    units = plan(tiny(tmp_path))
+    units = plan_units(tiny(tmp_path))
     finish(units, run)
     trajectory = manifest.read(run.unit(KEY)).trajectory
     (run.unit(KEY) / "manifest.json").unlink()
@@ -130,7 +130,7 @@ def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
     run, unit = saved
     path = run.unit(KEY) / "state/images-000000000032/state.json"
     check_state(unit, run)
-    atomic.write_json(path, reading.read_json(path) | {"format": 4})
+    atomic.write_json(path, checked_reads.read_json(path) | {"format": 4})
     with pytest.raises(UserError, match=f"{KEY}: .*32 was saved by an earlier version of hpcddm; go on with that one"):
         check_state(unit, run)
 
@@ -138,9 +138,9 @@ def test_a_state_of_an_earlier_version_is_refused_before_the_queue(saved):
 def test_a_state_of_other_inputs_stops_nobody(saved):
     run, unit = saved
     path = run.unit(KEY) / "state/images-000000000064/state.json"
-    atomic.write_json(path, reading.read_json(path) | {"format": 4})
+    atomic.write_json(path, checked_reads.read_json(path) | {"format": 4})
     check_state(unit, run)
-    (run.unit("lists/all") / "manifest.json").unlink()
+    (run.unit("expert_lists/all") / "manifest.json").unlink()
     check_state(unit, run)
 
 
@@ -150,16 +150,20 @@ def test_a_state_beyond_a_snapshot_that_it_did_not_take_is_refused_before_the_qu
     fits, late, last = (tiny(tmp_path, experts__training__snapshots=[own]) for own in (48, 44, 64))
     # The newest state is at 32 images, of which this one can still be taken.
     check_snapshots(last, unit, run)
-    with pytest.raises(UserError, match=f"^{KEY}: snapshot 44, at 24 images .* {path.parent} lies beyond it; take 44 "):
+    with pytest.raises(UserError, match=f"^{KEY}: snapshot 44, at 24 images .* {path.parent} is beyond it; take 44 "):
         check_snapshots(late, unit, run)
-    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24, "files": {}}}}})
+    atomic.write_json(
+        path, checked_reads.read_json(path) | {"loop": {"snapshots": {"44": {"images": 24, "files": {}}}}}
+    )
     check_snapshots(late, unit, run)
     with pytest.raises(UserError, match=f"^{KEY}: snapshot 48, at 24 images"):
         check_snapshots(fits, unit, run)
-    atomic.write_json(path, reading.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16, "files": {}}}}})
+    atomic.write_json(
+        path, checked_reads.read_json(path) | {"loop": {"snapshots": {"44": {"images": 16, "files": {}}}}}
+    )
     with pytest.raises(UserError, match="is missing .it was taken at 16, from other images of router or experts., and"):
         check_snapshots(late, unit, run)
-    atomic.write_json(path, reading.read_json(path) | {"images": 16})
+    atomic.write_json(path, checked_reads.read_json(path) | {"images": 16})
     check_snapshots(fits, unit, run)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.launch.checks import preflight, quotas, storage
+from hpcddm.launch.checks import disk_estimates, preflight, quotas
 from hpcddm.pipeline.stage import DiskSpace
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 QUOTA = """Disk quotas for user ann (uid 1000):
      Filesystem  blocks   quota   limit   grace   files   quota   limit   grace
@@ -35,13 +35,13 @@ MOUNTS = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
 @pytest.mark.parametrize(
     "parse, text, device, left",
     [
-        (quotas.of_table, QUOTA, "nas:/export/home", (1024 * (11534336 - 8734212), 10)),
-        (quotas.of_table, QUOTA, "/dev/sda1", (None, None)),
-        (quotas.of_table, QUOTA, "elsewhere", (None, None)),
-        (quotas.of_table, LUSTRE, "mgs@tcp:/lustre", (2 * 1024**3, 0)),
-        (quotas.of_mmlsquota, GPFS, "/dev/fs1", (3072 * 1024, None)),
-        (quotas.of_mmlsquota, "", "/dev/fs1", (None, None)),
-        (quotas.of_table, "quota: error while getting quota from nas (timeout)\n", "nas:/x", (None, None)),
+        (quotas.parse_quota_table, QUOTA, "nas:/export/home", (1024 * (11534336 - 8734212), 10)),
+        (quotas.parse_quota_table, QUOTA, "/dev/sda1", (None, None)),
+        (quotas.parse_quota_table, QUOTA, "elsewhere", (None, None)),
+        (quotas.parse_quota_table, LUSTRE, "mgs@tcp:/lustre", (2 * 1024**3, 0)),
+        (quotas.parse_mmlsquota, GPFS, "/dev/fs1", (3072 * 1024, None)),
+        (quotas.parse_mmlsquota, "", "/dev/fs1", (None, None)),
+        (quotas.parse_quota_table, "quota: error while getting quota from nas (timeout)\n", "nas:/x", (None, None)),
     ],
 )
 def test_what_is_left_is_read(parse, text, device, left):
@@ -66,21 +66,21 @@ def test_a_quota_that_is_nearly_full_is_refused_before_anything_is_submitted(tmp
     device, place, kind = quotas.mount_of(tmp_path, quotas.MOUNTS.read_text())
     assert kind not in ("lustre", "gpfs")
     command(tmp_path, monkeypatch, f"echo '{device} 1000 0 1500 0 10 0 14 0'")
-    assert storage.free(tmp_path / "not" / "yet") == (500 * 1024, 4)
+    assert disk_estimates.free_space(tmp_path / "not" / "yet") == (500 * 1024, 4)
     with pytest.raises(UserError, match="are needed and .* are free"):
-        preflight.check_need(DiskSpace(kept=10**6), RunDir(tmp_path))
+        preflight.check_disk_space(DiskSpace(kept=10**6), RunDir(tmp_path))
     with pytest.raises(UserError, match="about 5 files are needed and 4 inodes are free"):
-        preflight.check_need(DiskSpace(files=5), RunDir(tmp_path))
+        preflight.check_disk_space(DiskSpace(files=5), RunDir(tmp_path))
 
 
 def test_a_server_that_does_not_answer_costs_some_seconds_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(quotas, "SECONDS", 0.3)
+    monkeypatch.setattr(quotas, "TIMEOUT_SECONDS", 0.3)
     command(tmp_path, monkeypatch, "exec sleep 30")
     started = time.monotonic()
-    assert quotas.remaining(tmp_path) == (None, None) and time.monotonic() - started < 10
+    assert quotas.remaining_quota(tmp_path) == (None, None) and time.monotonic() - started < 10
 
 
 def test_the_real_quota_is_asked_and_is_no_condition(tmp_path):
-    assert quotas.remaining(tmp_path) in [(None, None)] or all(
-        left is None or left >= 0 for left in quotas.remaining(tmp_path)
+    assert quotas.remaining_quota(tmp_path) in [(None, None)] or all(
+        left is None or left >= 0 for left in quotas.remaining_quota(tmp_path)
     )

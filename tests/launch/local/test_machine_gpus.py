@@ -10,15 +10,16 @@ import pytest
 
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.array_items import items_of
+from hpcddm.launch.array_items import make_items
 from hpcddm.launch.base import ArraySpec
-from hpcddm.launch.local import drive, machine_gpus
+from hpcddm.launch.local import driver as local_driver
 from hpcddm.launch.local import launcher as local_launcher
-from hpcddm.launch.local.drive import Embedded
-from hpcddm.launch.local.launcher import Local
+from hpcddm.launch.local import machine_gpus
+from hpcddm.launch.local.driver import EmbeddedDriver
+from hpcddm.launch.local.launcher import LocalLauncher
 from hpcddm.launch.local.machine_gpus import VISIBLE_VARIABLE, GpuPool
-from hpcddm.pipeline.plan import plan
-from hpcddm.runs.layout import RunDir
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import DATA_STAGES, finish, tiny
 
 
@@ -79,6 +80,8 @@ def test_every_rank_that_can_use_a_gpu_gets_one_and_what_the_site_asks_for_count
     gpus = pool(4)
     two = Resources(ranks_per_node=2)
     assert [gpus.needed(stage, two) for stage in ("shard", "train", "evaluate", "table")] == [0, 2, 1, 0]
+    keys = ("latents/train-000", "latents/scale", "encode_captions/000", "encode_captions/all", "concept_tags/tagger")
+    assert [gpus.needed(key, Resources()) for key in keys] == [1, 0, 1, 0, 1]
     assert gpus.needed("evaluate", Resources(gpus_per_node=4)) == 4
     assert pool(0).needed("train", two) == 0 and pool(4, gpus=0).needed("train", two) == 0
 
@@ -90,12 +93,12 @@ def test_what_cannot_be_had_is_refused(pool):
         pool(0).needed("train", Resources(gpus_per_node=1))
     with pytest.raises(ConfigError, match=r"site here: gpus: 3, but this machine shows 2 \(GPU-0, GPU-1\)"):
         pool(2, gpus=3).free([])
-    assert pool(2, gpus=1).names == ["GPU-0"]
+    assert pool(2, gpus=1).device_ids == ["GPU-0"]
 
 
 def test_nobody_counts_gpus_that_nobody_knows_of(pool):
     """Torch may see what is no NVIDIA device."""
-    assert pool(0).names is None and pool(0, gpus=0).names == []
+    assert pool(0).device_ids is None and pool(0, gpus=0).device_ids == []
 
 
 @pytest.fixture
@@ -111,7 +114,7 @@ def started(tmp_path, monkeypatch, pool):
         return SimpleNamespace(pid=number, poll=lambda: alive[str(number)])
 
     monkeypatch.setattr(local_launcher, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=None))
-    launcher = Local(Site(name="here", scheduler="local", cores=16), RunDir(tmp_path / "run"))
+    launcher = LocalLauncher(Site(name="here", scheduler="local", cores=16), RunDir(tmp_path / "run"))
     return launcher, given, alive
 
 
@@ -125,8 +128,8 @@ def test_each_unit_sees_its_own_gpus_and_those_of_a_finished_one_are_free_again(
     jobs = [launcher.submit(array(key), "", "") for key in ("train/a", "shard/a", "setting/train/b")]
     assert [given[job] for job in jobs] == ["GPU-0", "", "GPU-1"]
     alive[jobs[0]] = 0
-    assert given[launcher.submit(array("measuring/classifier"), "", "")] == "GPU-0"
-    with pytest.raises(UserError, match="train needs 4 GPUs"):
+    assert given[launcher.submit(array("evaluators/classifier"), "", "")] == "GPU-0"
+    with pytest.raises(UserError, match="train/a needs 4 GPUs"):
         launcher.check([array("train/a", ranks_per_node=4)])
 
 
@@ -134,11 +137,13 @@ def test_two_trainings_do_not_run_on_one_gpu_at_once(tmp_path, monkeypatch, star
     """Sixteen cores would take them all at once."""
     launcher, given, alive = started
     experiment = tiny(tmp_path)
-    units = {unit.key: unit for unit in plan(experiment)}
+    units = {unit.key: unit for unit in plan_units(experiment)}
     finish([unit for unit in units.values() if unit.stage in DATA_STAGES], launcher.run)
-    items = items_of([units[key] for key in units if key.startswith("train/")], experiment, launcher.run)
-    monkeypatch.setattr(drive, "submit_array", lambda items, home, one, spec, script: one.submit(spec, "", script))
-    driver = Embedded(items, launcher.run, launcher, 0, set())
+    items = make_items([units[key] for key in units if key.startswith("train/")], experiment, launcher.run)
+    monkeypatch.setattr(
+        local_driver, "submit_array", lambda items, home, one, spec, script: one.submit(spec, "", script)
+    )
+    driver = EmbeddedDriver(items, launcher.run, launcher, 0, set())
     driver._start_what_fits()
     assert list(given.values()) == ["GPU-0", "GPU-1"] and len(driver.waiting) == 1
     driver._start_what_fits()

@@ -9,6 +9,7 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.launch.selftest import node
+from hpcddm.launch.selftest.check_results import CheckVerdict
 from hpcddm.launch.selftest.checks import accounting, requeue
 from hpcddm.launch.selftest.checks.accounting import Accounting
 from hpcddm.launch.selftest.checks.array import Array
@@ -22,7 +23,6 @@ from hpcddm.launch.selftest.checks.signals import Signals
 from hpcddm.launch.selftest.checks.storage import Storage
 from hpcddm.launch.selftest.checks.time_left import TimeLeft
 from hpcddm.launch.selftest.evidence import Evidence
-from hpcddm.launch.selftest.results import CheckVerdict
 from tests.helpers import REPOSITORY
 
 STARTED = 1_000_000.0
@@ -134,8 +134,8 @@ def test_a_wrapper_that_is_deaf_is_told_from_one_that_dies(evidence):
     [
         ({}, CheckVerdict.OK, "cores 0-3,8 on h1"),
         ({"missing": ["torch"]}, CheckVerdict.FAIL, "/usr/bin/python has no torch"),
-        ({"cores": [5]}, CheckVerdict.FAIL, "bound to 1 cores, 4 asked for"),
-        ({"threads": None}, CheckVerdict.WARN, "OMP_NUM_THREADS=None, 4 asked for"),
+        ({"cores": [5]}, CheckVerdict.FAIL, "bound to 1 cores, 4 requested"),
+        ({"threads": None}, CheckVerdict.WARN, "OMP_NUM_THREADS=None, 4 requested"),
     ],
 )
 def test_the_environment(evidence, changes, verdict, seen):
@@ -212,9 +212,8 @@ def test_gpus_that_no_rank_would_use_fail_before_any_job_has_told(evidence):
     site = {"resources": {"gpus_per_node": 1}, **ONE_GPU}
     row = Gpus().evaluate(with_site(evidence, **site))
     assert row.verdict is CheckVerdict.FAIL and row.finding.startswith(
-        "shard, catalog, latent_scale, cluster, assign, lists, inspect, captions, materialise, concept_words,"
-        " concept_vocabulary, concept_mentions, concept_counts, concepts, table: gpus_per_node: 1,"
-        " and nothing"
+        "shard, catalog, cluster, assign, encode_captions/all, latents/scale, expert_lists, copy_lists, cluster_report,"
+        " concept_vocabulary, concept_counts, concept_analysis, table: gpus_per_node: 1, and nothing"
     )
     assert Gpus().evaluate(with_site(evidence, **site, allow_idle_gpus=True)).verdict is CheckVerdict.WARN
 

@@ -7,11 +7,11 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.launch.base import ArraySpec
-from hpcddm.launch.selftest import shapes, slurm_trial
-from hpcddm.launch.selftest.evidence import Part, last_line
+from hpcddm.launch.selftest import sbatch_refusals, slurm_trial
+from hpcddm.launch.selftest.evidence import TrialJob, last_line
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.launcher import create
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.launch.test_script import FUNCTIONS
 
 
@@ -23,7 +23,7 @@ def test_a_reason_to_wait_for_ever_must_stand(tmp_path, site, monkeypatch, secon
     monkeypatch.setattr(slurm_trial, "HOPELESS_SECONDS", 1.0)
     monkeypatch.setattr(trial, "_has_answered", lambda part: time.time() - began > max(seconds, 1.5) and seconds < 60)
     reason = lambda: "PD|InvalidAccount|" if time.time() - began < seconds else "R|None|h1"  # noqa: E731
-    monkeypatch.setattr(slurm_trial, "query", lambda *command: f"7|{reason()}\n8|{reason()}\n")
+    monkeypatch.setattr(slurm_trial, "query_slurm", lambda *command: f"7|{reason()}\n8|{reason()}\n")
     assert trial.wait(1, lambda text: None) == verdict
 
 
@@ -49,17 +49,17 @@ def test_held_jobs_wait_for_ever(words):
     ],
 )
 def test_a_refusal_names_the_key(site, monkeypatch, words, advice):
-    monkeypatch.setattr(shapes, "query", lambda *command: "one\ntwo\n")
-    said = shapes.advice(site, "train", words)
+    monkeypatch.setattr(sbatch_refusals, "query_slurm", lambda *command: "one\ntwo\n")
+    said = sbatch_refusals.advice(site, "train", words)
     assert said.startswith(advice)
     assert ("here: one, two" in said) == advice.endswith(";")
 
 
 def test_a_key_of_one_stage_is_named_with_its_stage():
     site = Site(name="s", scheduler="slurm", partition="a", stages={"train": {"partition": "b"}})
-    assert shapes.key_of(site, "train", "partition") == "stages.train.partition"
-    assert shapes.key_of(site, "evaluate", "partition") == "partition"
-    assert list(shapes.shapes(site)) == ["train", ""]
+    assert sbatch_refusals.key_of(site, "train", "partition") == "stages.train.partition"
+    assert sbatch_refusals.key_of(site, "evaluate", "partition") == "partition"
+    assert list(sbatch_refusals.shapes(site)) == ["train", ""]
 
 
 def test_jobs_ask_for_what_trainings_ask_for_and_start_python_as_they_do(tmp_path):
@@ -71,7 +71,7 @@ def test_jobs_ask_for_what_trainings_ask_for_and_start_python_as_they_do(tmp_pat
         keys = {"setup": ["module load x"], "scratch": "$SCRATCH", **flags}
         site = Site(name="s", scheduler="slurm", resources=resources, **keys)
         shape = site.resources_for("train")
-        ours = SlurmTrial(site, tmp_path).text(Part.NODES, shape)
+        ours = SlurmTrial(site, tmp_path).text(TrialJob.NODES, shape)
         array = ArraySpec("train", ["train/a"], [], shape, [], 1)
         theirs = create(site, RunDir(tmp_path)).render(array, "1.sbatch").read_text() + FUNCTIONS.read_text()
         assert "--reservation=r" in ours and "--partition=p" in ours and "--licenses=l" in ours

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.commands.site_draft import Answers, Draft
+from hpcddm.commands.sites.site_draft import SiteDraft, SlurmOutputs
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
-from hpcddm.jobs.requeue_policy import Ending, parse_job
-from hpcddm.launch.base import QueueFull, Refused
-from hpcddm.launch.slurm import accounting, cluster, launcher, sbatch
-from hpcddm.launch.slurm.cluster import SlurmCluster, submit_limit
-from hpcddm.launch.slurm.launcher import QUEUE_FORMAT, Slurm
+from hpcddm.jobs.requeue_policy import JobEnd, parse_job
+from hpcddm.launch.base import QueueFull, SubmissionRefused
+from hpcddm.launch.slurm import launcher, queue_jobs, sacct, sbatch, slurm_cluster
+from hpcddm.launch.slurm.launcher import SlurmLauncher
+from hpcddm.launch.slurm.queue_jobs import QUEUE_FORMAT
 from hpcddm.launch.slurm.sbatch import TRANSIENT, Sbatch
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, submit_limit
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.fixtures.capture import NAME, OTHER, TOKEN
 
 FOLDERS = sorted((Path(__file__).parents[2] / "fixtures").glob("slurm-*"))
@@ -53,8 +54,8 @@ class Captured:
         answer = self.answer(name)
         return subprocess.CompletedProcess(answer.command, answer.code, answer.output, answer.errors)
 
-    def ending(self, name: str, restart: int = 0) -> Ending:
-        return Ending(143, parse_job(self.output(f"job-{name}")), restart, None, 30)
+    def ending(self, name: str, restart: int = 0) -> JobEnd:
+        return JobEnd(143, parse_job(self.output(f"job-{name}")), restart, None, 30)
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
@@ -90,9 +91,9 @@ def controller(captured, monkeypatch):
         name = next(name for word, name in names.items() if word in command)
         return captured.output(name)
 
-    monkeypatch.setattr(cluster, "query", query)
-    monkeypatch.setattr(cluster, "user_name", lambda: "alice")
-    monkeypatch.setattr(cluster.os, "getuid", lambda: 1000)
+    monkeypatch.setattr(slurm_cluster, "query_slurm", query)
+    monkeypatch.setattr(slurm_cluster, "user_name", lambda: "alice")
+    monkeypatch.setattr(slurm_cluster.os, "getuid", lambda: 1000)
     return SlurmCluster()
 
 
@@ -114,7 +115,7 @@ def test_the_limit_of_an_association(controller, site):
 
 def test_a_draft_of_the_site(captured):
     names = ("config", "partitions", "nodes", "associations")
-    draft = Draft(Answers(*map(captured.output, names), has_sacct=True), None)
+    draft = SiteDraft(SlurmOutputs(*map(captured.output, names), has_sacct=True), None)
     text = draft.text("drafted")
     assert draft.cluster == "home" and "partition: main" in text and "requeue: scontrol" in text
 
@@ -122,11 +123,11 @@ def test_a_draft_of_the_site(captured):
 def states(captured, site, tmp_path, monkeypatch, name):
     answer = captured.answer(name)
     assert QUEUE_FORMAT in answer.command, "the format has changed: run tests/fixtures/capture.py again"
-    monkeypatch.setattr(launcher, "query", lambda *_, **__: answer.output)
+    monkeypatch.setattr(queue_jobs, "query_slurm", lambda *_, **__: answer.output)
     tokens = {TOKEN: ["a/0", "a/1"], "5e6f7a8b": ["b/0", "b/1"], "9c0d1e2f": ["c/0"]}
     submissions = [Submission(token, "slurm", "here", units, 1.0, "tiny") for token, units in tokens.items()]
-    found = Slurm(site, RunDir(tmp_path)).states(submissions)
-    return {unit: (job.state, job.detail) for unit, job in found.items()}
+    found = SlurmLauncher(site, RunDir(tmp_path)).states(submissions)
+    return {unit: (job.state, job.nodes or job.reason) for unit, job in found.items()}
 
 
 def test_the_queue(captured, site, tmp_path, monkeypatch):
@@ -134,10 +135,10 @@ def test_the_queue(captured, site, tmp_path, monkeypatch):
     state, node = found.pop("a/0")
     assert state == "running" and re.fullmatch(r"h\d+", node)
     assert found == {
-        "a/1": ("pending", "JobArrayTaskLimit"),
-        "b/0": ("pending", "JobHeldUser"),
-        "b/1": ("pending", "JobHeldUser"),
-        "c/0": ("pending", "Dependency"),
+        "a/1": ("pending", "as many elements as allowed run already"),
+        "b/0": ("held", "JobHeldUser"),
+        "b/1": ("held", "JobHeldUser"),
+        "c/0": ("pending", "waits for the jobs before it"),
     }
 
 
@@ -180,9 +181,9 @@ def test_states_of_jobs(captured, name, state):
 
 def test_accounting(captured, monkeypatch):
     answer = captured.answer("accounting")
-    assert ",".join(accounting.FIELDS) in answer.command, "the fields have changed: run tests/fixtures/capture.py again"
-    monkeypatch.setattr(accounting, "query", lambda *_, **__: answer.output)
-    found = accounting.executions({None: [NAME, OTHER]}, 0)
+    assert ",".join(sacct.FIELDS) in answer.command, "the fields have changed: run tests/fixtures/capture.py again"
+    monkeypatch.setattr(sacct, "query_slurm", lambda *_, **__: answer.output)
+    found = sacct.executions({None: [NAME, OTHER]}, 0)
     assert sorted(one.state for one in found) == ["CANCELLED", "CANCELLED", "COMPLETED", "FAILED", "REQUEUED"]
     (requeued,) = (one for one in found if one.state == "REQUEUED")
     assert requeued.job.endswith("_0") and requeued.token == TOKEN and requeued.seconds >= 3 and requeued.cpus == 1
@@ -194,7 +195,7 @@ def test_the_end_of_a_job(captured):
 
 
 def submitted(captured, monkeypatch, name):
-    monkeypatch.setattr(sbatch, "call", lambda *_, **__: captured.process(name))
+    monkeypatch.setattr(sbatch, "call_slurm", lambda *_, **__: captured.process(name))
     return Sbatch(Path("x.sbatch"), NAME, [], False).submit()
 
 
@@ -205,7 +206,7 @@ def test_a_job_that_sbatch_takes(captured, monkeypatch):
 
 @pytest.mark.parametrize("why", ["partition", "array", "constraint", "reservation"])
 def test_a_refusal_is_told_at_once_with_slurms_words(captured, monkeypatch, why):
-    with pytest.raises(Refused, match="(?i)invalid|not available|not satisf") as told:
+    with pytest.raises(SubmissionRefused, match="(?i)invalid|not available|not satisf") as told:
         submitted(captured, monkeypatch, f"submitted-{why}")
     assert not isinstance(told.value, QueueFull)
 
@@ -225,8 +226,8 @@ def test_a_controller_that_is_down_is_worth_another_try(captured, monkeypatch):
 
 @pytest.mark.parametrize("name", ["an-unknown-job", "unknown-elements", "an-ended-element"])
 def test_cancelling_what_is_gone_is_no_mistake(captured, site, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(launcher, "call", lambda *_, **__: captured.process(f"cancel-of-{name}"))
-    Slurm(site, RunDir(tmp_path)).cancel(JobId("59999999_0"))
+    monkeypatch.setattr(launcher, "call_slurm", lambda *_, **__: captured.process(f"cancel-of-{name}"))
+    SlurmLauncher(site, RunDir(tmp_path)).cancel(JobId("59999999_0"))
 
 
 def test_a_requeue_that_came_true_already_is_told_by_the_word_that_the_script_looks_for(captured):

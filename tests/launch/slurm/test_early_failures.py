@@ -7,19 +7,19 @@ import pytest
 
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import Ranks
-from hpcddm.launch.array_items import Item
-from hpcddm.launch.base import ArraySpec, Refused
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.launch.array_items import ArrayItem
+from hpcddm.launch.base import ArraySpec, SubmissionRefused
 from hpcddm.launch.slurm import early_failures as module
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.launch.slurm.client import SlurmUnavailable
-from hpcddm.launch.slurm.cluster import SlurmCluster, SlurmPartition
-from hpcddm.launch.slurm.early_failures import EarlyEnd, blame_nodes, early_ends, first_node, is_nodes_fault
-from hpcddm.pipeline.plan import plan
+from hpcddm.launch.slurm.early_failures import EarlyFailure, blame_nodes, find_early_failures, first_node, is_node_fault
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.attempts import write_attempt
 from tests.helpers import tiny
 
@@ -42,11 +42,11 @@ def run(tmp_path):
 
 def submit(run, units=UNITS, cluster=None, site="here"):
     journal = Journal(run.journal)
-    token = journal.intend("slurm", site, units, "x", cluster)
-    journal.submitted(token, JobId.of("81", cluster))
+    token = journal.record_intent("slurm", site, units, "x", cluster)
+    journal.record_submitted(token, JobId.on_cluster("81", cluster))
     # Slurm opens the output before the script begins.
     run.jobs.mkdir(exist_ok=True)
-    (run.jobs / f"{JobId.of('81_0', cluster)}.out").touch()
+    (run.jobs / f"{JobId.on_cluster('81_0', cluster)}.out").touch()
     return token
 
 
@@ -63,10 +63,10 @@ def test_an_early_end_is_found_where_there_are_no_arrays_too(run, monkeypatch, a
             raise SlurmUnavailable("no")
         return answers[name]
 
-    monkeypatch.setattr(module, "query", query)
+    monkeypatch.setattr(module, "query_slurm", query)
     submit(run, UNITS[:1], cluster)
-    ends = early_ends(Journal(run.journal).submissions(), UNITS[:1])
-    assert ends == {UNITS[0]: EarlyEnd(JobId.of("81_0", cluster), "n3", "FAILED", "1:0", 2)}
+    ends = find_early_failures(Journal(run.journal).submissions(), UNITS[:1])
+    assert ends == {UNITS[0]: EarlyFailure(JobId.on_cluster("81_0", cluster), "n3", "FAILED", "1:0", 2)}
     assert "setup, python or container may be wrong" in ends[UNITS[0]].text
 
 
@@ -76,8 +76,8 @@ def begin(run, token, node, unit=UNITS[1]):
 
 
 def blames(run, exit_code="1:0", state="FAILED"):
-    early = EarlyEnd(JobId("81_0"), "n3", state, exit_code, 2)
-    return is_nodes_fault(early, UNITS[0], Journal(run.journal).submissions(), run)
+    early = EarlyFailure(JobId("81_0"), "n3", state, exit_code, 2)
+    return is_node_fault(early, UNITS[0], Journal(run.journal).submissions(), run)
 
 
 def test_a_wrong_line_of_the_user_is_not_the_fault_of_a_node(run):
@@ -89,7 +89,7 @@ def test_a_wrong_line_of_the_user_is_not_the_fault_of_a_node(run):
     assert not blames(run), "on the same node"
     begin(run, submit(run, UNITS[1:], site="there"), "n1")
     assert not blames(run), "at another site"
-    begin(run, submit(run, ["route/router"]), "n1", "route/router")
+    begin(run, submit(run, ["router/all"]), "n1", "router/all")
     assert not blames(run), "another stage may have another setup"
 
 
@@ -121,7 +121,9 @@ def excluded(run, monkeypatch, cluster=None, **site):
     """Nodes that an array excludes at a site whose partition has four."""
     partitions = {"main": SlurmPartition("main", True, 60, 4, 4)}
     monkeypatch.setattr(SlurmCluster, "partitions", partitions)
-    monkeypatch.setattr("hpcddm.launch.slurm.cluster.query", lambda *command: command[-1].replace(",", "\n"))
+    monkeypatch.setattr(
+        "hpcddm.launch.slurm.slurm_cluster.query_slurm", lambda *command: command[-1].replace(",", "\n")
+    )
     launcher = slurm_launcher.create(Site(**{"name": "here", "scheduler": "slurm", **site}), run)
     resources = launcher.site.resources_for("train").model_copy(update={"cluster": cluster})
     array = ArraySpec("x-train", UNITS, [], resources, [], 2)
@@ -131,14 +133,14 @@ def excluded(run, monkeypatch, cluster=None, **site):
 def lose(run, *nodes, **place):
     journal = Journal(run.journal)
     for node in nodes:
-        journal.lost(submit(run, **place), UNITS[0], node)
+        journal.record_node_loss(submit(run, **place), UNITS[0], node)
 
 
 def test_nodes_that_ended_attempts_are_avoided_by_what_is_submitted_next(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "query", lambda *command: "")
+    monkeypatch.setattr(module, "query_slurm", lambda *command: "")
     token, day = submit(run), 86_400
-    unit = next(unit for unit in plan(tiny(tmp_path)) if unit.key == UNITS[0])
-    item = Item(run, unit, tiny(tmp_path), UNITS[0], ())
+    unit = next(unit for unit in plan_units(tiny(tmp_path)) if unit.key == UNITS[0])
+    item = ArrayItem(run, unit, tiny(tmp_path), UNITS[0], ())
     for number, (node, age) in enumerate({"n1": 2 * day, "n2": 60, "n3": 60}.items(), start=1):
         ended = {
             "decision": "requeue",
@@ -177,18 +179,18 @@ def test_where_sbatch_has_no_nodes_left_the_key_that_allows_them_is_named(run, m
     launcher, array, _ = excluded(run, monkeypatch)
     words = "sbatch: error: Requested node configuration is not available"
     monkeypatch.setattr(
-        slurm_launcher, "call", lambda *command, **options: subprocess.CompletedProcess([], 1, "", words)
+        slurm_launcher, "call_slurm", lambda *command, **options: subprocess.CompletedProcess([], 1, "", words)
     )
     with pytest.raises(UserError, match="avoids n1, .* max_excluded_nodes: 0"):
         launcher.check([array])
     monkeypatch.setattr("hpcddm.launch.slurm.executor.TemplateExecutor.submit_elements", refuse)
     monkeypatch.setattr(launcher.code, "make", lambda: "code")
-    with pytest.raises(Refused, match="Invalid node name; it avoids n1, .* max_excluded_nodes: 0"):
+    with pytest.raises(SubmissionRefused, match="Invalid node name; it avoids n1, .* max_excluded_nodes: 0"):
         launcher.submit(array, "0123456789ab", "0001-x.sbatch")
 
 
 def refuse(executor):
-    raise Refused("sbatch refused x: Invalid node name")
+    raise SubmissionRefused("sbatch refused x: Invalid node name")
 
 
 def test_units_without_a_stage_in_a_journal_of_others_say_nothing_of_a_node(run):

@@ -9,10 +9,10 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.launch.base import ArraySpec
-from hpcddm.launch.script_template import own_parts, store_parts, stored_parts
+from hpcddm.launch.script_template import store_parts, stored_parts, user_parts
 from hpcddm.launch.slurm import launcher as slurm_launcher
-from hpcddm.launch.slurm.cluster import SlurmCluster
-from hpcddm.runs.layout import RunDir
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster
+from hpcddm.runs.run_dir import RunDir
 
 
 def rendered(folder, keys=("train/expert-00", "train/expert-01"), stage="train", **site):
@@ -147,10 +147,10 @@ def test_the_users_own_template_is_kept_with_the_run_and_the_packages_is_not(tmp
     monkeypatch.chdir(tmp_path)
     run = RunDir(tmp_path / "run")
     (tmp_path / "slurm").mkdir()
-    (tmp_path / "slurm" / "start.sh.j2").write_text("# own way to start\n")
-    assert own_parts() == {"slurm/start.sh.j2": "# own way to start\n"}
-    store_parts(run, own_parts())
-    (tmp_path / "slurm" / "start.sh.j2").unlink()
+    (tmp_path / "slurm" / "python_env.sh.j2").write_text("# own way to start\n")
+    assert user_parts() == {"slurm/python_env.sh.j2": "# own way to start\n"}
+    store_parts(run, user_parts())
+    (tmp_path / "slurm" / "python_env.sh.j2").unlink()
     launcher = slurm_launcher.create(Site(name="here", scheduler="slurm"), run)
     array = ArraySpec("tiny-train", ["a/b"], [], launcher.site.resources, [], 1)
     assert "# own way to start" not in launcher.render(array, "1.sbatch").read_text()
@@ -162,14 +162,16 @@ def test_the_users_own_template_is_kept_with_the_run_and_the_packages_is_not(tmp
 
 def test_a_run_in_the_project_folder_leaves_the_users_template_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run, mine = RunDir(tmp_path), tmp_path / "slurm/start.sh.j2"
+    run, mine = RunDir(tmp_path), tmp_path / "slurm/python_env.sh.j2"
     mine.parent.mkdir()
     mine.write_text("# own way to start\n")
-    store_parts(run, own_parts())
+    store_parts(run, user_parts())
     store_parts(run, {})
     assert mine.read_text() == "# own way to start\n" and stored_parts(run) == {}
-    store_parts(run, {"slurm/start.sh.j2": "# as submitted\n"})
-    assert mine.read_text() == "# own way to start\n" and stored_parts(run) == {"slurm/start.sh.j2": "# as submitted\n"}
+    store_parts(run, {"slurm/python_env.sh.j2": "# as submitted\n"})
+    assert mine.read_text() == "# own way to start\n" and stored_parts(run) == {
+        "slurm/python_env.sh.j2": "# as submitted\n"
+    }
 
 
 @pytest.mark.parametrize("text", ["{{ arry.name }}", "{% if %}", "{{ site.queue.name }}"])

@@ -14,7 +14,7 @@ from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.slurm import client, sbatch
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import write_experiment, write_source
 from tests.whole_runs import hpcddm
 
@@ -79,16 +79,16 @@ ALL = [
     "assign/train-001",
     "catalog/all",
     "cluster/all",
+    "cluster_report/all",
     "encode/heldout-000",
     "encode/train-000",
     "encode/train-001",
     "evaluate/0000000-0000024",
-    "inspect/all",
-    "lists/all",
-    "measuring/classifier",
-    "measuring/extractor",
+    "evaluators/classifier",
+    "evaluators/extractor",
+    "expert_lists/all",
     "report/all",
-    "route/router",
+    "router/all",
     "shard/heldout-000",
     "shard/train-000",
     "shard/train-001",
@@ -109,7 +109,7 @@ def test_a_job_of_which_sbatch_told_nothing_is_found_and_is_one(place, home, mon
     launcher = slurm_launcher.create(Site(name="held", scheduler="slurm", extra_sbatch=["--hold"]), run)
     keys, resources = ["a/x", "a/y"], launcher.site.resources_for("train")
     array = ArraySpec("tiny-train", keys, [run.spec(key) for key in keys], resources, [], 2)
-    token = Journal(run.journal).intend("slurm", "held", array.keys, array.name)
+    token = Journal(run.journal).record_intent("slurm", "held", array.keys, array.name)
     job = launcher.submit(array, token, "0001-train.sbatch")
     elements = slurm_says(home, "squeue", "-h", "-r", f"--name=tiny-train-{token}", "--format=%F_%K")
     assert sorted(elements) == [f"{job}_0", f"{job}_1"]
@@ -145,9 +145,9 @@ def test_two_submits_at_once_submit_every_unit_once(place, home, number):
 
 def test_a_cluster_with_small_arrays_gets_small_arrays(place, home):
     wrap(place, "scontrol", f'{REAL}/scontrol "$@" | sed "s/^MaxArraySize .*/MaxArraySize = 2/"')
-    done = submit(place, "cluster.experts=5", "cluster.clustering.fine=10", "experts.training.batch=20")
+    done = submit(place, "cluster.experts=5", "cluster.clustering.fine_clusters=10", "experts.training.batch=20")
     assert done.returncode == 0, done.stderr
-    pieces = [one.units for one in Journal(place / "run/journal.jsonl").submissions() if "expert" in one.units[0]]
+    pieces = [one.units for one in Journal(place / "run/journal.jsonl").submissions() if "expert-" in one.units[0]]
     assert [len(units) for units in pieces] == [2, 2, 1] and sum(pieces, []) == [f"train/expert-0{k}" for k in range(5)]
     assert len(units_in_queue(place, home)) == len(ALL) + 3
     assert "nothing new to submit" in submit(place).stdout

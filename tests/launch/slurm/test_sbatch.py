@@ -62,8 +62,8 @@ def submit(monkeypatch, tmp_path):
     """Submit to such a cluster; returns the job, and the cluster."""
 
     def submitted(cluster, has_sacct=False):
-        monkeypatch.setattr(sbatch, "call", cluster.call)
-        monkeypatch.setattr(sbatch, "query", cluster.query)
+        monkeypatch.setattr(sbatch, "call_slurm", cluster.call)
+        monkeypatch.setattr(sbatch, "query_slurm", cluster.query)
         monkeypatch.setattr(sbatch.time, "sleep", cluster.sleep)
         monkeypatch.setattr(sbatch.time, "monotonic", lambda: cluster.clock)
         return Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], has_sacct).submit()

@@ -12,11 +12,11 @@ from hpcddm.errors import UserError
 from hpcddm.jobs.entry import run_element
 from hpcddm.launch.base import ArraySpec, Job, clean_environment
 from hpcddm.launch.slurm import launcher as slurm_launcher
-from hpcddm.launch.slurm import sbatch
-from hpcddm.launch.slurm.cluster import SlurmCluster, SlurmPartition
+from hpcddm.launch.slurm import queue_jobs, sbatch
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 QUEUE = """\
 81|0|RUNNING|None|h[1-2]|2026-11-20T08:00:00|tiny-train-{0}
@@ -35,13 +35,15 @@ def launcher(tmp_path):
 
 def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkeypatch):
     asked = []
-    monkeypatch.setattr(slurm_launcher, "query", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc"))
+    monkeypatch.setattr(
+        queue_jobs, "query_slurm", lambda *command: asked.append(command) or QUEUE.format("aaaabbbbcccc")
+    )
     units = ["train/expert-00", "train/expert-01", "train/expert-02"]
     mine = Submission("aaaabbbbcccc", "slurm", "here", units, 1.0, "tiny-train", "81")
     assert launcher.states([mine]) == {
-        "train/expert-00": Job(JobId("81_0"), "running", "h[1-2]"),
-        "train/expert-01": Job(JobId("81_1"), "pending", "Resources", "2026-11-20T14:05:00"),
-        "train/expert-02": Job(JobId("92_2"), "pending", "BeginTime"),
+        "train/expert-00": Job(JobId("81_0"), "running", nodes="h[1-2]"),
+        "train/expert-01": Job(JobId("81_1"), "pending", "waits for free nodes, may start 2026-11-20 14:05:00"),
+        "train/expert-02": Job(JobId("92_2"), "pending", "Slurm lets it wait a while after a requeue"),
     }
     (command,) = asked
     assert "--name=tiny-train-aaaabbbbcccc" in command and not [word for word in command if "user" in word]
@@ -49,12 +51,12 @@ def test_states_are_told_by_token_and_element_whoever_submitted(launcher, monkey
 
 def test_a_job_that_is_no_array_is_known_by_its_bare_id(launcher, monkeypatch):
     line = "81|N/A|PENDING|Priority||N/A|tiny-train-aaaabbbbcccc\n"
-    monkeypatch.setattr(slurm_launcher, "query", lambda *command: line)
+    monkeypatch.setattr(queue_jobs, "query_slurm", lambda *command: line)
     mine = Submission("aaaabbbbcccc", "slurm", "here", ["train/expert-00"], 1.0, "tiny-train", "81")
-    assert launcher.states([mine]) == {"train/expert-00": Job("81", "pending", "Priority")}
+    assert launcher.states([mine]) == {"train/expert-00": Job("81", "pending", "other jobs come first")}
     asked = []
     answer = subprocess.CompletedProcess([], 0, "", "")
-    monkeypatch.setattr(slurm_launcher, "call", lambda *command: asked.append(command) or answer)
+    monkeypatch.setattr(slurm_launcher, "call_slurm", lambda *command: asked.append(command) or answer)
     launcher.cancel(JobId("81"), JobId("92_1"))
     assert asked == [("scancel", "81", "92_[1]")], (
         "an element of a plain job means nothing to scancel, not even an error"
@@ -71,16 +73,16 @@ def test_the_longest_array_is_the_smaller_of_two_limits(monkeypatch, parameters,
 
 def test_only_names_that_can_be_in_the_queue_are_asked_for(launcher, monkeypatch):
     asked = []
-    monkeypatch.setattr(slurm_launcher, "query", lambda *command: asked.append(command) or "")
-    old = Submission("a" * 12, "slurm", "here", ["route/router"], 1.0, "t", "81")
-    lost = Submission("b" * 12, "slurm", "here", ["route/router"], 2.0, "t")
-    new = Submission("c" * 12, "slurm", "here", ["route/router"], 3.0, "t", "83")
+    monkeypatch.setattr(queue_jobs, "query_slurm", lambda *command: asked.append(command) or "")
+    old = Submission("a" * 12, "slurm", "here", ["router/all"], 1.0, "t", "81")
+    lost = Submission("b" * 12, "slurm", "here", ["router/all"], 2.0, "t")
+    new = Submission("c" * 12, "slurm", "here", ["router/all"], 3.0, "t", "83")
     assert launcher.states([old, lost, new]) == {}
     assert f"--name=t-{'b' * 12},t-{'c' * 12}" in asked[0]
 
 
 def test_no_answer_is_unknown_and_not_an_empty_queue(launcher, monkeypatch, tmp_path):
-    one = [Submission("a" * 12, "slurm", "here", ["route/router"], 1.0, "t", "81")]
+    one = [Submission("a" * 12, "slurm", "here", ["router/all"], 1.0, "t", "81")]
     monkeypatch.setenv("PATH", str(tmp_path))
     assert launcher.states(one) is None
     (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
@@ -95,7 +97,7 @@ def test_cancelled_elements_go_in_one_call_and_those_that_ended_meanwhile_do_not
         asked.append(command)
         return subprocess.CompletedProcess(command, 1, "", said[0])
 
-    monkeypatch.setattr(slurm_launcher, "call", call)
+    monkeypatch.setattr(slurm_launcher, "call_slurm", call)
     launcher.cancel(JobId("81_0"), JobId("92_1"), JobId("81_2"))
     assert asked == [("scancel", "81_[0,2]", "92_[1]")]
     launcher.cancel()
@@ -121,7 +123,7 @@ REFUSED = {
 @pytest.mark.parametrize("site, message", REFUSED.values(), ids=REFUSED)
 def test_what_slurm_would_take_and_never_start_is_refused(tmp_path, monkeypatch, site, message):
     monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
-    monkeypatch.setattr(slurm_launcher, "call", lambda *command, **options: pytest.fail("too late"))
+    monkeypatch.setattr(slurm_launcher, "call_slurm", lambda *command, **options: pytest.fail("too late"))
     launcher = slurm_launcher.create(Site(**{"name": "here", "scheduler": "slurm", **site}), RunDir(tmp_path))
     array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train", "expert-00"), [], 1)
     with pytest.raises(UserError, match=message):
@@ -142,7 +144,7 @@ def test_what_a_partition_allows_is_left_to_sbatch_to_judge(tmp_path, monkeypatc
     scripts = []
     good = subprocess.CompletedProcess([], 0, "", "")
     monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
-    monkeypatch.setattr(slurm_launcher, "call", lambda *command, script: scripts.append(script) or good)
+    monkeypatch.setattr(slurm_launcher, "call_slurm", lambda *command, script: scripts.append(script) or good)
     launcher = slurm_launcher.create(Site(**{"name": "here", "scheduler": "slurm", **site}), RunDir(tmp_path))
     shape = launcher.site.resources_for("train")
     launcher.check([ArraySpec("tiny-train", [f"train/expert-0{index}"], [], shape, [], 1) for index in range(3)])
@@ -161,7 +163,7 @@ def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_p
         seen.append((command, sorted(path.name for path in run.jobs.iterdir())))
         return subprocess.CompletedProcess(command, 0, "77;cluster\n", "")
 
-    monkeypatch.setattr(sbatch, "call", call)
+    monkeypatch.setattr(sbatch, "call_slurm", call)
     assert launcher.submit(array, "aaaabbbbcccc", "0001-train.sbatch") == "77"
     ((command, files),) = seen
     assert files == ["aaaabbbbcccc.json", "aaaabbbbcccc.pkl"]
@@ -210,7 +212,9 @@ def test_what_slurm_would_write_to_behind_its_name_is_refused_before_anything(
 
 def test_what_an_earlier_submission_left_is_no_reason_to_refuse(tmp_path, monkeypatch):
     monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
-    monkeypatch.setattr(slurm_launcher, "call", lambda *command, script: subprocess.CompletedProcess([], 0, "", ""))
+    monkeypatch.setattr(
+        slurm_launcher, "call_slurm", lambda *command, script: subprocess.CompletedProcess([], 0, "", "")
+    )
     jobs = RunDir(tmp_path).jobs
     (jobs / "east").mkdir(parents=True)
     for name in ("77_0.out", "aaaabbbbcccc.json", "aaaabbbbcccc.pkl", "never.stop"):
@@ -225,7 +229,7 @@ def test_what_an_earlier_submission_left_is_no_reason_to_refuse(tmp_path, monkey
 def test_a_queue_that_is_full_now_is_no_reason_to_refuse_a_shape(launcher, monkeypatch, words, is_refused):
     monkeypatch.setattr(SlurmCluster, "partitions", PARTITIONS)
     answer = subprocess.CompletedProcess([], 1, "", f"sbatch: error: {words}\nallocation failure: Job violates policy")
-    monkeypatch.setattr(slurm_launcher, "call", lambda *command, script: answer)
+    monkeypatch.setattr(slurm_launcher, "call_slurm", lambda *command, script: answer)
     array = ArraySpec("tiny-train", ["train/expert-00"], [], launcher.site.resources_for("train"), [], 1)
     with pytest.raises(UserError, match="sbatch would refuse tiny-train: .*Invalid") if is_refused else nullcontext():
         launcher.check([array])
@@ -239,7 +243,7 @@ def test_a_check_that_takes_too_long_is_a_warning_and_the_rest_is_not_asked_for(
         asked.append(command)
         raise subprocess.TimeoutExpired(command, 60)
 
-    monkeypatch.setattr(slurm_launcher, "call", call)
+    monkeypatch.setattr(slurm_launcher, "call_slurm", call)
     shapes = [launcher.site.resources.model_copy(update={"nodes": nodes}) for nodes in (1, 2)]
     launcher.check([ArraySpec("tiny-train", ["train/expert-00"], [], shape, [], 1) for shape in shapes])
     assert (

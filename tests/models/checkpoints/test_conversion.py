@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 
 from hpcddm.config import variants
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.errors import UserError
 from hpcddm.models import dit, mmdit
 from hpcddm.models.checkpoints import original_dit
-from hpcddm.models.checkpoints.base import CheckpointInfo, Stored
+from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointInfo
 from hpcddm.models.checkpoints.conversion import REFERENCE_TIME, VERDICTS, Target, convert
-from hpcddm.models.checkpoints.reading import layout
+from hpcddm.models.checkpoints.file_formats import layout
 from hpcddm.models.layers import sinusoids, unpatchify
 from tests.diffusion.spaces.examples import network_data, told
 from tests.models.checkpoints import public
@@ -26,7 +26,7 @@ FLOW = variants.settings_class("diffusion/objectives", "flow_matching")(name="fl
 
 def source(outputs=2, dtype=torch.float64):
     tensors = public.random_original(outputs, dtype)
-    return layout("original_dit").load(Stored(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
+    return layout("original_dit").load(CheckpointContent(Path("weights.pt"), "0" * 64, tensors), public.LIKE)
 
 
 def target(info, objective=EPSILON, data=DATA, form="class", **changes):
@@ -185,7 +185,9 @@ def test_unfolded_modulation_is_the_old_one_in_every_block_and_at_the_reference_
     single = info.model.model_copy(update={"modulation": "single", "time_spacing": spacing})
     zero, data = single.model_copy(update={"modulation": "zero"}), told(DATA, condition)
     tensors = shaken(single, data)
-    made = convert(tensors, replace(info, model=single, condition=Form(condition)), Target(zero, data, EPSILON))
+    made = convert(
+        tensors, replace(info, model=single, condition=ConditionForm(condition)), Target(zero, data, EPSILON)
+    )
     verdicts = checked(made, tensors)
     folded = {name for name, verdict in verdicts.items() if verdict == "folded"}
     assert {"table", "modulation.bias", "trunk.modulation.weight", "trunk.blocks.1.table"} <= folded
@@ -226,7 +228,7 @@ def test_new_classes_begin_as_the_unconditional_network(modulation):
     _, info = source()
     plain = info.model.model_copy(update={"condition": "none"})
     tensors = shaken(plain)
-    given = replace(info, model=plain, num_classes=0, condition=Form.NONE)
+    given = replace(info, model=plain, num_classes=0, condition=ConditionForm.NONE)
     made = convert(tensors, given, target(given, condition="given", modulation=modulation))
     assert checked(made, tensors)["trunk.embed_class.weight"] == "reset"
     x, t = torch.randn(3, 4, 8, 8, dtype=torch.float64), torch.full((3,), REFERENCE_TIME, dtype=torch.float64)
@@ -239,7 +241,7 @@ def test_new_classes_begin_as_the_unconditional_network(modulation):
 @torch.no_grad()
 def test_classes_in_the_place_of_text_begin_as_zero():
     _, info = source()
-    given = replace(info, condition=Form.TEXT, encoder="words")
+    given = replace(info, condition=ConditionForm.TEXT, encoder="words")
     made = convert(shaken(info.model, told(DATA, "text")), given, target(given))
     assert made.verdicts["trunk.embed_class.weight"][0] == "reset"
     assert made.tensors["trunk.embed_class.weight"].shape == (11, public.WIDTH)
@@ -251,7 +253,7 @@ def test_classes_in_the_place_of_text_begin_as_zero():
 def test_another_text_encoder_resets_what_reads_its_states(encoder, reset):
     _, info = source()
     tensors = shaken(info.model, told(DATA, "text"))
-    given = replace(info, condition=Form.TEXT, encoder=encoder)
+    given = replace(info, condition=ConditionForm.TEXT, encoder=encoder)
     made = convert(tensors, given, target(given, form="text"))
     embedding = {"trunk.embed_text.weight", "trunk.embed_text.bias"}
     found = {name for name, verdict in checked(made, tensors).items() if verdict == "reset"}
@@ -322,7 +324,7 @@ def test_other_classes_begin_as_the_null_class(modulation):
 
 @pytest.mark.parametrize("modulation", ["zero", "single"])
 def test_blocks_that_no_rule_knows_are_kept_where_they_fit_and_reset_where_not(modulation):
-    settings = mmdit.Settings(name="mmdit", width=64, depth=2, heads=4, patch=2, modulation="zero")
+    settings = mmdit.MMDiTSettings(name="mmdit", width=64, depth=2, heads=4, patch=2, modulation="zero")
     tensors = mmdit.MMDiT(settings, DATA).state_dict()
     info = CheckpointInfo(settings, 4, 10, EPSILON, 8)
     made = convert(tensors, info, target(info, modulation=modulation))

@@ -8,12 +8,12 @@ import pytest
 import torch
 from diffusers import DiTTransformer2DModel
 
-from hpcddm.config.conditions import Form
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.errors import UserError
 from hpcddm.models import dit
-from hpcddm.models.checkpoints import diffusers_dit, original_dit, reading
-from hpcddm.models.checkpoints.base import Stored
-from hpcddm.models.checkpoints.reading import layout
+from hpcddm.models.checkpoints import diffusers_dit, file_formats, original_dit
+from hpcddm.models.checkpoints.base import CheckpointContent
+from hpcddm.models.checkpoints.file_formats import layout
 from hpcddm.models.layers import unpatchify
 from tests.diffusion.spaces.examples import network_data
 from tests.models.checkpoints import public
@@ -22,7 +22,7 @@ FILE = Path("weights.pt")
 
 
 def stored(tensors, config=None, own=None, arguments=None):
-    return Stored(FILE, "0" * 64, dict(tensors), config or {}, own or {}, arguments or {})
+    return CheckpointContent(FILE, "0" * 64, dict(tensors), config or {}, own or {}, arguments or {})
 
 
 def ours(tensors, info):
@@ -54,13 +54,13 @@ def test_every_layout_recognises_its_own_tensors_only():
         "diffusers_dit": stored(public.as_diffusers(original)),
         "hpcddm": stored(tensors),
     }
-    assert set(kinds) == set(reading.layout_names())
+    assert set(kinds) == set(file_formats.layout_names())
     for name, file in kinds.items():
-        assert reading.layout_of(file) == name
+        assert file_formats.recognise_layout(file) == name
         found = [one for one in kinds if layout(one).recognises(file)]
         assert found == [name]
     with pytest.raises(UserError, match="weights.pt: none of the layouts .* has tensors such as conv.weight"):
-        reading.layout_of(stored({"conv.weight": torch.zeros(1)}))
+        file_formats.recognise_layout(stored({"conv.weight": torch.zeros(1)}))
 
 
 @torch.no_grad()
@@ -121,7 +121,7 @@ def test_forward_is_epsilon_and_with_sigma_has_both():
 
 def test_published_widths_tell_their_heads_and_others_need_the_targets():
     assert original_dit.HEADS == {384: 6, 768: 12, 1024: 16, 1152: 16}
-    with pytest.raises(UserError, match="weights.pt: width 64 is no published one; name the heads"):
+    with pytest.raises(UserError, match="weights.pt: width 64 is not a published one; name the heads"):
         layout("original_dit").load(stored(public.random_original()), None)
     _, info = layout("original_dit").load(stored(public.random_original()), SimpleNamespace(heads=2))
     assert info.model.heads == 2
@@ -286,7 +286,7 @@ def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
 @pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
 def test_what_diffusers_has_no_model_for_is_not_exported(changes):
     tensors, info = layout("original_dit").load(stored(public.random_original()), public.LIKE)
-    form = Form(changes.get("condition", "class"))
+    form = ConditionForm(changes.get("condition", "class"))
     other = replace(info, model=info.model.model_copy(update=changes), condition=form)
     key, value = next(iter(changes.items()))
     with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):

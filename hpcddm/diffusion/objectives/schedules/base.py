@@ -1,4 +1,4 @@
-"""Base of the schedules: alpha and sigma of a path from data to noise."""
+"""Base of the schedules: alpha and sigma on a path from data to noise."""
 
 import math
 from abc import abstractmethod
@@ -16,7 +16,7 @@ from hpcddm.diffusion.objectives.conversions import Level, scale_per_sample
 class Schedule(Variant[S]):
     """Path x_t = alpha(t) x0 + sigma(t) eps from data at t = 0 to noise at t = 1.
 
-    t is the schedule's own ('native') time; all results have the floating-point type of the argument.
+    The time t is the schedule's own ('native') time. All results have the floating-point type of the argument.
     """
 
     range: ClassVar[tuple[float, float]]
@@ -24,32 +24,60 @@ class Schedule(Variant[S]):
 
     @abstractmethod
     def level(self, t: Float[Tensor, " n"]) -> Level:
-        """Compute alpha, sigma and derivatives at t, clamped to `range`."""
+        """Compute alpha, sigma and their time derivatives.
+
+        Args:
+            t: (N,) native times, which are clamped to `range`.
+        """
 
     @abstractmethod
     def log_snr(self, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """Compute log(alpha^2 / sigma^2) at t; infinite where alpha or sigma is 0."""
+        """Compute log(alpha^2 / sigma^2) at times t (N,); infinite where alpha or sigma is 0."""
 
     @abstractmethod
     def time_at(self, log_snr: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        """Return the time in `range` with this log-SNR, or the nearest one: the inverse of `log_snr`."""
+        """Invert `log_snr`: return the time in `range` with this log-SNR (N,), or the nearest time."""
 
     def perturb(
         self, x0: Float[Tensor, "n c h w"], noise: Float[Tensor, "n c h w"], t: Float[Tensor, " n"]
     ) -> Float[Tensor, "n c h w"]:
-        """Compute the noisy images x_t."""
+        """Compute the noisy images x_t.
+
+        Args:
+            x0: (N, C, H, W) clean images or latents.
+            noise: (N, C, H, W) standard normal noise eps.
+            t: (N,) native times.
+
+        Returns:
+            (N, C, H, W) noisy images.
+        """
         level = self.level(t)
         return scale_per_sample(level.alpha, x0) + scale_per_sample(level.sigma, noise)
 
     def shifted(self, t: Float[Tensor, " n"], shift: float) -> Float[Tensor, " n"]:
-        """Return times whose log-SNR is lower by 2 log(shift); on the linear path shift t / (1 + (shift - 1) t).
+        """Return the times whose log-SNR is lower by 2 log(shift) (arXiv 2403.03206, eq. 23, with shift = sqrt(m / n)).
 
-        arXiv 2403.03206, eq. 23, with shift = sqrt(m / n).
+        On the linear path the result is shift t / (1 + (shift - 1) t).
+
+        Args:
+            t: (N,) native times.
+            shift: Factor above 0; values above 1 move times towards noise.
         """
         return self.time_at(self.log_snr(t) - 2 * math.log(shift))
 
 
-def log_snr_moves(source: ScheduleSettings, target: ScheduleSettings, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Compute log-SNR on the target's path less that on the source's, at equal native times."""
+def log_snr_differences(
+    source: ScheduleSettings, target: ScheduleSettings, t: Float[Tensor, " n"]
+) -> Float[Tensor, " n"]:
+    """Compute the log-SNR on the target's path minus the log-SNR on the source's path at the same native times.
+
+    Args:
+        source: Settings of the first schedule.
+        target: Settings of the second schedule.
+        t: (N,) native times.
+
+    Returns:
+        (N,) differences.
+    """
     before, after = (variants.create(Schedule, settings) for settings in (source, target))
     return after.log_snr(t) - before.log_snr(t)

@@ -9,11 +9,11 @@ from hpcddm.diffusion.objectives.conversions import Level
 from hpcddm.diffusion.objectives.schedules.base import Schedule
 
 
-class Settings(ScheduleSettings):
+class LinearSettings(ScheduleSettings):
     """Variant without settings."""
 
 
-class Linear(Schedule[Settings]):
+class Linear(Schedule[LinearSettings]):
     """Path of the ensemble's state and the router, independent of the experts' objectives."""
 
     range = (0.0, 1.0)

@@ -13,14 +13,14 @@ from hpcddm.diffusion.objectives.conversions import Level
 from hpcddm.diffusion.objectives.schedules.base import Schedule
 
 
-class Settings(ScheduleSettings):
+class LinearBetaSettings(ScheduleSettings):
     """beta at t = 0, at most 1, and at t = 1, at least 1, so that beta rises."""
 
     beta_min: Annotated[float, Field(gt=0, le=1)] = 0.1
     beta_max: Annotated[float, Field(ge=1)] = 20.0
 
 
-class LinearBeta(Schedule[Settings]):
+class LinearBeta(Schedule[LinearBetaSettings]):
     """Path with alpha^2 = exp(-B), sigma^2 = 1 - exp(-B), where B(t) is the integral of beta from 0 to t.
 
     sigma' is infinite at t = 0: no network is trained or evaluated below 1e-5 (arXiv 2011.13456, app. C). With the

@@ -1,6 +1,6 @@
 """DDPM's table of 1000 levels (arXiv 2006.11239, sec. 4).
 
-Level i = 0 ... 999 stands at t = i / 1000, so that 1000 t is the time step which public checkpoints embed.
+Level i = 0 ... 999 is at t = i / 1000, so that 1000 t is the time step which public checkpoints embed.
 """
 
 import torch
@@ -14,11 +14,11 @@ from hpcddm.diffusion.objectives.schedules.base import Schedule
 LEVELS = 1000
 
 
-class Settings(ScheduleSettings):
+class LinearBeta1000Settings(ScheduleSettings):
     """Variant without settings: beta goes from 1e-4 to 0.02, as in the public checkpoints."""
 
 
-class LinearBeta1000(Schedule[Settings]):
+class LinearBeta1000(Schedule[LinearBeta1000Settings]):
     """Path with alpha_i^2 = product of 1 - beta_j over j <= i; between two levels log-SNR is linear in t.
 
     A network is evaluated between levels, too: its embedding of 1000 t is smooth, whereas rounding to the nearest level
@@ -28,7 +28,7 @@ class LinearBeta1000(Schedule[Settings]):
 
     range = (0.0, (LEVELS - 1) / LEVELS)
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: LinearBeta1000Settings):
         super().__init__(settings)
         kept = (1 - torch.linspace(1e-4, 0.02, LEVELS, dtype=torch.float64)).cumprod(0)
         self._log_snr = (kept / (1 - kept)).log()

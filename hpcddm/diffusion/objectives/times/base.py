@@ -9,8 +9,17 @@ from hpcddm.config.variants import S, Variant
 
 
 class TimesDistribution(Variant[S]):
-    """A distribution of training times over a schedule's range."""
+    """Distribution of training times over the range of a schedule."""
 
     @abstractmethod
     def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:
-        """Compute times in [lowest, highest] from uniform numbers in [0, 1), by the inverse of their distribution."""
+        """Map uniform random numbers to training times by the inverse of the distribution function.
+
+        Args:
+            uniform: (N,) uniform numbers in [0, 1).
+            lowest: First time of the range.
+            highest: Last time of the range.
+
+        Returns:
+            (N,) times in [lowest, highest].
+        """

@@ -8,13 +8,13 @@ from hpcddm.config.schema import Positive
 from hpcddm.diffusion.objectives.times.base import TimesDistribution
 
 
-class Settings(TimesSettings):
+class DiscreteSettings(TimesSettings):
     """Number of times `levels`: i / levels for i = 0 ... levels - 1."""
 
     levels: Positive = 1000
 
 
-class Discrete(TimesDistribution[Settings]):
+class Discrete(TimesDistribution[DiscreteSettings]):
     """Times i / levels, each with probability 1 / levels."""
 
     def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:

@@ -11,14 +11,14 @@ from hpcddm.config.objectives import TimesSettings
 from hpcddm.diffusion.objectives.times.base import TimesDistribution
 
 
-class Settings(TimesSettings):
+class LogitNormalSettings(TimesSettings):
     """Mean and standard deviation of log(t / (1 - t)); a positive mean prefers noise."""
 
     mean: float = 0.0
     std: Annotated[float, Field(gt=0)] = 1.0
 
 
-class LogitNormal(TimesDistribution[Settings]):
+class LogitNormal(TimesDistribution[LogitNormalSettings]):
     """The schedule's range times the logistic function of a normal variable."""
 
     def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:

@@ -7,11 +7,11 @@ from hpcddm.config.objectives import TimesSettings
 from hpcddm.diffusion.objectives.times.base import TimesDistribution
 
 
-class Settings(TimesSettings):
+class UniformSettings(TimesSettings):
     """Variant without settings."""
 
 
-class Uniform(TimesDistribution[Settings]):
+class Uniform(TimesDistribution[UniformSettings]):
     """Uniform numbers over the schedule's range."""
 
     def training_times(self, uniform: Float[Tensor, " n"], lowest: float, highest: float) -> Float[Tensor, " n"]:

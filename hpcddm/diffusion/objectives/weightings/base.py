@@ -10,8 +10,16 @@ from hpcddm.diffusion.objectives.conversions import Level
 
 
 class Weighting(Variant[S]):
-    """A weight of the squared error, by the level of noise."""
+    """Weight of the squared error as a function of the noise level."""
 
     @abstractmethod
     def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:
-        """Compute the factor of the squared error of `prediction_type`, a key of `conversions.FORMS`, at a level."""
+        """Compute the factor of the squared error of a prediction.
+
+        Args:
+            prediction_type: Key of `conversions.LINEAR_FORMS`.
+            level: Noise level of each image.
+
+        Returns:
+            (N,) weights.
+        """

@@ -12,13 +12,13 @@ from hpcddm.diffusion.objectives.conversions import Level, determinant
 from hpcddm.diffusion.objectives.weightings.base import Weighting
 
 
-class Settings(WeightingSettings):
+class MinSnrSettings(WeightingSettings):
     """SNR `gamma` above which the weight is constant."""
 
     gamma: Annotated[float, Field(gt=0)] = 5.0
 
 
-class MinSnr(Weighting[Settings]):
+class MinSnr(Weighting[MinSnrSettings]):
     """Weight of epsilon's error min(SNR, gamma) / SNR, and of other quantities' accordingly."""
 
     def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:

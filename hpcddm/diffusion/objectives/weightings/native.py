@@ -9,11 +9,11 @@ from hpcddm.diffusion.objectives.conversions import Level
 from hpcddm.diffusion.objectives.weightings.base import Weighting
 
 
-class Settings(WeightingSettings):
+class NativeSettings(WeightingSettings):
     """Variant without settings."""
 
 
-class Native(Weighting[Settings]):
+class Native(Weighting[NativeSettings]):
     """Weight 1 of what the network predicts."""
 
     def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:

@@ -10,7 +10,7 @@ from hpcddm.diffusion.objectives.conversions import Level, determinant
 from hpcddm.diffusion.objectives.weightings.base import Weighting
 
 
-class Settings(WeightingSettings):
+class TargetSpaceSettings(WeightingSettings):
     """Quantity in whose space the error is measured; `velocity` is that of the linear path.
 
     Where the prediction is independent of the target (epsilon of x0 at t = 1) the weight grows without
@@ -20,7 +20,7 @@ class Settings(WeightingSettings):
     prediction_type: Literal["epsilon", "x0", "v", "velocity"]
 
 
-class TargetSpace(Weighting[Settings]):
+class TargetSpace(Weighting[TargetSpaceSettings]):
     """Weight that makes the squared error that of `settings.prediction_type`."""
 
     def loss_weight(self, prediction_type: str, level: Level) -> Float[Tensor, " n"]:

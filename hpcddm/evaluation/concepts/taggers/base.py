@@ -1,4 +1,4 @@
-"""Base of the taggers: they say how much each concept of a vocabulary is to be seen in an image."""
+"""Base of the taggers, which score the presence of each concept of a vocabulary in an image."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ class TaggerContext:
 
 @dataclass(frozen=True)
 class Mentions:
-    """Training samples of which captions say the concepts: row i of `concepts` belongs to sample `numbers[i]`.
+    """Training samples whose captions name the concepts: row i of `concepts` belongs to sample `numbers[i]`.
 
-    Those whose captions name no concept are among them, with an empty row, in their share of the data: thresholds are
-    chosen by how often a score is wrong.
+    Samples whose captions name no concept are included, with an empty row, in their share of the data: thresholds are
+    chosen by the error rate of the scores.
     """
 
     numbers: Int64[np.ndarray, " n"]
@@ -41,7 +41,7 @@ class Mentions:
 
 
 class Tagger(Variant[S]):
-    """Tagger of images; its scores are higher the more of a concept is seen, and need not be probabilities.
+    """Tagger of images; its scores rise with the presence of a concept, and need not be probabilities.
 
     Creating it raises `UserError` when weights are missing, a package is not installed, or a concept cannot be tagged
     at all.
@@ -69,7 +69,7 @@ class Tagger(Variant[S]):
         """Compute the score of every concept for images that it was not trained on, each independent of the others."""
 
     def scores_of(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n v"]:
-        """Compute the scores of samples; a trained tagger scores training samples by a part that has not seen them."""
+        """Compute scores; a trained tagger scores a training sample by a part that was not trained on it."""
         return self.scores(reader.images(numbers))
 
     @property

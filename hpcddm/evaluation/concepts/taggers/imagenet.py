@@ -14,7 +14,7 @@ from hpcddm.config.concepts import TaggerSettings
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.encoders.image import efficientnet_lite0
 from hpcddm.errors import require
-from hpcddm.evaluation.concepts import wordnet
+from hpcddm.evaluation.concepts import wordnet_nouns
 from hpcddm.evaluation.concepts.taggers.base import Tagger, TaggerContext
 
 # Settings need the names of the files, and no torch, which the encoder's own module imports.
@@ -29,7 +29,7 @@ CLASSES = PretrainedFile(
 """Synsets of the 1,000 classes in the order of the network's outputs."""
 
 
-class Settings(TaggerSettings):
+class ImageNetSettings(TaggerSettings):
     """Side `size` to which images are resized, and probability from which on an image counts as showing a concept."""
 
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (*WEIGHTS, CLASSES)
@@ -39,18 +39,18 @@ class Settings(TaggerSettings):
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
 
 
-class ImageNet(Tagger[Settings]):
+class ImageNet(Tagger[ImageNetSettings]):
     """Sums of the probabilities of EfficientNet-Lite0, to be trusted for photographs and not for drawings.
 
-    Of the senses of a noun it takes the most frequent one that is above a class; a concept without one is never seen.
+    It uses the most frequent sense of a noun that is above a class; it never detects a concept without such a sense.
     """
 
-    def __init__(self, settings: Settings, context: TaggerContext) -> None:
+    def __init__(self, settings: ImageNetSettings, context: TaggerContext) -> None:
         super().__init__(settings, context)
         self.encoder = efficientnet_lite0.ImageNetFeatures(
-            efficientnet_lite0.Settings(name="efficientnet_lite0", size=settings.size)
+            efficientnet_lite0.ImageNetFeaturesSettings(name="efficientnet_lite0", size=settings.size)
         )
-        nouns, synsets = wordnet.installed(), pretrained.find(CLASSES).read_text().split()
+        nouns, synsets = wordnet_nouns.load_wordnet(), pretrained.find_verified(CLASSES).read_text().split()
         numbers = [int(synset.removeprefix("n")) for synset in synsets]
         above = [nouns.hypernyms(number) | {number} for number in numbers]
         self.kinds = np.zeros((len(context.vocabulary), len(numbers)), np.float32)

@@ -1,8 +1,8 @@
 """lit-score: how well an image fits the name of a concept, by linear maps over two frozen encoders.
 
-It is no CLIPScore: the encoders have seen neither captions of images nor each other. Two heads are trained, on the
-halves of the distinct captions, so that every training sample is scored by one that has not seen its caption
-(cross-fitting: Chernozhukov et al., arXiv 1608.00060, sec. 3).
+It is not a CLIPScore: the encoders were trained neither on captions of images nor together. Each of two heads is
+trained on one half of the distinct captions, so that every training sample is scored by the head that was not trained
+on its caption (cross-fitting: Chernozhukov et al., arXiv 1608.00060, sec. 3).
 """
 
 import hashlib
@@ -19,15 +19,16 @@ from hpcddm.config.concepts import TaggerSettings
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive, default_variant
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.data import draws
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data import randomness
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Numbers
+from hpcddm.data.random_streams import HELD_FEATURES, TAGGER_HALF, THRESHOLD_IMAGES
 from hpcddm.data.reader import Reader
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
 from hpcddm.errors import require
 from hpcddm.evaluation.concepts.taggers.base import Mentions, Tagger, TaggerContext
-from hpcddm.evaluation.concepts.taggers.lit_head import HeadTraining, mapped, trained_head
+from hpcddm.evaluation.concepts.taggers.lit_head import HeadTraining, map_features, train_head
 from hpcddm.evaluation.concepts.taggers.pairs import TrainingPairs
 from hpcddm.evaluation.concepts.taggers.thresholds import ScoreCounts
 from hpcddm.runs.ranges import TRAIN
@@ -41,7 +42,7 @@ IMAGES, NAMES, THRESHOLDS = "images", "names", "thresholds"
 AboveZero = Annotated[float, Field(gt=0)]
 
 
-class Settings(TaggerSettings):
+class LitSettings(TaggerSettings):
     """Encoders of the images and of the concepts' names, number of values `width` of their space, and the training.
 
     A head sees `images` images, so many in a `batch`; scores are cosines, and in the training's softmax they are
@@ -58,7 +59,7 @@ class Settings(TaggerSettings):
     learning_rate: AboveZero = 1e-3
     weight_decay: Annotated[float, Field(ge=0)] = 1.0
     temperature: AboveZero = 0.05
-    most_images: Positive = 200_000
+    max_images: Positive = 200_000
     """Training images whose features are held in memory, at most: rare concepts keep theirs."""
 
     def check(self, experiment: Any) -> None:
@@ -71,10 +72,10 @@ class Settings(TaggerSettings):
             )
 
 
-class Lit(Tagger[Settings]):
-    """Cosines of images and names, of the head that has not seen a caption, or the mean of both."""
+class Lit(Tagger[LitSettings]):
+    """Cosines of images and names, by the head that was not trained on a caption, or the mean of both heads."""
 
-    def __init__(self, settings: Settings, context: TaggerContext) -> None:
+    def __init__(self, settings: LitSettings, context: TaggerContext) -> None:
         super().__init__(settings, context)
         self.encoder: ImageEncoder[ImageEncoderSettings] = variants.create(ImageEncoder, settings.image)
         self._arrays: Mapping[str, np.ndarray] = {}
@@ -99,7 +100,7 @@ class Lit(Tagger[Settings]):
             def seen(images: int, before: int = before) -> None:
                 advance(before + images, total)
 
-            heads.append(trained_head(features, names, own, self._training, seed, f"lit/{half}", seen))
+            heads.append(train_head(features, names, own, self._training, seed, TAGGER_HALF.format(half=half), seen))
         arrays = {IMAGES: np.stack([head.image for head in heads]), NAMES: np.stack([head.names for head in heads])}
         self._arrays = arrays
         return arrays | {THRESHOLDS: self._thresholds(features, pairs, halves, np.searchsorted(rows, shown))}
@@ -114,20 +115,20 @@ class Lit(Tagger[Settings]):
         return (first + second) / 2
 
     def scores_of(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n v"]:
-        """Compute the cosines of the head that has seen no caption of a training sample; of other samples the mean."""
+        """Compute the cosines of images and names: for a training sample by the head that was not trained on it."""
         images = reader.images(numbers)
         if reader.split != TRAIN:
             return self.scores(images)
-        return self._unseen(self.encoder.encode(images), halves_of(reader.captions(numbers)))
+        return self._heldout_cosines(self.encoder.encode(images), halves_of(reader.captions(numbers)))
 
     @property
     def thresholds(self) -> Float32[np.ndarray, " v"]:
         return self._arrays[THRESHOLDS]
 
     def _cosines(self, features: Float32[np.ndarray, "n d"], half: int) -> Float32[np.ndarray, "n v"]:
-        return mapped(self._arrays[IMAGES][half], features) @ self._arrays[NAMES][half].T
+        return map_features(self._arrays[IMAGES][half], features) @ self._arrays[NAMES][half].T
 
-    def _unseen(
+    def _heldout_cosines(
         self, features: Float32[np.ndarray, "n d"], halves: Int64[np.ndarray, " n"]
     ) -> Float32[np.ndarray, "n v"]:
         """Compute the cosines of each sample by the head of the half that its caption is not in."""
@@ -156,16 +157,16 @@ class Lit(Tagger[Settings]):
         self, pairs: TrainingPairs, count: int, seed: int
     ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " m"]]:
         """Choose the samples whose features are held in memory, and among them a random part of all samples."""
-        most = self.settings.most_images
-        random = np.sort(draws.chosen(seed, "lit/thresholds", count, min(FOR_THRESHOLDS, -(-most // 2))))
-        return np.union1d(random, pairs.balanced(most - len(random), seed, "lit/held")), random
+        most = self.settings.max_images
+        random = np.sort(randomness.random_subset(seed, THRESHOLD_IMAGES, count, min(FOR_THRESHOLDS, -(-most // 2))))
+        return np.union1d(random, pairs.balanced(most - len(random), seed, HELD_FEATURES)), random
 
     @torch.no_grad()
     def _names(self) -> Float32[torch.Tensor, "v e"]:
         """Encode the names of all concepts: the means of their tokens' states."""
         encoder: TextEncoder[TextEncoderSettings] = variants.create(TextEncoder, self.settings.text)
         names, rows = [concept.name for concept in self.context.vocabulary.concepts], []
-        for part in blocks_of(range(len(names)), NAMES_AT_ONCE):
+        for part in split_into_blocks(range(len(names)), NAMES_AT_ONCE):
             tokens = padded_tokens(encoder, names[part.start : part.stop])
             states = encoder.encode_tokens(tokens.to(self.context.device))
             # No state of a token is zero.
@@ -175,11 +176,11 @@ class Lit(Tagger[Settings]):
     def _features(
         self, reader: Reader, numbers: Int64[np.ndarray, " n"], advance: Callable[[int], None]
     ) -> Float16[np.ndarray, "n d"]:
-        """Encode samples; raises `UserError` for features that are no float16 values."""
+        """Encode samples; raises `UserError` for features that are not finite in float16."""
         held = np.empty((len(numbers), self.settings.image.dimensions(self.context.experiment.data)), np.float16)
         for start in range(0, len(numbers), IMAGES_AT_ONCE):
             own = slice(start, start + IMAGES_AT_ONCE)
-            # Values beyond the range become infinite, which is looked for.
+            # Values beyond the range become infinite; the check below finds them.
             with np.errstate(over="ignore"):
                 held[own] = self.encoder.encode(reader.images(numbers[own]))
             name = self.settings.image.name
@@ -199,8 +200,8 @@ class Lit(Tagger[Settings]):
     ) -> Float32[np.ndarray, " v"]:
         """Choose the thresholds by the captions of some rows of the features, each scored by the head of the others."""
         counts = ScoreCounts(len(self.context.vocabulary))
-        for part in blocks_of(rows, IMAGES_AT_ONCE):
-            scores = self._unseen(features[part].astype(np.float32), halves[part])
+        for part in split_into_blocks(rows, IMAGES_AT_ONCE):
+            scores = self._heldout_cosines(features[part].astype(np.float32), halves[part])
             mentioned = np.zeros(scores.shape, bool)
             mentioned[pairs.of_rows(part)] = True
             counts.add(scores, mentioned)

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float16, Float32
 from torch import Tensor, nn
 
-from hpcddm.data import draws
+from hpcddm.data import randomness
+from hpcddm.data.random_streams import MAP_SCALE
 from hpcddm.evaluation.concepts.taggers.pairs import BalancedOrder, TrainingPairs
 
 FOR_SCALE = 20_000
@@ -40,8 +41,8 @@ class Head:
     names: Float32[np.ndarray, "v w"]
 
 
-class Map(nn.Module):
-    """Linear map of features, of which every one is centred and scaled, to unit vectors."""
+class LinearMap(nn.Module):
+    """Linear map from centred and scaled features to unit vectors."""
 
     mean: Tensor
     deviation: Tensor
@@ -62,7 +63,7 @@ class Map(nn.Module):
         return torch.cat([weight, (self.linear.bias - weight @ self.mean)[:, None]], 1)
 
 
-def trained_head(
+def train_head(
     features: Float16[np.ndarray, "n d"],
     names: Float32[Tensor, "v e"],
     pairs: TrainingPairs,
@@ -105,7 +106,9 @@ def trained_head(
         return Head(image.folded().cpu().numpy(), text(names.to(training.device)).cpu().numpy())
 
 
-def mapped(weights: Float32[np.ndarray, "w f"], features: Float32[np.ndarray, "n d"]) -> Float32[np.ndarray, "n w"]:
+def map_features(
+    weights: Float32[np.ndarray, "w f"], features: Float32[np.ndarray, "n d"]
+) -> Float32[np.ndarray, "n w"]:
     """Map features of images by the map of a head, to unit vectors."""
     vectors = features @ weights[:, :-1].T + weights[:, -1]
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -118,12 +121,12 @@ def _maps(
     training: HeadTraining,
     seed: int,
     stream: str,
-) -> tuple[Map, Map]:
+) -> tuple[LinearMap, LinearMap]:
     """Return the freshly initialised maps of images and of names."""
     rows = np.unique(pairs.rows)
-    rows = rows[np.sort(draws.chosen(seed, f"{stream}/scale", len(rows), FOR_SCALE))]
+    rows = rows[np.sort(randomness.random_subset(seed, f"{stream}/{MAP_SCALE}", len(rows), FOR_SCALE))]
     shown = _rows(features, rows, torch.device("cpu"))
-    return Map(shown, training.width).to(training.device), Map(names, training.width).to(training.device)
+    return LinearMap(shown, training.width).to(training.device), LinearMap(names, training.width).to(training.device)
 
 
 def _rows(features: Float16[np.ndarray, "n d"], rows: np.ndarray, device: torch.device) -> Float32[Tensor, "m d"]:

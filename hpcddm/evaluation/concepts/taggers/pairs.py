@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int64, Integer
 
-from hpcddm.data import draws
+from hpcddm.data import randomness
 from hpcddm.data.bijection import Bijection
+from hpcddm.data.random_streams import PAIR_CONCEPT, PAIR_IMAGE
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class TrainingPairs:
         return places, self.concepts[starts[places] + inside]
 
     def balanced(self, most: int, seed: int, stream: str) -> Int64[np.ndarray, " n"]:
-        """Choose rows at random, at most so many, in ascending order: the first of each concept, then the second ones.
+        """Choose at most `most` rows at random: one of each concept, then a second one of each, and so on.
 
-        So the rows of rare concepts are all there before the frequent ones have a large share.
+        All rows of rare concepts are therefore chosen before frequent concepts have a large share. The chosen rows are
+        returned in ascending order.
         """
         rows = np.unique(self.rows)
         order = Bijection(f"{seed}/{stream}", max(len(rows), 1))(np.searchsorted(rows, self.rows))
@@ -74,10 +76,10 @@ class BalancedOrder:
 
     def at(self, indices: range) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
         """Return the rows at some indices, and the places of their concepts in `concepts`."""
-        places = self._drawn("concept", indices, np.int64(len(self.concepts)))
-        return self._rows[self._starts[places] + self._drawn("image", indices, self._counts[places])], places
+        places = self._drawn(PAIR_CONCEPT, indices, np.int64(len(self.concepts)))
+        return self._rows[self._starts[places] + self._drawn(PAIR_IMAGE, indices, self._counts[places])], places
 
     def _drawn(self, use: str, indices: range, sizes: Integer[np.ndarray, " n"] | np.int64) -> Int64[np.ndarray, " n"]:
         """Draw a number 0 ... size - 1 for each index."""
-        uniform = draws.uniform(self._seed, f"{self._stream}/{use}", indices).numpy().astype(np.float64)
+        uniform = randomness.uniform(self._seed, f"{self._stream}/{use}", indices).numpy().astype(np.float64)
         return (uniform * sizes).astype(np.int64)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from hpcddm.data.catalog import blocks_of
+from hpcddm.data.catalog import split_into_blocks
 from hpcddm.errors import require
 
 BINS = 2000
@@ -55,7 +55,7 @@ class ScoreCounts:
         return chosen
 
     def _parts(self) -> Iterator[range]:
-        return blocks_of(range(len(self._all)), CONCEPTS_AT_ONCE)
+        return split_into_blocks(range(len(self._all)), CONCEPTS_AT_ONCE)
 
 
 def best(every: Float64[np.ndarray, "v b"], right: Float64[np.ndarray, "v b"]) -> Float64[np.ndarray, " v"]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from hpcddm.config.concepts import VocabularySettings
 from hpcddm.config.schema import Positive
 from hpcddm.errors import UserError
-from hpcddm.evaluation.concepts import wordnet
+from hpcddm.evaluation.concepts import wordnet_nouns
 from hpcddm.evaluation.concepts.nouns import NO_NOUN, NounTagger, require_hanta
 from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
 from hpcddm.evaluation.concepts.vocabulary import Candidates, Concept, Vocabulary
@@ -22,15 +22,15 @@ STOP_CONCEPTS = ["skin", "skin tone", "tone"]
 """Words for the colours of people in emoji, which say nothing of a thing."""
 
 
-class Settings(VocabularySettings):
+class CaptionVocabularySettings(VocabularySettings):
     """Nouns that enough captions have, in English."""
 
     reads_captions: ClassVar[bool] = True
     collections: ClassVar[tuple[str, ...]] = ("wordnet",)
 
-    least: Positive = 10
+    min_captions: Positive = 10
     """Captions that have a concept, at least."""
-    most_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the captions that have a concept, at most: more frequent nouns tell images apart too little."""
     exclude: list[str] = STOP_CONCEPTS
     """Concepts that are left out, by their names, or patterns such as '* face'."""
@@ -38,16 +38,16 @@ class Settings(VocabularySettings):
     """True for concepts that WordNet has alone: no names of people or makers, and no misspelt words."""
 
 
-class Captions(VocabularySource[Settings]):
+class CaptionVocabulary(VocabularySource[CaptionVocabularySettings]):
     """Nouns by HanTa; a word is a noun everywhere where the captions have it as one in at least half of its places."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CaptionVocabularySettings) -> None:
         super().__init__(settings)
         require_hanta()
-        self._wordnet = wordnet.installed()
+        self._wordnet = wordnet_nouns.load_wordnet()
 
     def candidates(self, captions: Sequence[str], advance: Callable[[int], None]) -> Candidates:
-        """Collect the nouns, and how often each word stands for which one, or for none."""
+        """Collect the nouns, and count for each word the nouns that it is a form of, or none."""
         total = Candidates()
         for caption in captions:
             names: set[str] = set()
@@ -64,9 +64,9 @@ class Captions(VocabularySource[Settings]):
     def vocabulary(self, candidates: Candidates, class_names: Sequence[str]) -> Vocabulary:
         """Choose the nouns; raises `UserError` where none has enough captions."""
         lemmas = _lemmas(candidates.forms)
-        counts = _joined(candidates.counts, lemmas)
-        others = _mostly_no_nouns(candidates.forms, lemmas)
-        least, most = self.settings.least, self.settings.most_share * candidates.captions
+        counts = _merge_by_lemmas(candidates.counts, lemmas)
+        others = _lemmas_rarely_nouns(candidates.forms, lemmas)
+        least, most = self.settings.min_captions, self.settings.max_share * candidates.captions
         names = [name for name, count in sorted(counts.items()) if least <= count <= most]
         names = [name for name in names if name not in others and self._is_wanted(name)]
         if not names:
@@ -91,7 +91,7 @@ class Captions(VocabularySource[Settings]):
 def _lemmas(forms: Mapping[tuple[str, str], int]) -> dict[str, str]:
     """Return the lemma of every word that is a noun in at least half of its places: the one that it has most often.
 
-    Words that are the lemma of any stand for themselves, so that lemmas of lemmas are the same.
+    A word that is a lemma of another word is its own lemma, so that lemmas of lemmas do not change.
     """
     by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for (word, lemma), count in forms.items():
@@ -104,7 +104,7 @@ def _lemmas(forms: Mapping[tuple[str, str], int]) -> dict[str, str]:
     return lemmas | {lemma: lemma for lemma in lemmas.values()}
 
 
-def _joined(counts: Mapping[str, int], lemmas: Mapping[str, str]) -> dict[str, int]:
+def _merge_by_lemmas(counts: Mapping[str, int], lemmas: Mapping[str, str]) -> dict[str, int]:
     """Add up the captions of names that are matched alike, under the most frequent of them.
 
     A caption that has two of these counts twice.
@@ -115,8 +115,8 @@ def _joined(counts: Mapping[str, int], lemmas: Mapping[str, str]) -> dict[str, i
     return {_most_frequent(names): names.total() for names in alike.values()}
 
 
-def _mostly_no_nouns(forms: Mapping[tuple[str, str], int], lemmas: Mapping[str, str]) -> set[str]:
-    """Return the lemmas of words that are no noun in most of the places where they would be matched."""
+def _lemmas_rarely_nouns(forms: Mapping[tuple[str, str], int], lemmas: Mapping[str, str]) -> set[str]:
+    """Return the lemmas of words that are not a noun in most of the places where they would be matched."""
     nouns, others = Counter[str](), Counter[str]()
     for (word, lemma), count in forms.items():
         places = others if lemma == NO_NOUN else nouns

@@ -8,7 +8,7 @@ from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
 from hpcddm.evaluation.concepts.vocabulary import Candidates, Concept, Vocabulary
 
 
-class Settings(VocabularySettings):
+class LabelVocabularySettings(VocabularySettings):
     """Classes of the experiment."""
 
     is_matched: ClassVar[bool] = False
@@ -19,7 +19,7 @@ class Settings(VocabularySettings):
             raise ValueError("the images have no classes; set data.num_classes, or take captions or file")
 
 
-class Labels(VocabularySource[Settings]):
+class LabelVocabulary(VocabularySource[LabelVocabularySettings]):
     """The classes in their order."""
 
     def vocabulary(self, candidates: Candidates, class_names: Sequence[str]) -> Vocabulary:

@@ -2,10 +2,10 @@
 
 import time
 
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Evidence, Part
-from hpcddm.launch.selftest.results import CheckRow
-from hpcddm.launch.slurm.client import SlurmUnavailable, on, query
+from hpcddm.launch.selftest.evidence import Evidence, TrialJob
+from hpcddm.launch.slurm.client import SlurmUnavailable, cluster_flag, query_slurm
 
 LATE_SECONDS = 10
 """Seconds by which accounting may lag behind the queue here; it can be minutes, and nothing relies on it."""
@@ -13,12 +13,12 @@ LATE_SECONDS = 10
 
 def _is_known(job: str | None, cluster: str | None) -> bool:
     """Tell if sacct has the job, or without a job if it answers; raises `SlurmUnavailable` when it does not."""
-    command = ("sacct", *on(cluster), "-X", "-n", "-P", "-o", "JobID")
+    command = ("sacct", *cluster_flag(cluster), "-X", "-n", "-P", "-o", "JobID")
     if job is None:
-        query(*command)
+        query_slurm(*command)
         return True
     deadline = time.time() + LATE_SECONDS
-    while not (output := query(*command, "-j", job).strip()) and time.time() < deadline:
+    while not (output := query_slurm(*command, "-j", job).strip()) and time.time() < deadline:
         time.sleep(1)
     return bool(output)
 
@@ -28,9 +28,9 @@ class Accounting(Check):
 
     name = "accounting"
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Query sacct for the jobs that have just run, and compare with the site key has_sacct."""
-        started, job, expected = time.time(), evidence.submitted.get(Part.ARRAY), evidence.site.has_sacct
+        started, job, expected = time.time(), evidence.submitted.get(TrialJob.ARRAY), evidence.site.has_sacct
         try:
             is_known = _is_known(job, evidence.cluster)
         except SlurmUnavailable as error:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Element, Evidence, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import Element, Evidence, TrialJob
 
 
 class Array(Check):
@@ -12,13 +12,13 @@ class Array(Check):
 
     name = "array"
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Check that every element ran under its own number, and once, but for the element that requeues itself."""
-        job = int(evidence.submitted.get(Part.ARRAY, 0))
-        starts = [start for start in evidence.starts(Part.ARRAY) if start.job == job]
+    def evaluate(self, evidence: Evidence) -> CheckResult:
+        """Check that every element ran once under its own number, except the element that requeues itself."""
+        job = int(evidence.submitted.get(TrialJob.ARRAY, 0))
+        starts = [start for start in evidence.starts(TrialJob.ARRAY) if start.job == job]
         missing = sorted(set(range(Element.COUNT)) - {start.element for start in starts})
         if missing:
-            row = evidence.absent(self.name, Part.ARRAY, missing[0], "environment")
+            row = evidence.missing_result(self.name, TrialJob.ARRAY, missing[0], "environment")
             which = f"element {missing[0]} of {Element.COUNT}: " if starts else ""
             return replace(row, finding=which + row.finding)
         twice = [start.element for start in starts if start.element != Element.REQUEUE and start.restart]

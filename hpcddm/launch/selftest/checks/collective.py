@@ -4,16 +4,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hpcddm.files import atomic, reading
-from hpcddm.jobs.attempt import open_attempt
-from hpcddm.jobs.environment import current_ranks, gpus_on_node, node_name
+from hpcddm.files import atomic, checked_reads
+from hpcddm.jobs.job_environment import current_ranks, gpus_on_node, node_name
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, JobStart, TrialJob
 from hpcddm.runs.heartbeat import HeartbeatWriter
-from hpcddm.runs.layout import RunDir
+from hpcddm.runs.run_dir import RunDir
 
 STEP = "collective"
 MEGABYTES = 64
@@ -24,7 +24,7 @@ ADVICE = "set network_interface to the fastest network of the nodes, or NCCL_SOC
 
 def observe(folder: Path, spec: dict[str, Any]) -> None:
     """Join the other ranks inside the job, time a sum, and record device, backend and seconds, or the error."""
-    from hpcddm.jobs.devices import device_name, own_device
+    from hpcddm.jobs.devices import choose_device, device_name
     from hpcddm.training import process_group
 
     ranks = current_ranks()
@@ -36,7 +36,7 @@ def observe(folder: Path, spec: dict[str, Any]) -> None:
     interface, gpus = spec["network_interface"], max(spec["gpus_per_node"], gpus_on_node())
     try:
         unit = Unit(key, run, ranks, attempt, heartbeat, StopFlag(), {}, "", interface, gpus=gpus)
-        record["device"] = device_name(own_device(unit))
+        record["device"] = device_name(choose_device(unit))
         record |= _sum(process_group.join(unit))
         process_group.leave()
     except Exception as error:
@@ -63,9 +63,9 @@ def _sum(device: Any) -> dict[str, Any]:
     return {"backend": dist.get_backend(), "seconds": min(seconds[1:])}
 
 
-def answers(start: JobStart | None) -> list[dict[str, Any]]:
+def read_answers(start: JobStart | None) -> list[dict[str, Any]]:
     """Read the answers that the ranks wrote, those with a complaint first."""
-    records = map(reading.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
+    records = map(checked_reads.read_json, start.folder.glob(f"{STEP}.*.json")) if start else []
     return sorted((record for record in records if record), key=lambda record: (not record["message"], record["rank"]))
 
 
@@ -75,22 +75,22 @@ class Collective(Check):
     name = STEP
     steps = {STEP: observe}
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Check that all ranks have summed; a slow sum is no failure, as the speed of the network is not known."""
-        start = evidence.last(Part.NODES)
+    def evaluate(self, evidence: Evidence) -> CheckResult:
+        """Check that all ranks have summed; a slow sum is not a failure, because the network's speed is unknown."""
+        start = evidence.last(TrialJob.NODES)
         if start and start.text("meet.exit") not in (None, "0"):
             return self.not_run("the ranks did not meet", "see ranks, rendezvous")
-        records, ranks = answers(start), evidence.resources.ranks
+        records, ranks = read_answers(start), evidence.resources.ranks
         if evidence.resources.gpus_per_node and any(record["device"] in ("", "cpu") for record in records):
             return self.not_run("not every rank has a GPU", "see GPUs")
         if records and records[0]["message"]:
             return self.fail(None, records[0]["message"].splitlines()[0], ADVICE)
         if len(records) != ranks:
-            return evidence.absent(self.name, Part.NODES, 0, STEP)
+            return evidence.missing_result(self.name, TrialJob.NODES, 0, STEP)
         slowest = max(record["seconds"] for record in records)
         backend = records[0]["backend"]
         if ranks == 1:
             return self.ok(slowest, f"{backend}: the site asks for one rank, so no network was tried")
-        # What each rank sends and receives, whatever the algorithm: 2 (n - 1) / n of the data.
+        # Each rank sends and receives 2 (n - 1) / n of the data, whatever the algorithm.
         rate = 2 * (ranks - 1) / ranks * MEGABYTES / 1000 / slowest
         return self.ok(slowest, f"{backend} sums {MEGABYTES} MB over {ranks} ranks at {rate:.2f} GB/s per rank")

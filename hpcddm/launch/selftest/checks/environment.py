@@ -11,10 +11,10 @@ from typing import Any
 
 from hpcddm import __version__
 from hpcddm.files import atomic
-from hpcddm.jobs.environment import node_name
+from hpcddm.jobs.job_environment import node_name
+from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, Part
-from hpcddm.launch.selftest.results import CheckRow, CheckVerdict
+from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, TrialJob
 
 PACKAGES = ("torch", "deepspeed", "submitit")
 LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "PMI_")
@@ -22,8 +22,8 @@ LEAKS = ("SBATCH_", "SRUN_", "SALLOC_", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLU
 
 
 def observe(folder: Path, spec: dict[str, Any]) -> None:
-    """Record inside the job what a rank finds: Python, packages, cores, threads and GPUs."""
-    # What every job starts with.
+    """Record a rank's Python, packages, cores, threads and GPUs inside the job."""
+    # Every job starts with this module.
     importlib.import_module("hpcddm.jobs.entry")
     record = {
         "python": sys.executable,
@@ -58,16 +58,16 @@ def _visible_gpus() -> int | str:
 
 def _setup_failure(evidence: Evidence, start: JobStart) -> str:
     failed = start.text("setup.failed")
-    output = (evidence.output(Part.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
+    output = (evidence.output(TrialJob.ARRAY, Element.ENVIRONMENT) or "").strip().splitlines()
     detail = f": {output[0]}" if output else ""
     if failed:
         code, _, line = failed.splitlines()[0].partition(" ")
         return f"setup: '{line}' ended with {code}{detail}"
-    has_ended = Part.ARRAY not in evidence.waiting and evidence.site.scheduler == "slurm"
+    has_ended = TrialJob.ARRAY not in evidence.waiting and evidence.site.scheduler == "slurm"
     return f"the setup lines ended the job{detail}" if has_ended and start.text("setup.done") is None else ""
 
 
-def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[CheckVerdict, str, str]:
+def _find_problem(evidence: Evidence, record: dict[str, Any], start: JobStart) -> tuple[CheckVerdict, str, str]:
     resources = evidence.element_resources
     cpus = resources.cpus_per_rank
     if record["missing"]:
@@ -77,18 +77,18 @@ def _complaint(evidence: Evidence, record: dict[str, Any], start: JobStart) -> t
             "install hpcddm there with pip",
         )
     if resources.gpus_per_node and record["gpus"] != resources.gpus_per_node:
-        finding = f"{resources.gpus_per_node} GPU asked for, torch sees {record['gpus']}"
+        finding = f"{resources.gpus_per_node} GPU requested, torch sees {record['gpus']}"
         return (
             CheckVerdict.FAIL,
             finding,
             "look at container (apptainer needs --nv), gpus_flag, gpu_type, and at torch's CUDA build",
         )
     if len(record["cores"]) < cpus:
-        finding = f"bound to {len(record['cores'])} cores, {cpus} asked for"
+        finding = f"bound to {len(record['cores'])} cores, {cpus} requested"
         advice = "does setup set SLURM_CPU_BIND or call taskset? else the node has fewer cores than Slurm believes"
         return CheckVerdict.FAIL, finding, advice
     if record["threads"] != str(cpus):
-        return CheckVerdict.WARN, f"OMP_NUM_THREADS={record['threads']}, {cpus} asked for", "does container change it?"
+        return CheckVerdict.WARN, f"OMP_NUM_THREADS={record['threads']}, {cpus} requested", "does container change it?"
     leaks = [line.partition("=")[0] for line in (start.text("variables") or "").splitlines() if line.startswith(LEAKS)]
     if leaks:
         finding = f"{', '.join(leaks[:4])} set in the job before srun"
@@ -113,25 +113,25 @@ class Environment(Check):
     name = "environment"
     steps = {"environment": observe}
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Report the first thing that is wrong, else the version of Python and the cores on which it runs."""
-        start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
+        start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
         if start is None:
-            return evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "environment")
+            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
         record = start.json("environment")
         setup = _setup_failure(evidence, start)
         if setup:
             return self.fail(None, setup, "correct the site key setup; try the line on a node")
         if record is None:
-            row = evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "environment")
+            row = evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "environment")
             if row.verdict is CheckVerdict.FAIL:
                 advice = (
                     f"Python must start on the node: install hpcddm there, look at setup and container; {row.advice}"
                 )
                 return replace(row, advice=advice)
             return row
-        verdict, finding, advice = _complaint(evidence, record, start)
+        verdict, finding, advice = _find_problem(evidence, record, start)
         cores = f"cores {_ranges(record['cores'])} on {record['host']}"
         good = f"Python {record['version']}, hpcddm {record['hpcddm']}; {cores}, OMP_NUM_THREADS={record['threads']}"
         seconds = record["time"] - start.time
-        return CheckRow(self.name, verdict, seconds, f"{finding}; {cores}" if finding else good, advice)
+        return CheckResult(self.name, verdict, seconds, f"{finding}; {cores}" if finding else good, advice)

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from hpcddm.launch.checks.gpu_requests import all_stages, remarks
+from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks import collective
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import CHECKED_STAGE, Evidence, TrialJob
 
 ADVICE = (
     "look at container (apptainer needs --nv), at torch's build in the jobs' environment, at gpus_flag and gpu_type"
@@ -18,21 +18,21 @@ class Gpus(Check):
 
     name = "GPUs"
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Check the GPUs that the site requests, then those that the ranks of the job over all nodes saw."""
         site, gpus_per_node = evidence.site, evidence.resources.gpus_per_node
-        texts = remarks(site, [*all_stages(), *(key for key in site.stages if "/" in key)])
+        texts = gpu_remarks(site, [*all_resource_keys(), *(key for key in site.stages if "/" in key)])
         if texts:
             row = self.warn if site.allow_idle_gpus else self.fail
             return row(None, "; ".join(texts), "as it says; hpcddm submit refuses it")
         if not gpus_per_node:
             return self.ok(None, f"{CHECKED_STAGE} asks for none")
-        start = evidence.last(Part.NODES)
-        records = collective.answers(start)
+        start = evidence.last(TrialJob.NODES)
+        records = collective.read_answers(start)
         if not records:
             if start and start.text("meet.exit") not in (None, "0"):
                 return self.not_run("the ranks did not meet", "see ranks, rendezvous")
-            return evidence.absent(self.name, Part.NODES, 0, collective.STEP)
+            return evidence.missing_result(self.name, TrialJob.NODES, 0, collective.STEP)
         without = [record for record in records if record["device"] in ("", "cpu")]
         if without:
             finding = without[0]["message"] or f"rank {without[0]['rank']} on {without[0]['node']} sees no GPU"

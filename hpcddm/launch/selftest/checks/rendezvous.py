@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, fresh, reading
-from hpcddm.jobs.environment import Ranks, current_ranks, node_name, own_address
+from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.jobs.job_environment import Ranks, current_ranks, node_address, node_name
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Evidence, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import Evidence, TrialJob
 
-MEETING_SECONDS = 30
+RENDEZVOUS_SECONDS = 30
 CONNECTING_SECONDS = 10
 
 
-class Circle:
+class RankConnections:
     """Connections of all ranks of a job, through rank 0."""
 
     def __init__(self, ranks: Ranks, connections: list[socket.socket]) -> None:
         self.ranks = ranks
         self._files = [connection.makefile("rw") for connection in connections]
 
-    def share(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in the order of the ranks; no rank goes on before all have called."""
+    def all_gather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in the order of the ranks; a rank waits until all have called."""
         if self.ranks.rank > 0:
             self._send(self._files[0], value)
             return json.loads(self._files[0].readline())
@@ -42,7 +42,7 @@ class Circle:
 
 
 @contextmanager
-def meet(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
+def connect_ranks(folder: Path, spec: dict[str, Any]) -> Iterator[RankConnections]:
     """Meet the other ranks inside the job; a rank that cannot records the error and ends the job."""
     started = time.time()
     ranks = current_ranks()
@@ -52,39 +52,39 @@ def meet(folder: Path, spec: dict[str, Any]) -> Iterator[Circle]:
     except (UserError, OSError) as error:
         atomic.write_json(folder / f"meet.{ranks.rank}.error.json", {"message": str(error)}, durable=False)
         raise SystemExit(str(error)) from None
-    circle = Circle(ranks, connections)
+    circle = RankConnections(ranks, connections)
     me = {"rank": ranks.rank, "world": ranks.world_size, "node": node_name(), "seconds": time.time() - started}
-    met = circle.share(me)
+    met = circle.all_gather(me)
     if ranks.rank == 0:
         atomic.write_json(folder / "meet.json", met, durable=False)
     yield circle
 
 
 def _receive(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.socket]:
-    deadline = time.time() + MEETING_SECONDS
-    address = own_address(ranks.nodes, interface)
+    deadline = time.time() + RENDEZVOUS_SECONDS
+    address = node_address(ranks.nodes, interface)
     with closing(socket.create_server((address, 0), backlog=ranks.world_size)) as server:
         place = {"address": address, "port": server.getsockname()[1]}
-        atomic.write_json(folder / "meeting.json", place, durable=False)
+        atomic.write_json(folder / "rendezvous.json", place, durable=False)
         connections: dict[int, socket.socket] = {}
         while len(connections) < ranks.world_size - 1:
             server.settimeout(max(0.1, deadline - time.time()))
             try:
                 connection, _ = server.accept()
             except TimeoutError:
-                text = f"{len(connections) + 1} of {ranks.world_size} ranks met at {address} in {MEETING_SECONDS} s"
+                text = f"{len(connections) + 1} of {ranks.world_size} ranks met at {address} in {RENDEZVOUS_SECONDS} s"
                 raise UserError(text) from None
-            connection.settimeout(MEETING_SECONDS * 4)
+            connection.settimeout(RENDEZVOUS_SECONDS * 4)
             # Exactly this line: a file object would read ahead and lose what it read.
             connections[int(connection.recv(16))] = connection
     return [connections[rank] for rank in sorted(connections)]
 
 
 def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.socket]:
-    deadline = time.time() + MEETING_SECONDS
-    while (place := fresh.read_json(folder / "meeting.json")) is None:
+    deadline = time.time() + RENDEZVOUS_SECONDS
+    while (place := nfs_reads.read_json(folder / "rendezvous.json")) is None:
         if time.time() > deadline:
-            raise UserError(f"{node_name()} did not see rank 0's meeting.json in {MEETING_SECONDS} s")
+            raise UserError(f"{node_name()} did not see rank 0's rendezvous.json in {RENDEZVOUS_SECONDS} s")
         time.sleep(0.05)
     address = (place["address"], place["port"])
     try:
@@ -92,7 +92,7 @@ def _connect(folder: Path, ranks: Ranks, interface: str | None) -> list[socket.s
     except OSError as error:
         text = f"rank {ranks.rank} on {node_name()} cannot reach rank 0 at {address[0]}: {error.strerror or error}"
         raise UserError(text) from None
-    connection.settimeout(MEETING_SECONDS * 4)
+    connection.settimeout(RENDEZVOUS_SECONDS * 4)
     connection.sendall(f"{ranks.rank:16d}".encode())
     return [connection]
 
@@ -102,18 +102,18 @@ class Rendezvous(Check):
 
     name = "ranks, rendezvous"
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Check that the site's number of ranks has met, on its number of nodes."""
         resources = evidence.resources
-        start = evidence.last(Part.NODES)
+        start = evidence.last(TrialJob.NODES)
         errors = sorted(start.folder.glob("meet.*.error.json")) if start else []
         if errors:
-            message = (reading.read_json(errors[0]) or {}).get("message", errors[0].name)
+            message = (checked_reads.read_json(errors[0]) or {}).get("message", errors[0].name)
             advice = "set network_interface to the one on which the nodes see each other"
             return self.fail(None, message, advice)
         met = start.json("meet") if start else None
         if met is None:
-            return evidence.absent(self.name, Part.NODES, 0, "meet")
+            return evidence.missing_result(self.name, TrialJob.NODES, 0, "meet")
         nodes = sorted({rank_record["node"] for rank_record in met})
         finding = f"{len(met)} rank{'s' * (len(met) > 1)} on {', '.join(nodes)}"
         right = [rank_record["rank"] for rank_record in met] == list(range(resources.ranks)) and len(

@@ -1,13 +1,13 @@
-"""Coming back: an element that has to leave is requeued, or submits itself anew, and takes no other one along."""
+"""Check of requeueing: an element that must leave is requeued or resubmits itself, without affecting other elements."""
 
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, TrialJob
 
 
 def is_settled(evidence: Evidence) -> bool:
-    """Tell if no further start is to come: the order was refused, or the element came back and has ended."""
-    starts = evidence.starts(Part.ARRAY, Element.REQUEUE)
+    """Tell if no further start will follow: the request was refused, or the element came back and has ended."""
+    starts = evidence.starts(TrialJob.ARRAY, Element.REQUEUE)
     if len(starts) != 1:
         return bool(starts) and starts[-1].is_done
     return starts[0].is_done and not _is_accepted(starts[0])
@@ -28,29 +28,31 @@ class Requeue(Check):
 
     name = "requeue"
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Check that the way that the site key requeue names works from the batch script."""
-        way, starts = evidence.site.requeue, evidence.starts(Part.ARRAY, Element.REQUEUE)
+        way, starts = evidence.site.requeue, evidence.starts(TrialJob.ARRAY, Element.REQUEUE)
         if way == "none" and starts:
             return self.ok(None, "not asked: the site says 'none', so the user submits again")
         if not starts or (len(starts) == 1 and starts[0].text("requeue.exit") is None):
-            return evidence.absent(self.name, Part.ARRAY, Element.REQUEUE, "requeue")
+            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.REQUEUE, "requeue")
         first, again = starts[0], starts[1:]
         if not again:
             return self._lost(evidence, way) if _is_accepted(first) else self._refused(way, first)
         seconds = again[0].time - first.time
         if way == "resubmit":
-            return self.ok(seconds, f"{_name(first)} submitted itself anew as {_name(again[0])}")
+            return self.ok(seconds, f"{_name(first)} resubmitted itself as {_name(again[0])}")
         if again[0].restart < 1:
             finding = f"{_name(first)} came back without a higher SLURM_RESTART_COUNT"
             return self.fail(seconds, finding, "set requeue: resubmit")
-        along = [start for start in evidence.starts(Part.ARRAY) if start.element != Element.REQUEUE and start.restart]
+        along = [
+            start for start in evidence.starts(TrialJob.ARRAY) if start.element != Element.REQUEUE and start.restart
+        ]
         if along:
             finding = f"the requeue of {_name(first)} took {_name(along[0])} along"
             return self.fail(seconds, finding, "set requeue: resubmit")
         return self.ok(seconds, f"{_name(first)} came back as restart {again[0].restart}, alone")
 
-    def _refused(self, way: str, first: JobStart) -> CheckRow:
+    def _refused(self, way: str, first: JobStart) -> CheckResult:
         message = first.text("requeue.said") or f"exit {first.text('requeue.exit')}"
         if way == "resubmit":
             finding = f"sbatch is refused inside a job: {message}"
@@ -61,9 +63,9 @@ class Requeue(Check):
         advice = f"set requeue: none (sbatch does not answer inside a job either: {first.text('sbatch.said')})"
         return self.fail(None, finding, advice)
 
-    def _lost(self, evidence: Evidence, way: str) -> CheckRow:
-        if Part.ARRAY in evidence.waiting:
-            finding = f"not back yet: {evidence.waiting[Part.ARRAY]}"
+    def _lost(self, evidence: Evidence, way: str) -> CheckResult:
+        if TrialJob.ARRAY in evidence.waiting:
+            finding = f"not back yet: {evidence.waiting[TrialJob.ARRAY]}"
             return self.not_run(finding, "try again with a longer --timeout")
         other = "resubmit" if way == "scontrol" else "none"
         return self.fail(None, "accepted, but the element never came back", f"set requeue: {other}")

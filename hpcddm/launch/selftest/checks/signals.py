@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.files import atomic
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Element, Evidence, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import Element, Evidence, TrialJob
 
 SIGNALS = ("USR2", "TERM")
 WAITING_SECONDS = 8
 ADVICE = (
-    "let what stands before Python (site key container, or a wrapper) start it by 'exec', or ask the cluster's support"
+    "start Python with 'exec' in the site key container or the wrapper, or ask the cluster's support"
     " for SignalChildrenProcesses=yes in cgroup.conf; until then "
 )
-DEADLY = "every signal costs the steps since the last checkpoint"
-DEAF = "only the STOP file and the deadline end a job without loss"
+LOSS_IF_KILLED = "every signal costs the steps since the last checkpoint"
+LOSS_IF_IGNORED = "only the STOP file and the deadline end a job without loss"
 
 
 def observe(folder: Path, spec: dict[str, Any], name: str) -> None:
@@ -39,13 +39,13 @@ class Signals(Check):
     name = "signals"
     steps = {name: partial(observe, name=name) for name in SIGNALS}
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Check that both signals reached Python."""
-        start = evidence.last(Part.ARRAY, Element.SIGNALS)
+        start = evidence.last(TrialJob.ARRAY, Element.SIGNALS)
         if start is None or any(start.text(f"{name}.exit") is None for name in SIGNALS):
-            return evidence.absent(self.name, Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
         if any(start.json(f"{name}.ready") is None for name in SIGNALS):
-            return evidence.absent(self.name, Part.ARRAY, Element.SIGNALS, SIGNALS[0])
+            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.SIGNALS, SIGNALS[0])
         refused = [start.text(f"{name}.refused") for name in SIGNALS if start.text(f"{name}.refused")]
         if refused:
             advice = "signals cannot be sent from the nodes, so this was not checked; ask the cluster's support"
@@ -57,6 +57,6 @@ class Signals(Check):
             killed = [name for name in lost if start.json(name) is None]
             how = f"; what srun started died of it (exit {start.text(f'{killed[0]}.exit')})" if killed else ""
             finding = f"{' and '.join(lost)} did not reach Python{how}"
-            return self.fail(None, finding, ADVICE + (DEADLY if killed else DEAF))
+            return self.fail(None, finding, ADVICE + (LOSS_IF_KILLED if killed else LOSS_IF_IGNORED))
         seconds = max(came[name] - float(start.text(f"{name}.sent") or came[name]) for name in SIGNALS)
         return self.ok(seconds, f"{' and '.join(SIGNALS)} reached the Python process")

@@ -1,4 +1,4 @@
-"""Storage: what a job writes is there for all nodes soon, whole or not at all, and one at a time where it is locked."""
+"""Check of storage: other nodes see new files soon, renames are atomic, and locks exclude each other."""
 
 import os
 import threading
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, reading
-from hpcddm.jobs.environment import current_ranks, node_name
+from hpcddm.files import atomic, checked_reads
+from hpcddm.jobs.job_environment import current_ranks, node_name
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.checks.rendezvous import Circle, meet
-from hpcddm.launch.selftest.evidence import Evidence, JobStart, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.checks.rendezvous import RankConnections, connect_ranks
+from hpcddm.launch.selftest.evidence import Evidence, JobStart, TrialJob
 from hpcddm.runs.lease import HeldElsewhere, lease
 
-SEEN_SECONDS = 60
+VISIBLE_SECONDS = 60
 """Seconds that a node may take to see a file; the ranks of a job wait longer for each other."""
 SLOW_SECONDS = 5
 RENAMING_SECONDS = 1.0
@@ -28,7 +28,7 @@ PROBE = b"x" * 1_000_000
 def observe(folder: Path, spec: dict[str, Any]) -> None:
     """Test inside the job the local scratch, and with all ranks that the folder of the runs is shared."""
     _observe_scratch(folder, spec)
-    with meet(folder, spec) as circle:
+    with connect_ranks(folder, spec) as circle:
         _observe_runs(folder, circle)
 
 
@@ -66,26 +66,26 @@ def _write_to(place: Path, name: str) -> int:
     return free
 
 
-def _observe_runs(folder: Path, circle: Circle) -> None:
-    """Try the folder in which runs lie inside the job, on all ranks together, and record the results."""
+def _observe_runs(folder: Path, circle: RankConnections) -> None:
+    """Test the folder of runs inside the job, on all ranks together, and record the results."""
     seconds = _wait_for_a_new_file(folder, circle)
     torn = _read_while_it_is_renamed(folder, circle)
     locks = _lock(folder, circle)
-    records = circle.share({"seconds": seconds, "torn": torn, "locks": locks})
+    records = circle.all_gather({"seconds": seconds, "torn": torn, "locks": locks})
     if circle.ranks.rank == 0:
         atomic.write_json(folder / "storage.json", records, durable=False)
 
 
-def _wait_for_a_new_file(folder: Path, circle: Circle) -> float | None:
+def _wait_for_a_new_file(folder: Path, circle: RankConnections) -> float | None:
     path = folder / "new-file"
     # Whoever has looked for a file before may see for a while, from its cache, that there is none.
     path.exists()
-    circle.share("looked")
+    circle.all_gather("looked")
     if circle.ranks.rank == 0:
         atomic.write_text(path, "here")
-    circle.share("written")
+    circle.all_gather("written")
     started = time.time()
-    while time.time() - started < SEEN_SECONDS:
+    while time.time() - started < VISIBLE_SECONDS:
         os.listdir(folder)
         if path.exists() and path.read_text() == "here":
             return time.time() - started
@@ -93,7 +93,7 @@ def _wait_for_a_new_file(folder: Path, circle: Circle) -> float | None:
     return None
 
 
-def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
+def _read_while_it_is_renamed(folder: Path, circle: RankConnections) -> list[str]:
     """Read a file while rank 0 replaces it again and again; it must never be missing, empty or mixed."""
     path, over = folder / "renamed", threading.Event()
     contents = [letter * CONTENT for letter in "ab"]
@@ -105,7 +105,7 @@ def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
 
     if circle.ranks.rank == 0:
         atomic.write_text(path, contents[0])
-    circle.share("there")
+    circle.all_gather("there")
     writer = threading.Thread(target=replace, daemon=True)
     if circle.ranks.rank == 0:
         writer.start()
@@ -120,31 +120,31 @@ def _read_while_it_is_renamed(folder: Path, circle: Circle) -> list[str]:
             if text not in contents:
                 torn.add(f"{len(text)} bytes of mixed content")
         time.sleep(0.002)
-    circle.share("read")
+    circle.all_gather("read")
     if circle.ranks.rank == 0:
         over.set()
         writer.join()
     return sorted(torn)
 
 
-def _lock(folder: Path, circle: Circle) -> str:
-    """Try the lease from all ranks at once; return 'good', or what is wrong with the locks."""
+def _lock(folder: Path, circle: RankConnections) -> str:
+    """Try the lease from all ranks at once; return 'good', or the fault of the locks."""
     path = folder / "locked"
     try:
         if circle.ranks.rank == 0:
             with lease(path, "selftest"):
-                circle.share("held")
+                circle.all_gather("held")
                 result = _try_to_lock(path)
-                circle.share("tried")
+                circle.all_gather("tried")
                 return result
-        circle.share("held")
+        circle.all_gather("held")
         result = _try_to_lock(path)
-        circle.share("tried")
+        circle.all_gather("tried")
         return result
     except UserError as error:
         # Rank 0 got no lock at all; the others wait for two words from it.
-        circle.share("held")
-        circle.share("tried")
+        circle.all_gather("held")
+        circle.all_gather("tried")
         return str(error)
 
 
@@ -158,7 +158,7 @@ def _try_to_lock(path: Path) -> str:
         return str(error)
 
 
-def _scratch_complaint(start: JobStart) -> str:
+def _scratch_problem(start: JobStart) -> str:
     for record in _scratch(start):
         if record["complaint"]:
             return f"site key scratch: {record['path']} {record['complaint']}"
@@ -171,22 +171,22 @@ def _scratch_free(start: JobStart) -> str:
 
 
 def _scratch(start: JobStart) -> list[dict[str, Any]]:
-    records = map(reading.read_json, sorted(start.folder.glob("scratch.*.json")))
+    records = map(checked_reads.read_json, sorted(start.folder.glob("scratch.*.json")))
     return [record for record in records if record]
 
 
 class Storage(Check):
-    """Checks scratch, and the folder in which runs lie."""
+    """Checks scratch, and the folder of runs."""
 
     name = "storage"
     steps = {"meet": observe}
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
-        """Evaluate scratch first, then the folder in which runs lie."""
-        start = evidence.last(Part.NODES)
+    def evaluate(self, evidence: Evidence) -> CheckResult:
+        """Evaluate scratch first, then the folder of runs."""
+        start = evidence.last(TrialJob.NODES)
         if start is None:
-            return evidence.absent(self.name, Part.NODES, 0, "meet")
-        complaint = _scratch_complaint(start)
+            return evidence.missing_result(self.name, TrialJob.NODES, 0, "meet")
+        complaint = _scratch_problem(start)
         if complaint:
             advice = "set scratch to a folder on a disk of the node that jobs may write, or leave the key out"
             return self.fail(None, complaint, advice)
@@ -194,16 +194,16 @@ class Storage(Check):
         if records is None:
             if any(start.folder.glob("meet.*.error.json")) or start.text("meet.exit") not in (None, "0"):
                 return self.not_run("the ranks did not meet", "see ranks, rendezvous")
-            return evidence.absent(self.name, Part.NODES, 0, "meet")
+            return evidence.missing_result(self.name, TrialJob.NODES, 0, "meet")
         return self._evaluate_folder(records, evidence.folder.parent, _scratch_free(start))
 
-    def _evaluate_folder(self, records: list[dict[str, Any]], place: Path, scratch: str) -> CheckRow:
+    def _evaluate_folder(self, records: list[dict[str, Any]], place: Path, scratch: str) -> CheckResult:
         seconds = [record["seconds"] for record in records]
         torn = sorted({fault for record in records for fault in record["torn"]})
         locks = sorted({record["locks"] for record in records} - {"good"})
         elsewhere = f"put runs on another file system than that of {place.resolve()}"
         if None in seconds:
-            finding = f"a new file was not seen by rank {seconds.index(None)} within {SEEN_SECONDS} s"
+            finding = f"a new file was not seen by rank {seconds.index(None)} within {VISIBLE_SECONDS} s"
             return self.fail(None, finding, elsewhere)
         slowest = max(seconds)
         if torn:

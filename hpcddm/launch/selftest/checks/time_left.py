@@ -1,8 +1,8 @@
 """Time left: a job can know when its allocation ends, and saves in time even where no signal comes."""
 
+from hpcddm.launch.selftest.check_results import CheckResult
 from hpcddm.launch.selftest.checks.base import Check
-from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, Part
-from hpcddm.launch.selftest.results import CheckRow
+from hpcddm.launch.selftest.evidence import Element, Evidence, JobStart, TrialJob
 
 TOLERANCE_SECONDS = 120
 ADVICE = "only a signal announces the end: keep signal_lead_seconds well above the time that a save takes"
@@ -19,12 +19,12 @@ class TimeLeft(Check):
 
     name = "time left"
 
-    def evaluate(self, evidence: Evidence) -> CheckRow:
+    def evaluate(self, evidence: Evidence) -> CheckResult:
         """Check that Slurm's variable or squeue inside the job names the end of the job."""
         minutes = evidence.minutes
-        start = evidence.last(Part.ARRAY, Element.ENVIRONMENT)
+        start = evidence.last(TrialJob.ARRAY, Element.ENVIRONMENT)
         if start is None or start.text("ends.exit") is None:
-            return evidence.absent(self.name, Part.ARRAY, Element.ENVIRONMENT, "ends")
+            return evidence.missing_result(self.name, TrialJob.ARRAY, Element.ENVIRONMENT, "ends")
         for source, end in (("SLURM_JOB_END_TIME", _variable(start)), ("squeue on the node", start.text("ends"))):
             if not end or not end.isdecimal():
                 continue

@@ -38,7 +38,7 @@ def tagger(tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     listed = tmp_path / "classes.txt"
     listed.write_text("".join(f"n{offsets[name]:08d}\n" for name in CLASSES))
-    monkeypatch.setattr(imagenet.pretrained, "find", lambda file: listed)
+    monkeypatch.setattr(imagenet.pretrained, "find_verified", lambda file: listed)
     monkeypatch.setattr(imagenet.efficientnet_lite0, "ImageNetFeatures", Planted)
 
     experiment = tiny(tmp_path)
@@ -61,13 +61,13 @@ def test_what_no_class_is_a_kind_of_is_never_seen(tagger):
 
 
 def test_the_most_frequent_sense_that_has_a_class_counts(tagger, monkeypatch):
-    of_others = imagenet.wordnet.WordNet.synsets
+    of_others = imagenet.wordnet_nouns.WordNet.synsets
 
     def senses(nouns, name):
         named = {"crane": ["leaf", "dog", "sky"]}.get(name, [name])
         return [synset for one in named for synset in of_others(nouns, one)]
 
-    monkeypatch.setattr(imagenet.wordnet.WordNet, "synsets", senses)
+    monkeypatch.setattr(imagenet.wordnet_nouns.WordNet, "synsets", senses)
     assert tagger(["crane"]).scores(IMAGES)[:, 0] == pytest.approx([0.2, 0])
 
 

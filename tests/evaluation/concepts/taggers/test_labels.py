@@ -13,8 +13,8 @@ from hpcddm.evaluation.concepts.taggers.base import Tagger, TaggerContext
 from hpcddm.evaluation.concepts.vocabulary import Concept, Vocabulary
 from hpcddm.models import build_classifier
 from hpcddm.runs import manifest
-from hpcddm.runs.layout import RunDir
 from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CLASSIFIER
 from hpcddm.sampling import load_ensemble
 from tests.helpers import CLASSES, SIDE, tiny
@@ -29,14 +29,14 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (300, SIDE, SIDE, 1), dtype=n
 @pytest.fixture
 def run(tmp_path):
     """A run with a classifier, and its experiment."""
-    settings, run = tiny(tmp_path), RunDir(tmp_path / "run")
+    experiment, run = tiny(tmp_path), RunDir(tmp_path / "run")
     folder = run.unit(CLASSIFIER)
     folder.mkdir(parents=True)
     torch.manual_seed(0)
-    save_file(build_classifier.build(settings, CLASSIFIER).state_dict(), folder / "weights.safetensors")
+    save_file(build_classifier.build(experiment, CLASSIFIER).state_dict(), folder / "weights.safetensors")
     outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
     manifest.publish(folder, Manifest(*CLASSIFIER.split("/"), {}, {}, outputs))
-    return settings, run
+    return experiment, run
 
 
 def tagger(run, concepts=CONCEPTS):
@@ -44,7 +44,7 @@ def tagger(run, concepts=CONCEPTS):
 
 
 def test_scores_of_images_are_the_classifiers_probabilities(run):
-    network = load_ensemble.load_measuring_network(run[0], CLASSIFIER, run[1].unit, CPU)
+    network = load_ensemble.load_evaluator(run[0], CLASSIFIER, run[1].unit, CPU)
     images = torch.from_numpy(IMAGES).permute(0, 3, 1, 2).float() / 127.5 - 1
     expected = network(images).softmax(1)[:, [3, 0, 2]].numpy()
     own = tagger(run)

@@ -9,7 +9,7 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.concepts import TaggerSettings
-from hpcddm.config.cross_checks import validated
+from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import UserError
 from hpcddm.evaluation.concepts.taggers import lit
@@ -28,7 +28,7 @@ SMALL = {
     "learning_rate": 0.01,
 }
 CPU = torch.device("cpu")
-COLOURED = validated(changed(EXPERIMENT, data__channels=3), "test")
+COLOURED = validate_experiment(changed(EXPERIMENT, data__channels=3), "test")
 PATTERNS = np.random.default_rng(5).integers(0, 256, (len(NAMES), 4, 4, 3))
 
 
@@ -134,7 +134,7 @@ def test_it_is_a_function_of_the_seed():
 
 def test_fewer_features_are_held_than_there_are_images_and_rare_concepts_keep_theirs():
     planted, read = Planted(), []
-    own, reader = tagger(most_images=100), planted.reader
+    own, reader = tagger(max_images=100), planted.reader
     images = reader.images
     reader.images = lambda numbers: read.extend(numbers) or images(numbers)
     progress = []

@@ -5,7 +5,7 @@ again. The encoder of the same name invents features. Nothing can be learned fro
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -16,15 +16,16 @@ import numpy as np
 
 from hpcddm.config.schema import PathSetting, Positive
 from hpcddm.config.sources import SourceSettings
-from hpcddm.data.adopted import AdoptedTar, SourceTar, index_adopted
-from hpcddm.data.catalog import stamp_of
-from hpcddm.data.layout import Layout
+from hpcddm.data.existing_tars import SourceTar, index_existing_tar
+from hpcddm.data.source_files import IndexedFile, PictureCheck
 from hpcddm.data.sources import listing
-from hpcddm.data.sources.adopted_split import AdoptedSplit
 from hpcddm.data.sources.base import SPLITS, TarSource
+from hpcddm.data.sources.unindexed_split import UnindexedSplit
+from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.data.tar_index import TarIndex, checksums
+from hpcddm.data.tar_layout import TarLayout
 from hpcddm.errors import require
-from hpcddm.runs.passed_over import Item
+from hpcddm.runs.passed_over import PassedOverItem
 
 FEWEST_WORDS, MOST_WORDS = 4, 16
 """Number of words of a caption."""
@@ -33,13 +34,17 @@ FEWEST_WORDS, MOST_WORDS = 4, 16
 class Settings(SourceSettings):
     """Folder of the real tars, numbers of invented samples and tars, size of the vocabulary."""
 
-    adopts_tars: ClassVar[bool] = True
+    uses_existing_tars: ClassVar[bool] = True
 
     folder: PathSetting
     samples: Positive
     heldout_samples: Positive = 10_000
     samples_per_tar: Positive = 10_000
     words: Positive = 50_000
+
+    def source_folders(self) -> dict[str | None, Path]:
+        """Return the folder of the real tars."""
+        return {self.collection: Path(self.folder)}
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,9 @@ class InventedTar(SourceTar):
     samples: int
     words: int
 
-    def index(self, check: Callable[[bytes], tuple[int, int]], names: Collection[str]) -> AdoptedTar:
+    def index(self, check: PictureCheck | None = None, names: Collection[str] = ()) -> IndexedFile:
         """Invent the samples; nothing of their pictures is read but places and CRC-32, so nothing is checked."""
-        real = index_adopted(self.path, self.layout).index
+        real = index_existing_tar(self.path, self.layout).index
         require(real.keys != [], f"{self.path}: has no pictures; data.source.folder needs tars of real ones")
         rows = np.arange(self.samples) % len(real.keys)
         index = TarIndex(
@@ -64,13 +69,13 @@ class InventedTar(SourceTar):
             captions=captions(np.random.default_rng(self.seed), self.samples, self.words),
             crc32=checksums(real)[rows],
         )
-        return AdoptedTar(index, [{}] * self.samples, frozenset(), [], [])
+        return IndexedFile(index, [{}] * self.samples, frozenset(), [], [])
 
 
-class InventedSplit(AdoptedSplit):
+class InventedSplit(UnindexedSplit):
     """The invented samples of one split, seen through the first real tar."""
 
-    def __init__(self, tars: Sequence[InventedTar], beside: Sequence[Item]) -> None:
+    def __init__(self, tars: Sequence[InventedTar], beside: Sequence[PassedOverItem]) -> None:
         super().__init__(tars, 1.0, beside)
         self.has_captions, self._samples = True, sum(tar.samples for tar in tars)
 
@@ -86,20 +91,17 @@ class SyntheticLoad(TarSource[Settings]):
     """Invented tars, each of which lies in one of the real ones."""
 
     def open_split(self, split: str) -> InventedSplit:
-        return InventedSplit(self._invented(split), self.beside() if split == "train" else [])
+        return InventedSplit(self._invented(split), self.unused_files() if split == "train" else [])
 
     def tars(self, split: str) -> list[SourceTar]:
         return list(self._invented(split))
 
-    def folders(self) -> dict[str | None, Path]:
-        return {self.settings.collection: Path(self.settings.folder)}
+    def unused_files(self) -> list[PassedOverItem]:
+        return listing.list_unused(Path(self.settings.folder), [path.name for path in self._real()], "the tars")
 
-    def beside(self) -> list[Item]:
-        return listing.beside(Path(self.settings.folder), [path.name for path in self._real()], "the tars")
-
-    def content(self) -> str:
+    def content_hash(self) -> str:
         """Hash what is invented, and path, size and time of the last change of the real tars."""
-        seen = [(path.name, *stamp_of(path)) for path in self._real()]
+        seen = [(path.name, *size_and_mtime(path)) for path in self._real()]
         return hashlib.sha256(repr((self.settings.model_dump(exclude={"folder"}), seen)).encode()).hexdigest()
 
     def _invented(self, split: str) -> list[InventedTar]:
@@ -108,12 +110,12 @@ class SyntheticLoad(TarSource[Settings]):
         return [
             InventedTar(
                 real[number % len(real)],
-                Layout(),
                 f"{self.prefix}{split}-{number:06d}-",
                 is_of_split=lambda key: True,
                 has_digest=False,
                 folder=Path(own.folder),
                 collection=own.collection,
+                layout=TarLayout(),
                 seed=(SPLITS.index(split), number),
                 samples=min(own.samples_per_tar, total - number * own.samples_per_tar),
                 words=own.words,
@@ -128,7 +130,7 @@ class SyntheticLoad(TarSource[Settings]):
 
 
 def captions(generator: np.random.Generator, count: int, words: int) -> list[str]:
-    """Invent captions of `FEWEST_WORDS` to `MOST_WORDS` words, of which that of rank r has a probability ~ 1 / r."""
+    """Invent captions of `FEWEST_WORDS` to `MAX_WORDS` words, of which that of rank r has a probability ~ 1 / r."""
     ends = np.cumsum(generator.integers(FEWEST_WORDS, MOST_WORDS, count, endpoint=True))
     vocabulary, weights = _vocabulary(words)
     ranks = np.searchsorted(weights, generator.random(ends[-1]) * weights[-1])

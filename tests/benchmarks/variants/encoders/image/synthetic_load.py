@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float32, UInt64
 
+from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import SampleEncoderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.config.shapes import ImageShape
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import Reader
 from hpcddm.encoders.image.base import SampleEncoder

@@ -1,0 +1,264 @@
+"""State of a run at one moment, one row for each unit, for `hpcddm status` and its `--json`."""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hpcddm.commands.last_command import repeat_commands, resubmit_step, stored_command
+from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
+from hpcddm.commands.unit_steps import UnitSteps
+from hpcddm.config.experiment import Experiment
+from hpcddm.errors import ConfigError, exit_codes
+from hpcddm.errors.next_step import NextStep, step
+from hpcddm.files import nfs_reads
+from hpcddm.jobs.activity import read_activity
+from hpcddm.launch.base import Job, create_launcher, site_from_journal
+from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
+from hpcddm.launch.slurm.early_failures import find_early_failures
+from hpcddm.launch.unit_observation import UnitObservation, has_vanished, lacked_inputs
+from hpcddm.pipeline.state import ALIVE, NOT_BEGUN, TO_SUBMIT, State
+from hpcddm.pipeline.unit_graph import PlannedUnit, needed_by, plan_units
+from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
+from hpcddm.runs import manifest
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.runs.stored_results import class_names
+from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key
+from hpcddm.runs.unit_training import unit_training
+
+
+@dataclass(frozen=True)
+class QueueAnswer:
+    """One answer of the scheduler; `jobs` is None when it did not answer, and empty when none was queried."""
+
+    jobs: dict[str, Job] | None
+    queried_at: float
+
+    @classmethod
+    def query(cls, run: RunDir) -> "QueueAnswer":
+        """Query all jobs of the run at once; this machine's own units are known by their heartbeats."""
+        # A sweep's job that continues names no setting, but it may have units of this one to submit.
+        more = [
+            submission
+            for home in journal_dirs(run)
+            for submission in Journal(home.journal).submissions()
+            if CONTINUATION in submission.units
+        ]
+        observed = {submission.uuid: submission for submission in (*more, *submissions_of(run))}
+        queued = [submission for submission in observed.values() if submission.scheduler != "local"]
+        if not queued:
+            return cls({}, time.time())
+        return cls(create_launcher(site_from_journal(queued[-1]), run).states(queued), time.time())
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """Rows of a run, and values computed from all of them."""
+
+    run: RunDir
+    rows: list[UnitRow]
+    is_scheduler_unreachable: bool
+    """True where the scheduler did not answer."""
+    refusal: str | None
+    """Error that submit will raise about changed settings; None for none."""
+    expert_images: tuple[int, int]
+    """Images that all experts together have seen, and shall see."""
+    is_continued: bool = False
+    """True if a job in the queue will submit the units that did not fit in it."""
+    read_by_other_sites: dict[str, list[str]] = field(default_factory=dict)
+    """Units of this site that units of other sites read: name of the other site -> keys."""
+    until: str | None = None
+    """Last requested stage; None for all."""
+    requested: frozenset[str] = frozenset()
+    """Requested units, if `until` is a stage."""
+    stale: tuple[str, ...] = ()
+    """Stages that submit refuses to keep as they are."""
+    class_names: list[str] = field(default_factory=list)
+    """Names of the classes; their numbers if nothing names them, as before the catalog is complete."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the slowest running unit is complete, a lower bound while others wait; None where unknown."""
+        observed = [row.seconds_left for row in self.rows if row.seconds_left is not None]
+        return max(observed) if observed else None
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of `wait` and `status --exit-code`: complete, silent, under way, or not going on by itself."""
+        if {row.state for row in self.rows if not self._is_left_out(row)} == {State.COMPLETE}:
+            return exit_codes.DONE
+        if self.is_scheduler_unreachable:
+            return exit_codes.SCHEDULER_UNREACHABLE
+        return exit_codes.UNDER_WAY if self._is_alive else exit_codes.NEEDS_ACTION
+
+    @property
+    def _is_alive(self) -> bool:
+        """True if some unit continues without a command."""
+        return self.is_continued or any(row.state in ALIVE for row in self.rows)
+
+    def _is_left_out(self, row: UnitRow) -> bool:
+        """Return True if a unit comes after the last requested stage and has not begun."""
+        return self.until is not None and row.unit not in self.requested and row.state in NOT_BEGUN
+
+    def count(self, state: State) -> int:
+        """Count the units in a state."""
+        return sum(row.state == state for row in self.rows)
+
+    @property
+    def is_stopped_at_stage(self) -> bool:
+        """True if all requested units are complete, and later stages were not requested."""
+        return self.exit_code == exit_codes.DONE and any(row.state != State.COMPLETE for row in self.rows)
+
+    def next_step(self) -> NextStep:
+        """Return the next command for the run as a whole."""
+        if self.refusal:
+            return NextStep(repeat_commands(self.run, self.stale), self.refusal)
+        if self.is_stopped_at_stage:
+            reason = f"complete up to {self.until}, the last requested stage"
+            return NextStep(repeat_commands(self.run, is_whole=True), reason)
+        if self.exit_code == exit_codes.DONE:
+            return NextStep(reason=f"complete: {self.run.root}/report/index.html")
+        # Steps at this site come before steps at other sites.
+        rows = [row for row in self.rows if not self._is_left_out(row)]
+        here = [row.next for row in rows if row.next.commands and row.state != State.ELSEWHERE]
+        if here:
+            return here[0]
+        exchange = [*self._handover(), *self._fetching([row for row in rows if row.next.commands])]
+        if not exchange:
+            return self._watching()
+        following: NextStep | None = None
+        for one in reversed([*([self._waiting()] if self._is_alive else []), *exchange]):
+            following = replace(one, then=following)
+        return following or self._watching()
+
+    def _handover(self) -> list[NextStep]:
+        """Return the command that packs what other sites read; none for nothing."""
+        keys = list(dict.fromkeys(key for units in self.read_by_other_sites.values() for key in units))
+        folders = [str(self.run.unit(key).relative_to(self.run.root)) for key in keys]
+        archive = f"for-{'-'.join(self.read_by_other_sites)}.tar"
+        are_made = all(row.state == State.COMPLETE for row in self.rows if row.unit in keys)
+        reason = "" if are_made else "when they are complete, "
+        reason += f"hand over {', '.join(keys)} to site {' and '.join(self.read_by_other_sites)}"
+        return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)] if keys else []
+
+    def _fetching(self, rows: list[UnitRow]) -> list[NextStep]:
+        """Return the step after units of other sites were copied here; none for no such units."""
+        sites: dict[str | None, list[str]] = {}
+        for row in rows:
+            sites.setdefault(row.site, []).append(row.unit)
+        copies = [f"{', '.join(keys)} of site {site}" for site, keys in sites.items()]
+        return [replace(rows[0].next, reason=f"copy {' and '.join(copies)} into {self.run.root}")] if rows else []
+
+    def _watching(self) -> NextStep:
+        """Return the command that shows the progress."""
+        running = [row.unit for row in self.rows if row.state in (State.RUNNING, State.STOPPING)]
+        if running:
+            return step("hpcddm", "logs", self.run.root, running[0], "--follow", reason="under way")
+        return self._waiting() if self._is_alive else resubmit_step(self.run)
+
+    def _waiting(self) -> NextStep:
+        return step("hpcddm", "wait", self.run.root, reason="under way")
+
+    def without_premature_steps(self) -> list[UnitRow]:
+        """Return the rows, without steps for units that have not begun while jobs of theirs or before them run."""
+        return [
+            replace(row, next=NextStep())
+            if self._is_left_out(row) or (self._is_alive and row.state in TO_SUBMIT)
+            else row
+            for row in self.rows
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of `--json`; later versions may add keys and never change one."""
+        done, total = self.expert_images
+        return {
+            "run": str(self.run.root),
+            "queue": "silent" if self.is_scheduler_unreachable else "ok",
+            "complete": self.count(State.COMPLETE),
+            "expert_images": done,
+            "expert_images_total": total,
+            "seconds_left": self.seconds_left,
+            "next": self.next_step().line,
+            "units": [row.as_json() for row in self.rows],
+        }
+
+
+def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
+    """Read the run; `queue` must be older than the reading: a unit that has left it has its manifest by then."""
+    experiment = stored_experiment(run)
+    submissions = submissions_of(run)
+    states = survey_units(plan_units(experiment), run)
+    sites = {submission.site for submission in submissions}
+    is_stopping = any(nfs_reads.exists(home.stop) for home in journal_dirs(run))
+    rows, vanished, waiting, steps = [], [], set(), UnitSteps(run, sites)
+    for key, status in states.items():
+        unit_submissions = [submission for submission in submissions if key in submission.units]
+        is_silent = queue.jobs is None and any(submission.scheduler != "local" for submission in unit_submissions)
+        is_foreign = status.unit.site is not None and status.unit.site not in sites
+        job = (queue.jobs or {}).get(key)
+        observed = UnitObservation(
+            status, read_activity(run, key), unit_submissions, job, is_silent, is_stopping, is_foreign
+        )
+        rows.append(make_row(observed, experiment, run, steps))
+        vanished += [key] if has_vanished(observed) else []
+        waiting |= {key} if rows[-1].state == State.STOPPED and lacked_inputs(observed) else set()
+    ends = find_early_failures(submissions, vanished)
+    rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
+    rows = add_causes(rows, states, waiting)
+    own, foreign = _split_by_site(states, sites)
+    needed = {key for unit in own for key in unit.inputs}
+    rows = [
+        row if row.state != State.ELSEWHERE or row.unit in needed else replace(row, next=NextStep()) for row in rows
+    ]
+    refusal, stale = _refusal(states, {None} | sites)
+    typed, catalog = stored_command(run), manifest.read_if_usable(run.unit(CATALOG))
+    until = typed.until if typed else None
+    overview = RunStatus(
+        run,
+        rows,
+        is_scheduler_unreachable=queue.jobs is None,
+        refusal=refusal,
+        expert_images=_expert_images(rows, experiment),
+        is_continued=CONTINUATION in (queue.jobs or {}),
+        read_by_other_sites=_read_by_others(states, sites, foreign),
+        until=until,
+        requested=frozenset(needed_by(until, (status.unit for status in states.values())) if until else ()),
+        stale=stale,
+        class_names=class_names(experiment, {CATALOG: catalog} if catalog else {}),
+    )
+    return replace(overview, rows=overview.without_premature_steps())
+
+
+def _split_by_site(states: dict[str, UnitStatus], sites: set[str]) -> tuple[list[PlannedUnit], list[PlannedUnit]]:
+    """Return the units that are not complete here: of this site, and of other sites."""
+    open_units = [status.unit for status in states.values() if status.state is not State.COMPLETE]
+    own = [unit for unit in open_units if unit.site in (None, *sites)]
+    return own, [unit for unit in open_units if unit not in own]
+
+
+def _read_by_others(states: dict[str, UnitStatus], sites: set[str], foreign: list[PlannedUnit]) -> dict[str, list[str]]:
+    """List the units of this site that units of other sites read, by the other site."""
+    read: dict[str, list[str]] = {}
+    for unit in foreign:
+        keys = [key for key in unit.inputs if states[key].unit.site in sites]
+        read[str(unit.site)] = list(dict.fromkeys([*read.get(str(unit.site), []), *keys]))
+    return {site: keys for site, keys in read.items() if keys}
+
+
+def _expert_images(rows: list[UnitRow], experiment: Experiment) -> tuple[int, int]:
+    goals = {key: unit_training(experiment, key).images for key in map(expert_key, all_experts(experiment))}
+    experts = [(row, goals[row.unit]) for row in rows if row.unit in goals]
+    done = sum(goal if row.state == State.COMPLETE else min(row.done, goal) for row, goal in experts)
+    return done, sum(goals.values())
+
+
+def _refusal(states: dict[str, UnitStatus], sites: set[str | None]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the error that submit will raise about changed settings, None for none, and the stages that it names."""
+    own = [status for status in states.values() if status.unit.site in sites]
+    try:
+        check_stale(own, set())
+    except ConfigError as error:
+        stale = dict.fromkeys(status.unit.stage for status in own if status.state is State.STALE)
+        return f"submit will refuse: {error}", tuple(stale)
+    return None, ()

@@ -1,0 +1,139 @@
+"""Digests of what the user vouches for, kept outside of every run: no file inside a run vouches for itself.
+
+Others may have written what is inside a run, or a sweep. Nothing there counts as the user's own site, template,
+experiment or variant only because the working directory is there. Digests of what this user submitted a run with are
+files in a folder of the user, and hold for this run at this place. A job, which may not see that folder, has the
+digests of its own submission from its script, and Slurm keeps its own copy of that.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hpcddm.errors.printing import echo
+from hpcddm.files import atomic, guarded_writes
+from hpcddm.files.atomic import digest
+
+SUBMITTED_VARIABLE = "HPCDDM_SUBMITTED"
+"""Environment variable of a job: the digests of the site and of the template's parts that it was submitted with."""
+EXPERIMENT_FILE, SWEEP_FILE = MARKER_FILES = ("experiment.json", "sweep.json")
+"""Files that mark the folder of a run, and of a sweep."""
+
+_taken: set[Path] = set()
+"""Files below the working directory that this process took as the user's."""
+
+
+def enclosing_run(place: Path) -> Path | None:
+    """Return the innermost run or sweep that a file or a folder is in, or is; None where it is in none.
+
+    Both count: where it is, and where the links on the way to it lead.
+    """
+    for way in dict.fromkeys(_ways(place)):
+        for folder in (way, *way.parents):
+            if any(os.path.lexists(folder / mark) for mark in MARKER_FILES):
+                return Path(os.path.realpath(folder))
+    return None
+
+
+def belongs_to_user(path: Path) -> bool:
+    """Tell if a file that was looked for below the working directory is the user's; print the one that is passed over.
+
+    One inside a run is the user's where this user submitted this run with it.
+    """
+    run, place = enclosing_run(path), Path(os.path.abspath(path))
+    with suppress(OSError):
+        if run is None or is_known(run, _content(place)):
+            _taken.add(place)
+            return True
+    _say_passed_over(place, run)
+    return False
+
+
+def remember(run: Path, value: Mapping[str, Any]) -> None:
+    """Note that this user submits a run with the keys of a site, or with parts of a template.
+
+    The same goes for the files inside the run's folder that were taken as the user's, because this was no run yet.
+    """
+    root, folder = Path(os.path.realpath(run)), _folder()
+    places = [place for place in _taken if any(way.is_relative_to(root) for way in _ways(place))]
+    with suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if guarded_writes.make_private_folder(folder) and _is_usable(folder):
+            for one in (value, *map(_content, places)):
+                (folder / f"{_prefix(root)}{digest(one)}").touch()
+
+
+def is_known(run: Path, value: Mapping[str, Any]) -> bool:
+    """Tell if this user has submitted a run, at this place, with the keys of a site, or with parts of a template."""
+    name, folder = digest(value), _folder()
+    if name in os.environ.get(SUBMITTED_VARIABLE, "").split():
+        return True
+    return (
+        guarded_writes.is_private_folder(folder) and _is_usable(folder) and (folder / f"{_prefix(run)}{name}").is_file()
+    )
+
+
+def digests(*values: Mapping[str, Any]) -> str:
+    """Return the value of `SUBMITTED_VARIABLE` for the jobs of a submission: hashes of site keys and template."""
+    return " ".join(map(digest, values))
+
+
+def distrust_reason(run: Path) -> str:
+    """Return the reason why a run's files are not trusted, and a remedy if digests cannot be stored."""
+    folder = _folder()
+    remedy = "set XDG_STATE_HOME to a folder of yours, outside of runs, that you can write"
+    if not _is_usable(folder):
+        return f"what you submit with is not remembered in {folder}, inside a run: {remedy}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fault = (
+            None
+            if guarded_writes.make_private_folder(folder)
+            else "others may write it, or it is not a folder of yours"
+        )
+    except OSError as error:
+        fault = error.strerror
+    if fault or not os.access(folder, os.W_OK | os.X_OK):
+        return f"what you submit with cannot be remembered in {folder} ({fault or 'it cannot be written'}): {remedy}"
+    if any(entry.startswith(_prefix(run)) for entry in os.listdir(folder)):
+        return "it is not what you submitted with: somebody has changed it since"
+    return (
+        "no submission of yours is noted here: somebody else made it, or you did on another machine, or the run was"
+        " moved or copied since"
+    )
+
+
+def _ways(place: Path) -> tuple[Path, Path]:
+    return Path(os.path.abspath(place)), Path(os.path.realpath(place))
+
+
+def _content(path: Path) -> dict[str, str]:
+    return {"file": str(path), "sha256": atomic.sha256(path)}
+
+
+def _prefix(run: Path) -> str:
+    return f"{digest(os.path.realpath(run))}-"
+
+
+def _folder() -> Path:
+    named = os.environ.get("XDG_STATE_HOME", "")
+    # By its specification a relative path there is to be ignored.
+    return Path(named if os.path.isabs(named) else os.path.expanduser("~/.local/state"), "hpcddm", "submitted")
+
+
+def _is_usable(folder: Path) -> bool:
+    """Tell if the folder of digests is outside of all runs: a run could bring its own digests."""
+    return folder.is_absolute() and enclosing_run(folder) is None
+
+
+@cache
+def _say_passed_over(place: Path, run: Path | None) -> None:
+    """Print, once, which file is passed over."""
+    advice = "if it is yours, name it by its path, or keep it outside of runs"
+    echo(
+        f"note: {place} is passed over: it is inside the run {run}, where others may have written it; {advice}",
+        err=True,
+    )

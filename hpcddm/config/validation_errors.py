@@ -1,0 +1,219 @@
+"""Mistakes in settings, each as one line that names where it was written, the key and what would do."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from hpcddm.config import variants
+from hpcddm.errors.printing import printable
+
+Location = tuple[str | int, ...]
+"""Keys and positions that lead to a value in nested settings."""
+MAX_LINES = 20
+"""Number of mistakes that have a line each; of further ones the keys are named."""
+MIN_SIMILARITY = 0.7
+"""Likeness of two words, by difflib, from which one is taken for the other misspelt."""
+MAX_VALUE_LENGTH = 80
+"""Number of characters of a wrong value that a message shows."""
+_ORDER = {"missing": 0, "extra_forbidden": 1}
+"""Types of errors that come first: the other mistakes often follow from these."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Places where nested settings were written: lines of a file, and what was changed since."""
+
+    file: str
+    lines: dict[Location, int] = field(default_factory=dict)
+    """Line of every key and every item of a list in the file."""
+    changes: dict[Location, str] = field(default_factory=dict)
+    """Text that names who changed a value, such as an override of the command line, by the value's location."""
+    unchanged: Callable[[], Any] | None = None
+    """Returns the values without the changes: their mistakes are the file's own. None where these are not at hand."""
+
+    def with_change(self, key: str, text: str) -> "Origins":
+        """Return the origins after a change of a dotted key that `text` names."""
+        location: Location = tuple(key.split("."))
+        below = {place for place in self.changes if place[: len(location)] == location}
+        kept = {place: change for place, change in self.changes.items() if place not in below}
+        return replace(self, changes=kept | {location: text})
+
+    def before_changes(self, unchanged: Callable[[], Any]) -> "Origins":
+        """Return the origins with what makes the values that no change has touched."""
+        return replace(self, unchanged=unchanged)
+
+    def below(self, key: str) -> "Origins":
+        """Return the origins of the values at a key of the file."""
+        return Origins(self.file, {place[1:]: line for place, line in self.lines.items() if place[:1] == (key,)})
+
+    def line(self, location: Location) -> str:
+        """Return file and line of a value, or of what it is part of."""
+        number = _nearest(self.lines, location)
+        return self.file if number is None else f"{self.file}:{number}"
+
+    def describe_cause(self, error: "_SettingError", is_own: bool) -> str:
+        """Return who is to blame for a mistake: the change that wrote it or caused it, with the line, else the line.
+
+        is_own: True for a mistake that the file has without the changes, too.
+        """
+        # A variant's name that is not known is a mistake of the mapping that holds it.
+        of_name = self.changes.get((*error.location, "name")) if error.type == "value" else None
+        change = of_name or _nearest(self.changes, error.location)
+        if change is not None:
+            return change
+        if is_own:
+            return self.line(error.location)
+        # What the file lacks was written by the changes to keys below it.
+        makers = [text for place, text in self.changes.items() if place[: len(error.location)] == error.location]
+        if error.type == "extra_forbidden" and error.location not in self.lines and makers:
+            return ", ".join(makers)
+        if error.model is not None:
+            related = [text for place, text in self.changes.items() if place[: len(error.model)] == error.model]
+        else:
+            names = {(*error.location[:length], "name") for length in range(len(error.location))}
+            related = [text for place, text in self.changes.items() if place in names]
+        if not related:
+            return self.line(error.location)
+        changes = ", ".join(dict.fromkeys(related))
+        return f"{changes} (with {self.line(error.location)})" if error.location in self.lines else changes
+
+
+def _nearest(places: dict[Location, Any], location: Location) -> Any:
+    return next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), None)
+
+
+@dataclass(frozen=True)
+class KeysOfSchema:
+    """Mark of the type of a mapping that is kept as it is, and whose keys are those of a schema."""
+
+    schema: type[Any]
+
+
+@dataclass(frozen=True)
+class _SettingError:
+    """One mistake: its place, its type, and the message about it."""
+
+    location: Location
+    type: str
+    text: str
+    model: Location | None = None
+    """Location of the settings that do not go together; None for a mistake in one value."""
+    keys: tuple[str, ...] = ()
+    """Valid keys in the place of an unknown one."""
+
+    @property
+    def key(self) -> str:
+        """Dotted key."""
+        return ".".join(map(str, self.location))
+
+
+def format_errors(
+    error: ValidationError, schema: type[Any], values: Any, origins: Origins, parse: Callable[[Any], Any]
+) -> list[str]:
+    """Format all errors of a validation, one line each, with the valid keys where a key is unknown.
+
+    A key that is missing because it is misspelt has one line; keys that one mapping lacks have one line, too.
+    """
+    mistakes, own = list(_setting_errors(error, schema, values)), _own(schema, origins, parse)
+    misspelt = {(*mistake.location[:-1], near) for mistake in mistakes for near in _near(mistake)}
+    mistakes = [mistake for mistake in mistakes if mistake.type != "missing" or mistake.location not in misspelt]
+    mistakes.sort(key=lambda mistake: _ORDER.get(mistake.type, 2))
+    keys: dict[str, list[str]] = {}
+    for mistake, text in _texts(mistakes):
+        keys.setdefault(f"{origins.describe_cause(mistake, mistake in own)}: {text}", []).append(mistake.key)
+    lines = list(keys)
+    if len(lines) > MAX_LINES:
+        rest = list(dict.fromkeys(key for line in lines[MAX_LINES:] for key in keys[line]))
+        lines[MAX_LINES:] = [f"{origins.file}: and {len(rest)} more: {', '.join(rest)}"]
+    return lines
+
+
+def _own(schema: type[Any], origins: Origins, parse: Callable[[Any], Any]) -> list[_SettingError]:
+    """List the mistakes of a file without what was changed since."""
+    if origins.unchanged is None or not origins.changes:
+        return []
+    values = origins.unchanged()
+    try:
+        parse(values)
+    except ValidationError as error:
+        return list(_setting_errors(error, schema, values))
+    return []
+
+
+def _texts(mistakes: list[_SettingError]) -> Iterator[tuple[_SettingError, str]]:
+    """Yield every line to show without its place; the valid keys of a mapping stand in the first line about it."""
+    told: set[Location] = set()
+    for mistake in mistakes:
+        parent, text = mistake.location[:-1], f"{mistake.key}: {mistake.text}" if mistake.key else mistake.text
+        if mistake.type == "missing":
+            lacking = [other for other in mistakes if other.type == "missing" and other.location[:-1] == parent]
+            if len(lacking) > 1:
+                holder = f"{'.'.join(map(str, parent))}: " if parent else ""
+                text = f"{holder}these keys are needed: {', '.join(str(other.location[-1]) for other in lacking)}"
+        elif mistake.keys:
+            near = _near(mistake)
+            text += f"; valid keys: {', '.join(mistake.keys)}" if parent not in told else ""
+            text += f"; did you mean '{near[0]}'?" if near else ""
+            told.add(parent)
+        yield mistake, text
+
+
+def _near(mistake: _SettingError) -> list[str]:
+    """Return the valid key that an unknown one resembles most; empty for none, and for other mistakes."""
+    return get_close_matches(str(mistake.location[-1]), mistake.keys, 1, MIN_SIMILARITY) if mistake.keys else []
+
+
+def _setting_errors(error: ValidationError, schema: type[Any], values: Any) -> Iterator[_SettingError]:
+    """Yield the mistakes of a validation; those about the same value become one."""
+    merged: dict[tuple[Location, str], list[str]] = {}
+    for item in error.errors(include_url=False):
+        location, owner = _located(item["loc"], schema, values)
+        if item["type"] == "inner":
+            # Its text begins with a key of the settings that do not go together.
+            key, colon, text = item["msg"].partition(": ")
+            parts = [int(part) if part.isdecimal() else part for part in key.split(".")] if colon else []
+            yield _SettingError((*location, *parts), "inner", text if colon else item["msg"], location)
+        elif item["type"] == "missing":
+            yield _SettingError(location, "missing", "this key is needed")
+        elif item["type"] == "extra_forbidden":
+            yield _SettingError(location, "extra_forbidden", "unknown key", keys=tuple(owner.model_fields))
+        else:
+            message = item["msg"] if item["type"] == "variant" else f"{item['msg'][0].lower()}{item['msg'][1:]}"
+            found = "" if item["type"] == "variant" else f", found {printable(repr(item['input']), MAX_VALUE_LENGTH)}"
+            hint = "; put it in quotes" if item["type"] == "string_type" and _is_scalar(item["input"]) else ""
+            merged.setdefault((location, found + hint), []).append(message)
+    for (location, ending), messages in merged.items():
+        yield _SettingError(location, "value", f"{', or '.join(dict.fromkeys(messages))}{ending}")
+
+
+def _located(loc: Location, schema: Any, values: Any) -> tuple[Location, Any]:
+    """Return an error's location as it is written, without names of pydantic's, and the schema that it belongs to."""
+    location: list[str | int] = []
+    owner = schema
+    for part in loc:
+        is_there = part in values if isinstance(values, dict) else isinstance(values, list) and isinstance(part, int)
+        picked = variants.resolve_schema(schema, values)
+        is_key = isinstance(part, str) and part in getattr(picked, "model_fields", {})
+        # An alternative of a type has a name in pydantic's locations; a missing key is one of the schema.
+        if not is_there and not (isinstance(values, dict) and is_key):
+            continue
+        location.append(part)
+        owner = picked
+        schema = unwrap_schema(picked.model_fields[part].annotation) if is_key else schema
+        values = values[part] if is_there else None
+    return tuple(location), owner
+
+
+def unwrap_schema(annotation: Any) -> Any:
+    """Return the schema inside 'Schema | None', 'list[Schema]' and the like; the type itself where there is none."""
+    if isinstance(annotation, KeysOfSchema):
+        return annotation.schema
+    inner = [unwrap_schema(item) for item in get_args(annotation)]
+    return next((item for item in inner if hasattr(item, "model_fields")), annotation)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, bool | int | float)

@@ -1,0 +1,192 @@
+"""A folder that travels between sites: one signed JSON that lists every other file with its size and SHA-256.
+
+The folder is flat. A file that is not listed is refused. What arrives is copied, never linked or opened where it is:
+the copy is hashed while it is written, and only the copy is used.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import Field, StringConstraints
+
+from hpcddm.errors import UserError
+from hpcddm.errors.printing import printable
+from hpcddm.exchange import signing, strict_json
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.exchange.ssh_wire import Malformed
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""Names of files; they are the same on every file system."""
+SUMS = "SHA256SUMS"
+"""File for `sha256sum -c` at both ends; nothing here relies on it."""
+MAX_FILES = 1000
+"""Most entries of a folder that are looked at."""
+BLOCK_BYTES = 4 << 20
+"""Bytes that are copied and hashed at once."""
+FileName = Annotated[str, StringConstraints(pattern=rf"^{NAME.pattern}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """Size and SHA-256 of a file."""
+
+    size: Annotated[int, Field(ge=0, lt=1 << 63)]
+    sha256: Sha256
+
+
+D = TypeVar("D")
+"""Dataclass of a signed JSON; one of its fields is `files: dict[FileName, ListedFile]`."""
+
+
+def write_folder(folder: Path, name: str, document: D, paths: Mapping[str, Path], key: Path, namespace: str) -> D:
+    """Write a folder that can travel.
+
+    Args:
+        folder: New folder; what is in it with these names is replaced.
+        name: Name of the JSON, such as 'bundle.json'.
+        document: Content of the JSON; its `files` are filled in.
+        paths: The other files to copy, by their names in the folder.
+        key: Private key that signs.
+        namespace: Purpose of the signature.
+
+    Returns:
+        The document as it was written.
+
+    Raises:
+        UserError: The key cannot be used, or a file cannot be read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = {}
+    for own, path in paths.items():
+        if not NAME.fullmatch(own):
+            raise ValueError(f"{own}: not a name that every file system has")
+        descriptor = checked_reads.open_regular(path)
+        with open(descriptor, "rb") as source, atomic.replacing(folder / own) as staged:
+            listed[own] = _copy(source.fileno(), staged, own, None)
+    filled: D = replace(cast(Any, document), files=listed)
+    content = f"{json.dumps(asdict(cast(Any, filled)), indent=1, allow_nan=False)}\n"
+    signature = signing.sign(content.encode(), key, namespace).decode()
+    texts = {name: content, f"{name}.sig": signature}
+    sums = [(own, file.sha256) for own, file in listed.items()]
+    sums += [(own, hashlib.sha256(text.encode()).hexdigest()) for own, text in texts.items()]
+    texts[SUMS] = "".join(f"{digest}  {own}\n" for own, digest in sorted(sums))
+    # The signed file last: a folder with it is complete.
+    for own in (SUMS, f"{name}.sig", name):
+        atomic.write_text(folder / own, texts[own])
+    return filled
+
+
+def read_document(folder: Path, name: str, kind: type[D], namespace: str, max_bytes: int) -> tuple[D, PublicKey]:
+    """Return the content of the signed JSON of a folder that somebody sent, and the key that signed it.
+
+    Args:
+        folder: The folder.
+        name: Name of the JSON.
+        kind: Dataclass of its content.
+        namespace: Purpose of the signature.
+        max_bytes: Largest size of the JSON.
+
+    Raises:
+        UserError: A file is missing or malformed, or the signature does not fit. The message names it.
+    """
+    path = folder / name
+    try:
+        content = checked_reads.read_bytes(path, max_bytes, root=folder)
+        armoured = checked_reads.read_bytes(folder / f"{name}.sig", checked_reads.RECORD_BYTES, root=folder)
+        key = signing.verify(content, armoured, namespace)
+        return strict_json.parse(content, kind), key
+    except FileNotFoundError as error:
+        raise UserError(f"{folder / str(error.filename)} is missing; fetch the folder again") from None
+    except (Unreadable, Malformed, ValueError) as error:
+        reason = printable(str(getattr(error, "reason", error)), 400)
+        raise UserError(f"{path}: {reason}; refused, ask the sender for the folder again") from None
+
+
+def receive(
+    folder: Path, name: str, files: Mapping[str, ListedFile], target: Path, advance: Callable[[int], None]
+) -> None:
+    """Copy the listed files of a folder that somebody sent, and refuse a folder with any other file.
+
+    Args:
+        folder: The folder.
+        name: Name of the signed JSON, which with its signature is not copied.
+        files: The listed files by their names, from the signed JSON.
+        target: Existing private folder; names in it are new.
+        advance: Called with the bytes of every block that is copied; it may raise.
+
+    Raises:
+        UserError: A file is missing, not listed, not a regular file, or has another size or SHA-256.
+    """
+    try:
+        with checked_reads.open_folder(folder) as opened:
+            _check_names(folder, opened, {*files, name, f"{name}.sig", SUMS})
+            for own, listed in files.items():
+                _receive_file(folder, opened, own, listed, target, advance)
+    except FileNotFoundError as error:
+        raise UserError(f"{folder / str(error.filename)} is missing; complete the folder, then repeat this") from None
+    except Unreadable as error:
+        raise UserError(f"{printable(str(error.path))}: {error.reason}; refused") from None
+
+
+def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
+    """Raise `UserError` for an entry that is not listed, and for more entries than anybody lists."""
+    with os.scandir(opened) as entries:
+        for number, entry in enumerate(entries):
+            if number >= MAX_FILES:
+                raise UserError(f"{folder}: more than {MAX_FILES} files; refused")
+            if entry.name not in expected:
+                raise UserError(f"{folder}: {printable(entry.name, 100)} is not listed in what was signed; refused")
+
+
+def _receive_file(
+    folder: Path, opened: int, own: str, listed: ListedFile, target: Path, advance: Callable[[int], None]
+) -> None:
+    try:
+        descriptor = os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        reason = "is a link" if error.errno == errno.ELOOP else f"cannot be opened ({error.strerror})"
+        raise Unreadable(folder / own, reason) from None
+    try:
+        kind = checked_reads.kind_of(os.fstat(descriptor))
+        if kind:
+            raise Unreadable(folder / own, f"is {kind} instead of a file")
+        size = os.fstat(descriptor).st_size
+        if size != listed.size:
+            raise Unreadable(folder / own, f"has {size:,} bytes instead of {listed.size:,}")
+        copied = _copy(descriptor, target / own, own, listed.size, advance)
+    finally:
+        os.close(descriptor)
+    if copied != listed:
+        reason = f"{copied.size:,} bytes with SHA-256 {copied.sha256}, others were signed"
+        raise Unreadable(folder / own, reason)
+
+
+def _copy(
+    descriptor: int, path: Path, name: str, most: int | None, advance: Callable[[int], None] = lambda size: None
+) -> ListedFile:
+    """Copy an open file to a new one, and hash what is written; a file that grows beyond `most` bytes is cut there."""
+    hashed, done = hashlib.sha256(), 0
+    with open(path, "xb") as target:
+        while most is None or done <= most:
+            block = os.read(descriptor, BLOCK_BYTES if most is None else min(BLOCK_BYTES, most + 1 - done))
+            if not block:
+                break
+            hashed.update(block)
+            target.write(block)
+            done += len(block)
+            advance(len(block))
+        target.flush()
+        os.fsync(target.fileno())
+    return ListedFile(done, hashed.hexdigest())

@@ -1,0 +1,141 @@
+"""Ed25519 keys of sites, in the text form of OpenSSH."""
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from hpcddm.errors import UserError
+from hpcddm.errors.next_step import step
+from hpcddm.exchange.ssh_wire import Malformed, read_strings, write_strings
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
+
+KIND = b"ssh-ed25519"
+RAW_BYTES = 32
+MAX_KEY_BYTES = 16_384
+"""Most bytes of a file with a key."""
+TEXT = re.compile(r"ssh-ed25519 (?P<blob>[A-Za-z0-9+/]{68})")
+"""A public key without its comment, which often names a user and a host."""
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """Public key of a site.
+
+    Attributes:
+        raw: Its 32 bytes (RFC 8032, section 5.1.5).
+
+    Examples:
+        >>> PublicKey(bytes(32)).text
+        'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+        >>> PublicKey(bytes(32)).fingerprint
+        'SHA256:kmYcvdi2GkPeWxB6XLjrZB8JHsy2Hm8luHMFp9GMvqk'
+    """
+
+    raw: bytes
+
+    @property
+    def blob(self) -> bytes:
+        """Bytes of the key on the wire (RFC 8709, section 4)."""
+        return write_strings(KIND, self.raw)
+
+    @property
+    def text(self) -> str:
+        """Kind and base64 of the key, without a comment."""
+        return f"{KIND.decode()} {base64.b64encode(self.blob).decode()}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint as OpenSSH prints it."""
+        return f"SHA256:{base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip('=')}"
+
+
+def parse_blob(blob: bytes) -> PublicKey:
+    """Return the key of a blob.
+
+    Raises:
+        Malformed: The blob is not an Ed25519 key; the message is the reason.
+    """
+    kind = read_strings(blob, 1, allow_more=True)[0]
+    if kind.startswith(b"sk-"):
+        raise Malformed("a key on a security token (sk-); such keys sign other bytes, take a plain ed25519 key")
+    if kind != KIND:
+        raise Malformed(f"a key of the kind {kind[:40].decode('ascii', 'replace')!r} instead of ssh-ed25519")
+    raw = read_strings(blob, 2)[1]
+    if len(raw) != RAW_BYTES:
+        raise Malformed(f"an Ed25519 key of {len(raw)} bytes instead of {RAW_BYTES}")
+    return PublicKey(raw)
+
+
+def parse_text(text: str) -> PublicKey:
+    """Return the key of a text such as `ssh-ed25519 AAAA...` without a comment.
+
+    Raises:
+        Malformed: The text is anything else; the message is the reason.
+    """
+    match = TEXT.fullmatch(text)
+    if match is None:
+        raise Malformed("not 'ssh-ed25519' and the base64 of a key, without a comment")
+    try:
+        key = parse_blob(base64.b64decode(match["blob"], validate=True))
+    except binascii.Error as error:
+        raise Malformed(f"not base64 ({error})") from None
+    if key.text != text:
+        raise Malformed("not the usual base64 of its bytes")
+    return key
+
+
+def make_key(path: Path) -> PublicKey:
+    """Write a new private key, which only this user may read, and its public key beside it.
+
+    Args:
+        path: The private key; the public one is `path` with `.pub`.
+
+    Raises:
+        UserError: A file of either name exists, or cannot be written.
+    """
+    private = Ed25519PrivateKey.generate()
+    content = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = PublicKey(private.public_key().public_bytes_raw())
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for place, text, mode in ((path, content, 0o600), (public_file(path), f"{public.text}\n".encode(), 0o644)):
+            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+            with open(descriptor, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: the key cannot be written ({error.strerror})") from None
+    return public
+
+
+def read_public(path: Path) -> PublicKey:
+    """Return the public key beside a private key; its comment is dropped.
+
+    Raises:
+        UserError: The file is missing, or is not an Ed25519 key.
+    """
+    file = public_file(path)
+    try:
+        text = checked_reads.read_bytes(file, MAX_KEY_BYTES, follows_links=True).decode()
+        return parse_text(" ".join(text.split()[:2]))
+    except FileNotFoundError:
+        raise UserError(f"{file} is missing; write it with: ssh-keygen -y -f {path} > {file}") from None
+    except (Unreadable, UnicodeDecodeError, Malformed) as error:
+        reason = f"{file}: {getattr(error, 'reason', error)}"
+        raise UserError(str(step("hpcddm", "site", "key", "SITE", reason=reason))) from None
+
+
+def public_file(path: Path) -> Path:
+    """Return the file of the public key that belongs to a private one."""
+    return path.with_name(f"{path.name}.pub")

@@ -1,0 +1,63 @@
+"""JSON from other sites: parsed by one function that takes nothing but plain values of bounded size."""
+
+import json
+import re
+from typing import Any, NoReturn, TypeVar
+
+from hpcddm.files import checked_reads
+
+T = TypeVar("T")
+MAX_DIGITS = 20
+"""Most characters of a number."""
+PRINTABLE = re.compile(r"[\x20-\x7e]*")
+"""Texts that can be shown as they are, on any terminal."""
+TEXT_LENGTH = 4096
+"""Most characters of a text."""
+
+
+def parse(content: bytes, kind: type[T]) -> T:
+    """Parse JSON that another site wrote.
+
+    Args:
+        content: The bytes; the caller has bounded their number.
+        kind: Dataclass of the content; unknown keys are refused.
+
+    Returns:
+        An instance of the dataclass.
+
+    Raises:
+        ValueError: A key occurs twice; a number is not finite or longer than 20 characters; a text has more than
+            4,096 characters or others than printable ASCII; the content is too deep or does not fit the dataclass.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Count:
+        ...     images: int
+        >>> parse(b'{"images": 3}', Count)
+        Count(images=3)
+    """
+    value: Any = checked_reads.parse_json(content, kind)
+    try:
+        texts = [json.loads(content, parse_int=_number, parse_float=_number, parse_constant=_constant)]
+    except RecursionError:
+        raise ValueError(checked_reads.TOO_DEEP) from None
+    while texts:
+        item = texts.pop()
+        if isinstance(item, dict):
+            texts += [*item, *item.values()]
+        elif isinstance(item, list):
+            texts += item
+        elif isinstance(item, str) and (len(item) > TEXT_LENGTH or not PRINTABLE.fullmatch(item)):
+            raise ValueError(f"holds a text that is too long or not printable ASCII, {item[:40]!a}")
+    made: T = value
+    return made
+
+
+def _number(text: str) -> None:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"holds a number of {len(text)} characters, {text[:MAX_DIGITS]}...")
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")

@@ -1,0 +1,144 @@
+"""Shapes of the stages, which sbatch must accept with this site's partition, account and flags; no job is needed."""
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+
+from hpcddm.config.site import Resources, Site
+from hpcddm.launch.selftest.check_results import CheckResult, CheckVerdict
+from hpcddm.launch.selftest.evidence import checked_stage
+from hpcddm.launch.slurm.client import SlurmUnavailable, call_slurm, cluster_flag, error_text, query_slurm, user_name
+from hpcddm.launch.slurm.slurm_cluster import SlurmCluster, SlurmPartition
+
+Shapes = dict[str, Resources]
+"""Resources of the stages of a site, by the name of a stage."""
+
+ASSOCIATIONS = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={user_name()}")
+ERROR_PATTERNS = (
+    ("partition", r"partition name|invalid partition|no partition specified|not permitted to use this partition"),
+    ("qos", r"\bqos specification|invalid ?qos"),
+    ("account", r"account"),
+    ("minutes", r"time ?limit"),
+    ("constraint", r"feature specification|constraint"),
+    ("gpus", r"gres|gpus?\b"),
+    ("memory_gb", r"memory"),
+    ("extra_sbatch", r"unrecognized option|invalid option|reservation|license|dependency"),
+    ("nodes", r"node configuration|node count|more processors|cpu count|task count|nodes"),
+)
+"""Site keys, each with the pattern of sbatch's refusals that are about it; the first match counts."""
+VALID = {
+    "partition": ("partitions", ("sinfo", "-h", "-o", "%R")),
+    "qos": ("your QOS", (*ASSOCIATIONS, "format=QOS")),
+    "account": ("your accounts", (*ASSOCIATIONS, "format=Account")),
+    "minutes": ("limits", ("sinfo", "-h", "-o", "%R %l")),
+    "constraint": ("features", ("sinfo", "-h", "-o", "%f")),
+    "gpus": ("GPUs", ("sinfo", "-h", "-o", "%R %G")),
+    "memory_gb": ("MB per node", ("sinfo", "-h", "-o", "%R %m")),
+    "nodes": ("nodes and cores per node", ("sinfo", "-h", "-o", "%R %Dx%c")),
+}
+"""Commands that list the valid values of a key on the cluster, each with a name for those values."""
+
+
+def shapes(site: Site, cluster: str | None = None) -> Shapes:
+    """List every shape on a cluster once, by the first stage of that shape; the checked stage comes first."""
+    stage_of: dict[Resources, str] = {}
+    for name in (checked_stage(site, cluster), "", *site.stages):
+        resources = site.resources_for(*name.partition("/")[::2])
+        if resources.cluster == cluster:
+            stage_of.setdefault(resources, name)
+    return {name: resources for resources, name in stage_of.items()}
+
+
+def refusals(site: Site, text_of: Callable[[Resources], str], cluster: str | None = None) -> list[CheckResult]:
+    """List what sbatch would refuse, one row for all stages with the same refusal; none where it accepts all."""
+    partitions = _partitions(cluster)
+    refused: dict[tuple[str, str], list[str]] = {}
+    started = time.time()
+    for stage, resources in shapes(site, cluster).items():
+        refusal = _try(text_of(resources), cluster) or _too_long(resources, partitions)
+        if refusal:
+            refused.setdefault((refusal, advice(site, stage, refusal)), []).append(stage)
+    seconds = time.time() - started
+    rows = []
+    for (refusal, remedy), stages in refused.items():
+        names = ", ".join(stage or "all others" for stage in stages)
+        rows.append(CheckResult("submit", CheckVerdict.FAIL, seconds, f"{refusal} ({names})", remedy))
+    return rows
+
+
+def is_refused(rows: list[CheckResult], stage: str) -> bool:
+    """Tell if a stage is among those that the rows name."""
+    return any(stage in row.finding.rpartition("(")[2].rstrip(")").split(", ") for row in rows)
+
+
+def accepted_result(site: Site, seconds: float, cluster: str | None = None) -> CheckResult:
+    """Return the row of a site where sbatch accepts every shape."""
+    names = ", ".join(name or "all others" for name in shapes(site, cluster))
+    return CheckResult("submit", CheckVerdict.OK, seconds, f"sbatch accepts the shapes of: {names}")
+
+
+def advice(site: Site, stage: str, against: str) -> str:
+    """Name the key that a refusal is about, and the values that would be valid."""
+    key = next((key for key, pattern in ERROR_PATTERNS if re.search(pattern, against, re.IGNORECASE)), None)
+    if key is None:
+        return "look at partition, account, qos, resources, extra_sbatch"
+    place = "gpus_per_node, gpu_type or gpus_flag" if key == "gpus" else key_of(site, stage, key)
+    return f"set {place}{_valid(key)}"
+
+
+def key_of(site: Site, stage: str, key: str) -> str:
+    """Return the full key from which a stage takes a value, or under which it is to be set."""
+    for place in (stage, stage.partition("/")[0]):
+        if key in site.stages.get(place, {}):
+            return f"stages.{place}.{key}"
+    if key in Site.model_fields and getattr(site.resources, key, None) is None:
+        return key
+    return f"resources.{key}"
+
+
+def _valid(key: str) -> str:
+    if key not in VALID:
+        return ""
+    label, command = VALID[key]
+    try:
+        values = sorted({line.strip() for line in query_slurm(*command).splitlines()} - {"(null)", ""})
+    except SlurmUnavailable:
+        values = []
+    return f"; {label} here: {', '.join(values)}" if values else f"; {label} cannot be listed with {command[0]}"
+
+
+def _try(script: str, cluster: str | None) -> str:
+    """Return the complaint of sbatch about a script; '' where it accepts the script."""
+    try:
+        completed = call_slurm("sbatch", *cluster_flag(cluster), "--test-only", script=script)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return sbatch_error(completed) if completed.returncode else ""
+
+
+def sbatch_error(completed: subprocess.CompletedProcess[str]) -> str:
+    """Return the error of sbatch about a job, without the name of the command."""
+    message = re.sub(r"(sbatch: )?(error|fatal|allocation failure): ", "", error_text(completed))
+    return message or "sbatch failed without a word"
+
+
+def _too_long(resources: Resources, partitions: dict[str, SlurmPartition]) -> str:
+    """Return a complaint about a time above the limit of the partition, else ''.
+
+    Where EnforcePartLimits is off, sbatch accepts such a job, and it waits for ever.
+    """
+    default = next((partition.name for partition in partitions.values() if partition.is_default), "")
+    requested = [partitions[name] for name in (resources.partition or default).split(",") if name in partitions]
+    longest = max(requested, key=lambda partition: partition.max_minutes, default=None)
+    # A QOS may lift the limit of the partition; then sbatch knows better.
+    if longest is None or resources.qos or resources.minutes <= longest.max_minutes:
+        return ""
+    return f"{resources.minutes} minutes are above the time limit of {longest.name}, {longest.max_minutes}"
+
+
+def _partitions(cluster: str | None) -> dict[str, SlurmPartition]:
+    try:
+        return SlurmCluster(cluster).partitions
+    except SlurmUnavailable:
+        return {}

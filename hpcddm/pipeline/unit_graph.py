@@ -1,0 +1,223 @@
+"""Graph of an experiment's units, built from the declarations of the stages."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpcddm.config import variant_files
+from hpcddm.config.experiment import Experiment
+from hpcddm.errors import ConfigError
+from hpcddm.pipeline.stage import GpuUse, Stage, UnitKind, create_stage
+from hpcddm.runs.manifest import Manifest, flatten
+from hpcddm.runs.unit_keys import stage_of
+
+COSTS = {GpuUse.NONE: 1, GpuUse.ONE: 2, GpuUse.NODE: 4, GpuUse.RANKS: 8}
+"""Cost of a stage, by the GPUs that it can use; its real duration depends on the experiment."""
+
+
+def order_stages(stages: Mapping[str, Stage]) -> list[str]:
+    """Order stages: each stage after the stages that it reads, and long paths first.
+
+    A path is a chain of stages that read each other; its length is the sum of their `COSTS`. Among the stages that can
+    come next, the function first compares folders by the longest path that starts in a folder, then stages by the
+    longest path that starts at a stage, then by their own cost.
+
+    Args:
+        stages: Stages by name.
+
+    Raises:
+        ConfigError: If stages read an unknown stage, or each other.
+    """
+    lengths: dict[str, int] = {}
+    for name in reversed(_after_their_reads(stages, dict.fromkeys(stages, 0))):
+        later = (length for other, length in lengths.items() if name in stages[other].reads)
+        lengths[name] = COSTS[stages[name].gpus] + max(later, default=0)
+    folders = {name: type(stage).__module__.rpartition(".")[0] for name, stage in stages.items()}
+    longest = {
+        folder: max(lengths[name] for name, place in folders.items() if place == folder) for folder in folders.values()
+    }
+    own = {name: COSTS[stage.gpus] for name, stage in stages.items()}
+    return _after_their_reads(stages, {name: (longest[folders[name]], lengths[name], own[name]) for name in lengths})
+
+
+def _after_their_reads(stages: Mapping[str, Stage], priorities: Mapping[str, Any]) -> list[str]:
+    """Order stages: each stage after the stages that it reads, otherwise high priorities first."""
+    order: list[str] = []
+    while others := [name for name in stages if name not in order]:
+        ready = [name for name in others if set(stages[name].reads) <= set(order)]
+        if not ready:
+            unknown = sorted(set(stages[others[0]].reads) - set(order))
+            raise ConfigError(f"stages/.../{others[0]}.py: reads {', '.join(unknown)}: unknown, or reading it in turn")
+        order.append(max(ready, key=lambda name: priorities[name]))
+    return order
+
+
+def _all_stages() -> dict[str, Stage]:
+    """Load the stages in their order, each from a file X.py in `stages/` next to its X_job.py."""
+    packages = {
+        file.stem: folder
+        for folder in variant_files.list_subpackages("stages")
+        for file in variant_files.list_files(folder)
+    }
+    stages = {
+        name: create_stage(variant_files.import_file(package, name))
+        for name, package in packages.items()
+        if f"{name}_job" in packages
+    }
+    return {name: stages[name] for name in order_stages(stages)}
+
+
+STAGES = _all_stages()
+"""All stages by name, in their order."""
+
+STAGE_NAMES = tuple(STAGES)
+
+RESOURCE_KEYS = tuple(
+    place
+    for name, stage in STAGES.items()
+    for place in (name, *(key for key, kind in stage.other_kinds.items() if kind.gpus is not stage.gpus))
+)
+"""Stages, and units with other GPUs than the rest of their stage, for which a site can set resources."""
+
+
+@dataclass(frozen=True)
+class PlannedUnit:
+    """One unit of an experiment: its inputs, and the settings in its fingerprint."""
+
+    key: str
+    """The unit, as `stage/unit`."""
+    requires: list[str]
+    """Units that it reads and needs."""
+    fingerprint_settings: dict[str, Any]
+    """Settings that determine its outputs, by dotted key."""
+    site: str | None
+    """Site that the experiment names for it; None for the site where the run is submitted."""
+    optional: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Units that it reads if they exist, with the settings in their fingerprints."""
+    min_optional: int = 0
+    """Minimum number of optional units that must exist."""
+    extras: tuple[str, ...] = ()
+    """Optional units that do not count towards `min_optional`."""
+    parts: dict[str, str] = field(default_factory=dict)
+    """For some required units, the only part that counts in the fingerprint; '' if no part of the unit counts."""
+    lengths: tuple[str, ...] = ()
+    """Prefixes of the settings that affect only the number of images of its training."""
+
+    @property
+    def stage(self) -> str:
+        """Name of its stage."""
+        return stage_of(self.key)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Units that this unit may read, required and optional."""
+        return [*self.requires, *self.optional]
+
+    def counts_in_fingerprint(self, key: str) -> bool:
+        """Return True if a unit is an input that counts in the fingerprint; a copy of samples does not count."""
+        return key in self.inputs and self.parts.get(key) != ""
+
+    def expected(self, inputs: Mapping[str, Manifest]) -> Manifest:
+        """Return the manifest that the unit should have with these inputs; its outputs are empty.
+
+        Args:
+            inputs: Manifests of the inputs, by key.
+        """
+        return Manifest.expected(self.key, self.fingerprint_settings, inputs, self.parts, self.lengths)
+
+    def missing_inputs(self, gone: Container[str]) -> list[str]:
+        """List the inputs without which the unit cannot run.
+
+        Args:
+            gone: Units that are unavailable.
+
+        Returns:
+            The unavailable required units, and the unavailable optional units if too few others remain.
+        """
+        counted = [key for key in self.optional if key not in self.extras]
+        missing = [key for key in counted if key in gone]
+        is_enough = len(counted) - len(missing) >= self.min_optional
+        return [key for key in self.requires if key in gone] + ([] if is_enough else missing)
+
+
+def plan_units(experiment: Experiment) -> list[PlannedUnit]:
+    """List all units of an experiment, each after its inputs.
+
+    Raises:
+        ConfigError: If a unit reads an unknown or a later unit.
+
+    Examples:
+        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> units = plan_units(load_experiment("quickstart", ("cluster.experts=2",)))
+        >>> [unit.key for unit in units if unit.stage == "train"]
+        ['train/monolith', 'train/expert-00', 'train/expert-01']
+        >>> next(unit.requires for unit in units if unit.key == "router/all")
+        ['catalog/all', 'expert_lists/all']
+    """
+    planned: dict[str, PlannedUnit] = {}
+    for stage in STAGES.values():
+        for key in stage.units(experiment):
+            planned[key] = _planned(experiment, stage.kind(key), key, planned)
+    return list(planned.values())
+
+
+def _planned(experiment: Experiment, kind: UnitKind, key: str, earlier: Mapping[str, PlannedUnit]) -> PlannedUnit:
+    requires, counted, extras = kind.requires(experiment, key), kind.optional(experiment), kind.extras(experiment)
+    optional = [*counted, *extras]
+    for name in (*requires, *optional):
+        if name not in earlier:
+            raise ConfigError(f"{key} reads {name}: unknown, of a stage that `reads` lacks, or behind it in `units`")
+    return PlannedUnit(
+        key,
+        requires,
+        flatten(kind.fingerprint_settings(experiment, key)),
+        kind.site(experiment, key),
+        {name: earlier[name].fingerprint_settings for name in optional},
+        min(len(counted), experiment.evaluate.min_experts or len(counted)),
+        tuple(extras),
+        kind.parts(experiment, key),
+        tuple(kind.lengths(experiment, key)),
+    )
+
+
+def needed_by(stage: str, units: Iterable[PlannedUnit]) -> set[str]:
+    """Return the keys of a stage's units and of all their direct and indirect inputs.
+
+    Args:
+        stage: Name of the stage.
+        units: All units of the experiment, as `plan_units` lists them.
+    """
+    needed: set[str] = set()
+    for unit in reversed(list(units)):
+        if unit.stage == stage or unit.key in needed:
+            needed |= {unit.key, *unit.inputs}
+    return needed
+
+
+def is_collective(key: str) -> bool:
+    """Return True if all ranks of a unit work and a later attempt continues the unit; False for non-unit jobs."""
+    stage = STAGES.get(stage_of(key))
+    return stage is not None and stage.is_collective
+
+
+def kind_of(key: str) -> UnitKind:
+    """Return the kind of a unit."""
+    return STAGES[stage_of(key)].kind(key)
+
+
+def batch_size(experiment: Experiment, key: str) -> int:
+    """Return the number of images per training step of a unit over all ranks; 0 for a unit that does not train."""
+    return kind_of(key).batch_size(experiment, key)
+
+
+def usable_gpus(key: str, experiment: Experiment | None = None) -> GpuUse:
+    """Return the GPUs that a unit can use; `GpuUse.NONE` for an unknown stage.
+
+    Args:
+        key: The unit, as `stage/unit`, or the name of a stage for its usual units.
+        experiment: The experiment; None for the maximum over all experiments.
+    """
+    if stage_of(key) not in STAGES:
+        return GpuUse.NONE
+    kind = kind_of(key)
+    return kind.usable_gpus(experiment) if experiment else kind.gpus

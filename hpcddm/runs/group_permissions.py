@@ -1,0 +1,33 @@
+"""Shared runs: all files in a setgid, group-writable folder are written with group permissions."""
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+GROUP_BITS = 0o070
+
+
+def apply_group_umask(folder: Path) -> None:
+    """Set the umask of this process so that its files in a shared folder are group-writable.
+
+    The permissions of other users do not change. A folder that is not setgid and group-writable changes nothing.
+
+    Args:
+        folder: The folder; if it does not exist, its nearest existing parent counts.
+    """
+    place = folder.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    mode = place.stat().st_mode
+    if mode & stat.S_ISGID and mode & stat.S_IWGRP:
+        before = os.umask(0o077)
+        os.umask(before & ~GROUP_BITS)
+
+
+def current_user() -> str:
+    """Return the user name of this process, or the numeric user id if the user has no name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,230 @@
+"""Types of the results in manifests that other units and commands read."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
+
+
+class Results(dict[str, Any]):
+    """Results of a unit; reading a missing key raises `Unreadable` with the manifest's path."""
+
+    file: Path | None = None
+    """Manifest that holds the results; None for results of this process, whose missing keys raise `KeyError`."""
+
+    @classmethod
+    def read_from(cls, file: Path, values: dict[str, Any]) -> "Results":
+        """Return results with these values from the manifest `file`."""
+        results = cls(values)
+        results.file = file
+        return results
+
+    def __missing__(self, key: str) -> Any:
+        if self.file is None:
+            raise KeyError(key)
+        raise Unreadable(self.file, f"lacks the result '{key}'")
+
+
+@dataclass(frozen=True)
+class KnownList:
+    """Types of the results about a list or a split."""
+
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
+
+    samples: int
+    class_counts: list[int] = field(default_factory=list)
+    other_clusters: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an invalid count."""
+        checked_reads.require_counts(self.samples, self.other_clusters, *self.class_counts)
+
+
+@dataclass(frozen=True)
+class KnownSnapshot:
+    """Types of the results about a snapshot."""
+
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
+
+    images: int
+    train_flops: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a negative number."""
+        checked_reads.require_counts(self.images)
+        require_flops(self.train_flops)
+
+
+@dataclass(frozen=True)
+class KnownTar:
+    """Types of the results about a tar."""
+
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
+
+    file: str
+    size: int
+    changed: int | None = None
+    collection: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownCount:
+    """Types of the results about items that are passed over for one reason."""
+
+    count: int
+    first: list[str]
+    is_broken: bool
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an invalid count."""
+        checked_reads.require_counts(self.count)
+
+
+@dataclass(frozen=True)
+class BrokenSample:
+    """Types of the entry about one broken sample."""
+
+    tar: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class KnownSamples:
+    """Types of the results about broken or dropped samples: their number and the first broken ones."""
+
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
+
+    samples: int
+    first: list[BrokenSample] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an invalid count."""
+        checked_reads.require_counts(self.samples)
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Types of the results about the rows of `data.table`."""
+
+    rows: int
+    with_row: int
+    without_row: int
+    first_without_row: str | None
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an invalid count, or if samples without a row are counted but none is named."""
+        checked_reads.require_counts(self.rows, self.with_row, self.without_row)
+        if self.without_row and self.first_without_row is None:
+            raise ValueError("names no sample without a row")
+
+
+@dataclass(frozen=True)
+class KnownSums:
+    """Types of the sums over latents, one value per channel."""
+
+    sums: list[float]
+    squares: list[float]
+    count: int
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an invalid count, or if `sums` and `squares` differ in length."""
+        checked_reads.require_counts(self.count)
+        if len(self.sums) != len(self.squares):
+            raise ValueError("sums and squares are of different channels")
+
+
+@dataclass(frozen=True)
+class KnownResults:
+    """Types of the results that other units and commands read; a manifest may hold further results."""
+
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
+
+    images: int = 0
+    samples: int | dict[str, int] = 0
+    other_clusters: int = 0
+    train_flops: int = 0
+    sampling_flops: int = 0
+    skipped_steps: int = 0
+    heldout_accuracy: float = 0.0
+    listing: str | None = None
+    remark: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
+    class_counts: list[int] = field(default_factory=list)
+    class_names: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    tars: list[KnownTar] = field(default_factory=list)
+    lists: dict[str, KnownList] = field(default_factory=dict)
+    splits: dict[str, KnownList] = field(default_factory=dict)
+    snapshots: dict[str, KnownSnapshot] = field(default_factory=dict)
+    arms: dict[str, dict[str, float]] | list[str] = field(default_factory=list)
+    floor: dict[str, float] = field(default_factory=dict)
+    start: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+    passed_over: dict[str, KnownCount] = field(default_factory=dict)
+    broken: int | KnownSamples = 0
+    dropped: KnownSamples | None = None
+    table: KnownRows | None = None
+    statistics: KnownSums | None = None
+    noise_levels: list[float] = field(default_factory=list)
+    accuracy: list[float] = field(default_factory=list)
+    accuracy_without_class: list[float] = field(default_factory=list)
+    calibration_error: list[float] = field(default_factory=list)
+    scaled_calibration_error: list[float] = field(default_factory=list)
+    nll: list[float] = field(default_factory=list)
+    scaled_nll: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an invalid count, or if a metric does not have one value per noise level."""
+        samples = self.samples.values() if isinstance(self.samples, dict) else (self.samples,)
+        broken = self.broken if isinstance(self.broken, int) else 0
+        counts = (self.images, self.other_clusters, self.skipped_steps, broken)
+        checked_reads.require_counts(*samples, *counts, *self.class_counts, *self.sizes)
+        require_flops(self.train_flops, self.sampling_flops)
+        if not all(name.isdecimal() and name.isascii() for name in self.snapshots):
+            raise ValueError("snapshots: has a name that is not a number")
+        lines = (self.accuracy, self.accuracy_without_class, self.calibration_error, self.scaled_calibration_error)
+        if any(len(line) not in (0, len(self.noise_levels)) for line in (*lines, self.nll, self.scaled_nll)):
+            raise ValueError("noise_levels: are not as many as the figures")
+
+
+def require_flops(*flops: int) -> None:
+    """Raise `ValueError` for negative FLOPs."""
+    if min(flops) < 0:
+        raise ValueError("holds FLOPs below zero")
+
+
+@dataclass(frozen=True)
+class CaptionIndex:
+    """Content of `INDEX`.
+
+    Args:
+        captions: Number of distinct captions.
+        samples: Number of samples, by split.
+        ranges: First and last caption of every range, by name.
+    """
+
+    captions: int
+    samples: dict[str, int]
+    ranges: dict[str, tuple[int, int]]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a negative number, or a name outside the run."""
+        checked_reads.require_counts(
+            self.captions, *self.samples.values(), *(edge for both in self.ranges.values() for edge in both)
+        )
+        for name in (*self.samples, *self.ranges):
+            checked_reads.require_inside(name)
+
+
+@dataclass(frozen=True)
+class LatentScale:
+    """Shift and scale of the latents, one value per channel, as stored in `SCALE_FILE`."""
+
+    __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
+
+    shift: list[float]
+    scale: list[float]

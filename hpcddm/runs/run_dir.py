@@ -1,0 +1,151 @@
+"""Layout of a run directory: the paths of its files and folders."""
+
+import os
+import time
+from collections.abc import Callable, Container
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.config.trusted_submissions import EXPERIMENT_FILE
+from hpcddm.files import guarded_writes
+from hpcddm.runs.training_states import CONTINUED
+
+Locate = Callable[[str, str], Path]
+"""Function that maps a unit's key and the name of an output to a path, such as `RunDir.output` or `Unit.input`."""
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """Paths of one run: `<stage>/<unit>/` holds the outputs of each unit; all other files are bookkeeping.
+
+    Args:
+        root: Folder of the run.
+
+    Examples:
+        >>> run = RunDir(Path("/runs/digits"))
+        >>> str(run.unit("train/expert-00"))
+        '/runs/digits/train/expert-00'
+        >>> str(run.unit("catalog/all"))
+        '/runs/digits/catalog'
+        >>> str(run.output("report/all", "metrics.json"))
+        '/runs/digits/report/metrics.json'
+    """
+
+    root: Path
+
+    def unit(self, key: str) -> Path:
+        """Return the folder of a unit.
+
+        Args:
+            key: The unit, as `stage/unit`. The unit `all` of a stage uses the folder of the stage itself.
+        """
+        return self.root / key.removesuffix("/all")
+
+    def output(self, key: str, name: str) -> Path:
+        """Return the path of an output of a unit.
+
+        Args:
+            key: The unit, as `stage/unit`.
+            name: Name of the output, relative to the unit's folder.
+        """
+        return self.unit(key) / name
+
+    def spec(self, key: str) -> Path:
+        """Return the path of the spec that the job of a unit reads."""
+        return self.root / "specs" / f"{key}.json"
+
+    def logs(self, key: str) -> Path:
+        """Return the folder of a unit's logs, with one subfolder for each attempt."""
+        return self.root / "logs" / key
+
+    @property
+    def experiment(self) -> Path:
+        """File with the experiment as last submitted, all defaults filled in."""
+        return self.root / EXPERIMENT_FILE
+
+    @property
+    def defaults(self) -> Path:
+        """File with the default values of all settings that the user omitted."""
+        return self.root / "defaults.json"
+
+    @property
+    def journal(self) -> Path:
+        """Journal of all submissions."""
+        return self.root / "journal.jsonl"
+
+    @property
+    def command(self) -> Path:
+        """File with the command of the last submission, as the user typed it."""
+        return self.root / "command.json"
+
+    @property
+    def scripts(self) -> Path:
+        """Folder of all submitted batch scripts."""
+        return self.root / "scripts"
+
+    @property
+    def template(self) -> Path:
+        """Folder of the user's parts of the batch script's template, as last submitted."""
+        return self.root / "template"
+
+    @property
+    def jobs(self) -> Path:
+        """Folder of the jobs' small files: maps of array elements, stop files, outputs of Slurm."""
+        return self.root / "jobs"
+
+    @property
+    def code(self) -> Path:
+        """Folder of the code that jobs run, one subfolder for each submitted version."""
+        return self.root / "code"
+
+    @property
+    def stop(self) -> Path:
+        """File that stops the run: while it exists, every unit exits after its current step and is not requeued."""
+        return self.root / "STOP"
+
+    def site(self, name: str) -> Path:
+        """Return the path of the file with a site's settings, as last used for this run."""
+        return self.root / "sites" / f"{name}.json"
+
+    @property
+    def lock(self) -> Path:
+        """Lock file that `submit` holds while it reads and changes the run."""
+        return self.root / ".submit.lock"
+
+    @property
+    def superseded(self) -> Path:
+        """Folder that receives the earlier contents of units that are made again, as with `--redo`."""
+        return self.root / "superseded"
+
+
+def relative_to_run(path: Path, run: RunDir) -> str:
+    """Return a path relative to the run, which stays valid if the run and the data move together."""
+    return os.path.relpath(path.resolve(), run.root.resolve())
+
+
+def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
+    """Move the contents of a unit's folder to a new folder in `superseded/`, except the unit's lease.
+
+    The folder of a unit `all` contains the folders of its stage's other units. These stay in place.
+
+    Args:
+        run: The run.
+        key: The unit, as `stage/unit`.
+        kept: Names of further files and folders that stay in place.
+
+    Raises:
+        Unreadable: If a folder on the path to the unit is a link.
+    """
+    is_all, folder = key.endswith("/all"), run.unit(key)
+    with suppress(FileNotFoundError), guarded_writes.open_folder(folder, run.root) as descriptor:
+        with os.scandir(descriptor) as entries:
+            movable = [entry for entry in entries if entry.name != ".lease" and entry.name not in kept]
+        names = [entry.name for entry in movable if not (is_all and entry.is_dir() and entry.name not in CONTINUED)]
+        if not names:
+            return
+        # Nanoseconds, because a unit can be set aside twice within one second.
+        target = RunDir(run.superseded / str(time.time_ns())).unit(key)
+        with guarded_writes.open_folder(target, run.root, make=True) as aside:
+            for name in names:
+                os.rename(name, name, src_dir_fd=descriptor, dst_dir_fd=aside)

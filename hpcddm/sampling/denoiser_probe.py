@@ -1,0 +1,118 @@
+"""Looks at a denoiser in training: its loss on held-out images by noise level, and samples of it."""
+
+import math
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import nn
+
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.training import Expert, Training
+from hpcddm.data import randomness, run_samples
+from hpcddm.data.random_streams import PROBE_IMAGES, PROBE_NOISE
+from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.conditions import base as conditions
+from hpcddm.diffusion.spaces.base import create_space
+from hpcddm.jobs.unit import Unit
+from hpcddm.models import build_denoiser
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.runs.unit_keys import MONOLITH_ARM
+from hpcddm.sampling.conversions.base import Conversion
+from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
+from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.sampler import sample
+from hpcddm.training.probe import Probe, ProbeResult
+from hpcddm.training.training_inputs import x0_of
+
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Times of the linear path, whose log-SNRs other objectives are asked at, too."""
+MEASURED, DRAWN = 64, 16
+"""Number of held-out images at most, and of samples."""
+
+
+def denoiser_probe(experiment: Experiment, unit: Unit, expert: Expert | None, training: Training) -> Probe | None:
+    """Return the probe that `experts.probe_every_images` requests for a unit; None without it."""
+    images, batch = experiment.experts.probe_every_images, experiment.experts.training.batch
+    if images is None:
+        return None
+    return Probe(math.ceil(images * training.batch / batch), DenoiserProbe(experiment, unit, expert))
+
+
+class DenoiserProbe:
+    """Measures a denoiser on held-out images of its own cluster, the monolith on any, and draws samples like these.
+
+    Of an extra expert no held-out image is known to be its own: its samples are like training images. All ranks
+    do the same, as a network that is sharded needs. The same images and noise come every time.
+    """
+
+    def __init__(self, experiment: Experiment, unit: Unit, expert: Expert | None) -> None:
+        self._experiment, self._unit, self._expert = experiment, unit, expert
+        config = experiment.expert_config(expert)
+        self._objective = build_denoiser.objective_of(config)
+        self._conversion = variants.create(Conversion, experiment.evaluate.conversion, config.precision)
+        self._condition = conditions.create_condition(experiment.data, unit.input)
+        self._space = create_space(experiment.data, unit.input)
+
+    def __call__(self, network: nn.Module, device: torch.device) -> ProbeResult:
+        """Measure and draw."""
+        numbers = self._heldout_numbers
+        losses = {f"heldout_loss/t={level:g}": self._loss(network, device, level) for level in LEVELS if len(numbers)}
+        return ProbeResult(losses, self._samples(network, device))
+
+    @cached_property
+    def _heldout(self) -> TarReader:
+        return run_samples.open_reader(self._unit, HELDOUT)
+
+    @cached_property
+    def _heldout_numbers(self) -> Int64[np.ndarray, " n"]:
+        """Numbers of held-out images, of an expert those of its cluster; none for one that joined."""
+        catalog = run_samples.open_unit_catalog(self._unit, HELDOUT)
+        numbers = np.arange(len(catalog))
+        if self._expert is not None:
+            clusters = run_samples.clusters(catalog).gather(numbers)
+            numbers = np.flatnonzero(clusters == self._expert) if isinstance(self._expert, int) else numbers[:0]
+        return numbers[randomness.random_subset(self._experiment.seed, PROBE_IMAGES, len(numbers), MEASURED)]
+
+    @cached_property
+    def _x0(self) -> torch.Tensor:
+        read = x0_of(self._experiment, self._unit, HELDOUT, self._heldout, self._space)
+        return read(self._heldout_numbers)
+
+    def _loss(self, network: nn.Module, device: torch.device, level: float) -> float:
+        """Compute the mean loss at a time of the linear path, as it is trained."""
+        total, count, stream = 0.0, len(self._heldout_numbers), PROBE_NOISE.format(level=level)
+        for start in range(0, count, DRAWN):
+            rows = range(start, min(start + DRAWN, count))
+            x0 = self._x0[rows.start : rows.stop].to(device)
+            noise = randomness.gaussian(self._experiment.seed, stream, rows, tuple(x0.shape[1:])).to(device)
+            condition = self._condition.of_samples(self._heldout, self._heldout_numbers[rows.start : rows.stop]).to(
+                device
+            )
+            linear = torch.full((len(rows),), level, dtype=torch.float64, device=device)
+            t = self._objective.native_time(linear).float()
+            prediction = network(self._objective.perturb(x0, noise, t), t, condition)
+            total += self._objective.loss(prediction, x0, noise, t).double().sum().item()
+        return total / count
+
+    def _samples(self, network: nn.Module, device: torch.device) -> np.ndarray | None:
+        """Draw samples as the evaluation would of this network alone; decoded on rank 0."""
+        settings = self._experiment
+        (null,) = self._condition.null(1)
+        alone = Ensemble([], None, DenoiserVelocity(network, self._objective, self._conversion), None, null)
+        field = alone.field(MONOLITH_ARM, settings.evaluate)
+        x = sample(
+            field, settings.seed, range(DRAWN), self._sample_conditions.to(device), self._space, settings.evaluate
+        )
+        return self._space.to_images(x) if self._unit.ranks.rank == 0 else None
+
+    @cached_property
+    def _sample_conditions(self) -> torch.Tensor:
+        """Conditions of the samples."""
+        reader, numbers = self._heldout, self._heldout_numbers
+        if not len(numbers) and self._expert is not None:
+            reader = run_samples.open_reader(self._unit, TRAIN)
+            numbers = run_samples.sample_expert_list(self._unit, self._expert, self._experiment.seed, DRAWN)
+        return self._condition.of_samples(reader, np.resize(numbers, DRAWN))

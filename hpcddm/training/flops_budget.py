@@ -1,0 +1,156 @@
+"""Budgets: FLOPs of every training and the images that they pay for, used by the stages, the report and `plan`."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from hpcddm.config.experiment import Experiment, ExpertConfig
+from hpcddm.config.training import Expert
+from hpcddm.models import build_denoiser, build_router
+from hpcddm.models.flops import forward_flops, training_flops, unallocated
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.stored_results import list_results
+from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_keys
+from hpcddm.runs.unit_training import UnitTraining, unit_training
+
+
+def training_of(experiment: Experiment, key: str) -> UnitTraining:
+    """Return the training of a unit with all numbers for its loop; the monolith's length follows from its FLOPs.
+
+    Args:
+        experiment: Settings of the experiment.
+        key: Key of the unit.
+
+    Raises:
+        ConfigError: An expert's training is too short for its learning-rate schedule.
+    """
+    training = unit_training(experiment, key)
+    return _with_equal_flops(experiment, training) if key == MONOLITH else training
+
+
+def _with_equal_flops(experiment: Experiment, monolith: UnitTraining) -> UnitTraining:
+    """Set the monolith's images so that its training costs as many FLOPs as all experts and the router together.
+
+    The same holds at every snapshot: the FLOPs are those of the matching snapshots of experts and router, or of the
+    whole router if it has no snapshots.
+    """
+    keys, batch = expert_keys(experiment), monolith.batch
+    *each, monolith_flops = flops_of_experts(experiment, (*range(len(keys)), None), train_flops)
+    trainings = [unit_training(experiment, key) for key in keys]
+
+    def affordable_images(images: Iterable[int], router: int) -> int:
+        spent = sum(count * flops for count, flops in zip(images, each, strict=True))
+        return max(round((spent + router) / monolith_flops / batch), 1) * batch
+
+    snapshots = zip(*(training.snapshots for training in trainings), _router_at_snapshots(experiment), strict=True)
+    update = {
+        "images": affordable_images((training.images for training in trainings), router_flops(experiment)),
+        "snapshots": [affordable_images(images, router) for *images, router in snapshots],
+    }
+    return monolith.model_copy(update=update)
+
+
+def _router_at_snapshots(experiment: Experiment) -> list[int]:
+    """Return the router's FLOPs at each of the experts' snapshots."""
+    whole, fit = router_flops(experiment), router_fit_flops(experiment)
+    if experiment.router.training is None or not experiment.router.training.snapshots:
+        return [whole] * len(experiment.experts.training.snapshots)
+    training = unit_training(experiment, ROUTER)
+    return [whole - fit + fit // training.images * images for images in training.snapshots]
+
+
+def train_flops(experiment: Experiment, config: ExpertConfig) -> int:
+    """Count the FLOPs of one training image, forward and backward.
+
+    Args:
+        experiment: Settings of the experiment.
+        config: Settings of the expert, monolith or student.
+    """
+    return training_flops(
+        unallocated(lambda: build_denoiser.build(experiment, config)), *build_denoiser.one_image(experiment)
+    )
+
+
+def evaluation_flops(experiment: Experiment, config: ExpertConfig) -> int:
+    """Count the FLOPs of one network evaluation on one image.
+
+    Args:
+        experiment: Settings of the experiment.
+        config: Settings of the expert, monolith or student.
+    """
+    return forward_flops(
+        unallocated(lambda: build_denoiser.build(experiment, config)), *build_denoiser.one_image(experiment)
+    )
+
+
+def flops_of_experts(
+    experiment: Experiment, experts: Iterable[Expert | None], count: Callable[[Experiment, ExpertConfig], int]
+) -> list[int]:
+    """Count FLOPs of several experts; equal networks are counted only once.
+
+    Args:
+        experiment: Settings of the experiment.
+        experts: Experts; None for the monolith.
+        count: `train_flops` or `evaluation_flops`.
+
+    Returns:
+        FLOPs per expert.
+    """
+    configs = [experiment.expert_config(expert) for expert in experts]
+    alike = {config.model.model_dump_json(): config for config in configs}
+    flops = {model: count(experiment, config) for model, config in alike.items()}
+    return [flops[config.model.model_dump_json()] for config in configs]
+
+
+def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None = None) -> float:
+    """Return the mean FLOPs of the student's teacher for one image.
+
+    Args:
+        experiment: Settings of the experiment.
+        inputs: Manifests of the experts' lists, for the sizes of the clusters; without them clusters count equally.
+    """
+    keys = expert_keys(experiment)
+    sizes = [list_results(inputs, number)["samples"] if inputs else 1 for number in range(len(keys))]
+    each = flops_of_experts(experiment, range(len(keys)), evaluation_flops)
+    experts = sum(size * flops for size, flops in zip(sizes, each, strict=True)) / sum(sizes)
+    if experiment.student.teacher == "cluster":
+        return experts
+    return experts + forward_flops(
+        unallocated(lambda: build_router.build(experiment)), *build_denoiser.one_image(experiment)
+    )
+
+
+def router_flops(experiment: Experiment) -> int:
+    """Count the FLOPs that the ensemble spends on its router before it is used: training, and the samples for it.
+
+    Here every expert draws equally many samples. If the experts draw different numbers, the manifest has the exact sum.
+    """
+    samples, experts = experiment.router.samples, experiment.cluster.experts
+    return router_fit_flops(experiment) + router_samples_flops(experiment, [samples.images if samples else 0] * experts)
+
+
+def router_fit_flops(experiment: Experiment) -> int:
+    """Count the FLOPs of the router's training alone; in a refit the backward pass ends at the head."""
+    if experiment.router.training is None:
+        return 0
+    return router_train_flops(experiment) * unit_training(experiment, ROUTER).images
+
+
+def router_train_flops(experiment: Experiment) -> int:
+    """Count the FLOPs of one training image of the router, forward and backward."""
+    return training_flops(
+        unallocated(lambda: build_router.build_trainable(experiment)), *build_denoiser.one_image(experiment)
+    )
+
+
+def router_samples_flops(experiment: Experiment, images: list[int]) -> int:
+    """Count the FLOPs of drawing the images on which a router is trained.
+
+    Args:
+        experiment: Settings of the experiment.
+        images: Number of images per expert.
+    """
+    samples = experiment.router.samples
+    if samples is None:
+        return 0
+    nfe = samples.steps * (1 if samples.guidance == 1 else 2)
+    each = flops_of_experts(experiment, range(len(images)), evaluation_flops)
+    return nfe * sum(count * flops for count, flops in zip(images, each, strict=True))

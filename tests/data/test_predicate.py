@@ -1,0 +1,194 @@
+"""The filter: the rows that it keeps, on real captions against pandas, and its place in an experiment."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+from hpcddm.config.cross_checks import validate_experiment
+from hpcddm.config.filter import predicate
+from hpcddm.config.filter.predicate import Predicate
+from hpcddm.config.schema import settings_to_hash
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.pipeline.unit_graph import plan_units
+from tests import pictures
+from tests.helpers import tiny
+
+ROWS = 100_000
+LANGUAGES = ["en", "de", "fr", "ja", "zh-hant"]
+
+
+def some(values, known) -> list:
+    """The values that are known; the others are null."""
+    return [value if there else None for value, there in zip(values.tolist(), known, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def metadata():
+    """What img2dataset and LAION know of pictures: numbers of several widths, texts, flags, with gaps in most."""
+    draw = np.random.default_rng(0)
+    words = np.array([word for caption in pictures.captions() for word in caption.split()])
+    captions = np.array([" ".join(row) for row in draw.choice(words, (ROWS, 4))], dtype=object)
+    aesthetic = draw.normal(5, 1, ROWS).astype(np.float32)
+    aesthetic[draw.random(ROWS) < 0.1] = np.nan
+    return {
+        "aesthetic": aesthetic,
+        "width": draw.integers(32, 4096, ROWS).astype(np.uint16),
+        "height": some(draw.integers(32, 4096, ROWS), draw.random(ROWS) < 0.9),
+        "punsafe": some(draw.random(ROWS), draw.random(ROWS) < 0.8),
+        "sample": np.arange(ROWS) + 2**60,
+        "lang": some(draw.choice(np.array(LANGUAGES, dtype=object), ROWS), draw.random(ROWS) < 0.95),
+        "caption": some(captions, draw.random(ROWS) < 0.9),
+        "watermarked": some(draw.random(ROWS) < 0.2, draw.random(ROWS) < 0.7),
+    }
+
+
+@pytest.fixture(scope="module")
+def frame(metadata):
+    """The same table for pandas, with types that know null from NaN, as SQL does."""
+    return pandas.DataFrame(metadata).convert_dtypes()
+
+
+SAME = [
+    "aesthetic >= 5",
+    "aesthetic >= 5 and width >= 256",
+    "256 <= width <= 512",
+    "not (aesthetic > 5 or punsafe > 0.5)",
+    "aesthetic > 5.5 and not watermarked",
+    "watermarked or lang == 'en'",
+    "lang in ('en', 'de')",
+    "width == height or width > 4000",
+    "width / height > 1.5 or height / width > 1.5",
+    f"sample == {2**60 + 1} or sample >= {2**60 + ROWS - 2}",
+    "caption >= 'm' and caption < 'n'",
+    "-aesthetic < -5",
+]
+OTHERWISE = {
+    # Of a text, pandas takes null for another one.
+    "lang != 'en' and punsafe < 0.1": "lang.notna() and lang != 'en' and punsafe < 0.1",
+    # Of 16 bits, pandas computes modulo 2**16.
+    "(width - 100) * 2 < 1000 and width % 7 == 3": "(width.astype('int64') - 100) * 2 < 1000 and width % 7 == 3",
+    "width * height >= 1000000": "width.astype('int64') * height >= 1000000",
+    "'face' in caption": "caption.str.contains('face', regex=False)",
+    "'face' not in lower(caption)": "~caption.str.lower().str.contains('face', regex=False)",
+    "length(caption) <= 20": "caption.str.len() <= 20",
+    "startswith(upper(caption), 'RED')": "caption.str.upper().str.startswith('RED')",
+    "endswith(caption, 'e')": "caption.str.endswith('e')",
+    "abs(aesthetic - 5) < 0.5": "(aesthetic - 5).abs() < 0.5",
+    "caption is null and height is not null": "caption.isna() and height.notna()",
+    "lang not in ('en', 'de')": "lang.notna() and lang not in ('en', 'de')",
+}
+
+
+@pytest.mark.parametrize("ours, theirs", [*((text, text) for text in SAME), *OTHERWISE.items()])
+def test_the_same_rows_as_pandas_query(metadata, frame, ours, theirs):
+    mask = Predicate(ours).mask(metadata)
+    wanted = frame.query(theirs, engine="python").index.to_numpy()
+    assert mask.dtype == bool and mask.shape == (ROWS,) and 0 < len(wanted) < ROWS
+    assert np.array_equal(np.flatnonzero(mask), wanted)
+
+
+def test_null_is_never_kept_and_its_opposite_neither():
+    columns = {"a": [1, None, 3], "b": np.array([np.nan, np.nan, 2.0]), "c": [None, None, None]}
+    masks = {
+        "a > 2": [0, 0, 1],
+        "not a > 2": [1, 0, 0],
+        "a != 1": [0, 0, 1],
+        "b > 0": [0, 0, 1],
+        "c > 0": [0, 0, 0],
+        "c == 'x' or lower(c) == 'y' or not c": [0, 0, 0],
+        "a in (1, 3)": [1, 0, 1],
+        "a not in (1, 2)": [0, 0, 1],
+        "a > 0 or b > 0": [1, 0, 1],
+        "a is null": [0, 1, 0],
+        "not (b is null or c is not null)": [0, 0, 1],
+        "a / (a - 1) is null": [1, 1, 0],
+        "a + c is not null": [0, 0, 0],
+    }
+    assert {text: Predicate(text).mask(columns).astype(int).tolist() for text in masks} == masks
+
+
+def test_numbers_neither_wrap_nor_lose_digits():
+    width = np.array([300, 40_000], dtype=np.uint16)
+    assert Predicate("width * width > 1000000").mask({"width": width}).tolist() == [False, True]
+    assert Predicate("-width < 0 and width - 50000 < 0").mask({"width": width}).all()
+    big = {"sample": np.array([2**53, 2**53 + 1])}
+    assert Predicate(f"sample == {2**53 + 1}").mask(big).tolist() == [False, True]
+    # A score that was stored with 32 bits equals the number that somebody writes.
+    assert Predicate("score >= 5.1 and score in (5.1, 7)").mask({"score": np.array([5.1], dtype=np.float32)}).all()
+
+
+def test_names_stand_in_the_order_of_their_use():
+    kept = Predicate("height > 3 and (lower(caption) == 'x' or width > height) and lang is null")
+    assert kept.column_names == ["height", "caption", "width", "lang"]
+
+
+def test_a_filter_may_be_written_on_several_lines():
+    kept = Predicate("aesthetic >= 5\nand\n  caption == 'a  b'\n")
+    assert kept.mask({"aesthetic": [6, 6], "caption": ["a  b", "a b"]}).tolist() == [True, False]
+
+
+def test_what_each_condition_drops_is_counted_by_itself(metadata):
+    kept = Predicate(
+        "(aesthetic >= 5 and width>=256) and (lang == 'a and b' or not watermarked) and height is not null"
+    )
+    parts = ["aesthetic >= 5", "width>=256", "lang == 'a and b' or not watermarked", "height is not null"]
+    dropped = kept.count_dropped(metadata)
+    assert dropped == {part: ROWS - int(Predicate(part).mask(metadata).sum()) for part in parts}
+    assert max(dropped.values()) <= ROWS - kept.mask(metadata).sum() <= sum(dropped.values())
+
+
+@pytest.mark.parametrize("rows", [0, 1, 6, 7, 8, 20])
+def test_blocks_change_nothing(metadata, monkeypatch, rows):
+    columns = {name: values[:rows] for name, values in metadata.items()}
+    kept = Predicate("aesthetic >= 5 and (lang == 'en' or watermarked) and 1 < 2")
+    whole = kept.mask(columns), kept.count_dropped(columns)
+    monkeypatch.setattr(predicate, "BLOCK", 7)
+    assert np.array_equal(kept.mask(columns), whole[0]) and kept.count_dropped(columns) == whole[1]
+    assert len(whole[0]) == rows
+
+
+def test_text_of_any_kind_is_text():
+    texts = ["red apple", "\udce9t\u00e9", None]
+    for column in (texts, np.array(texts, dtype=object)):
+        assert Predicate("caption == 'red apple'").mask({"caption": column}).tolist() == [True, False, False]
+    assert Predicate("'apple' in caption").mask({"caption": np.array(["red apple", "tree"])}).tolist() == [True, False]
+
+
+WRONG_DATA = {
+    "no such column": ({"b": [1]}, "no column a; there are: b"),
+    "text": ({"a": ["1", None]}, "a is a text, where a number is needed: row 0: '1' is not a number; .* .in: a > 3."),
+    "flags": ({"a": [True]}, "3 is a number, where true or false is needed"),
+    "both": ({"a": [None, 1, "x"]}, "column a: row 2: 'x' is not a number, and row 1: 1 is"),
+    "neither": ({"a": [1, {"b": 1}]}, "column a: row 1: {'b': 1} is neither a number nor a text"),
+    "dates": ({"a": np.array(["2026-11-22"], dtype="datetime64[D]")}, "column a: row 0: datetime.date"),
+    "beyond 64 bits": ({"a": [2**64, -1]}, "column a: row 0: 18446744073709551616 has more than 64 bits"),
+}
+
+
+@pytest.mark.parametrize("columns, message", WRONG_DATA.values(), ids=WRONG_DATA)
+def test_data_that_do_not_fit_are_named(columns, message):
+    with pytest.raises(UserError, match=f"^data.filter: {message}") as caught:
+        Predicate("a > 3").mask(columns)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_filter_is_read_before_anything_is_submitted(tmp_path):
+    values = tiny(tmp_path).model_dump(mode="json")
+    values["data"]["filter"] = "aesthetic >= 5 and width >= 256"
+    assert validate_experiment(values, "E.yaml").data.filter == values["data"]["filter"]
+    values["data"]["filter"] = "width + 1"
+    with pytest.raises(ConfigError) as caught:
+        validate_experiment(values, "E.yaml")
+    assert str(caught.value) == "E.yaml: data.filter: width + 1 is a number, where true or false is needed"
+
+
+def test_a_run_without_a_filter_is_the_run_that_it_was(tmp_path):
+    assert "keep" not in settings_to_hash(tiny(tmp_path).data)
+    with_filter = tiny(tmp_path, data__filter="width >= 256")
+    assert settings_to_hash(with_filter.data)["filter"] == "width >= 256"
+    settings = {unit.key: unit.fingerprint_settings for unit in plan_units(with_filter)}
+    assert {key for key, unit in settings.items() if "width >= 256" in json.dumps(unit)} == {
+        key for key in settings if key.startswith("shard/")
+    }

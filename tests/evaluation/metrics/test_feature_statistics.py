@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
+
+# A mean far from zero is where sums of raw second moments lose their digits.
+FEATURES = np.random.default_rng(0).standard_normal((500, 6)) * [1, 2, 3, 0.1, 1, 1] + [0, 1e4, -50, 0, 3, 1]
+
+
+def merged(pieces):
+    total = FeatureStatistics.from_features(FEATURES[:0])
+    for piece in pieces:
+        total = total.merge(FeatureStatistics.from_features(piece))
+    return total
+
+
+def assert_equal(statistics, features=FEATURES):
+    assert statistics.count == len(features)
+    np.testing.assert_allclose(statistics.mean, features.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(statistics.covariance(), np.cov(features.T), rtol=1e-9, atol=1e-10)
+
+
+def test_one_pass_is_the_unbiased_covariance():
+    assert_equal(FeatureStatistics.from_features(FEATURES))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_partition_in_any_order_is_one_pass(seed):
+    rng = np.random.default_rng(seed)
+    shuffled = FEATURES[rng.permutation(500)]
+    cuts = np.sort(rng.integers(0, 501, 12))
+    # Repeated cuts make empty pieces, neighbouring ones pieces of one sample.
+    pieces = np.split(shuffled, np.sort(np.concatenate([cuts, cuts[:3], [7, 8]])))
+    assert_equal(merged(pieces))
+
+
+def test_merging_is_associative():
+    a, b, c = (FeatureStatistics.from_features(piece) for piece in np.split(FEATURES, [3, 400]))
+    left, right = a.merge(b).merge(c), a.merge(b.merge(c))
+    np.testing.assert_allclose(left.scatter, right.scatter, rtol=1e-12, atol=1e-8)
+
+
+def test_empty_sets_change_nothing():
+    empty, some = FeatureStatistics.from_features(FEATURES[:0]), FeatureStatistics.from_features(FEATURES)
+    for total in (empty.merge(some), some.merge(empty), empty.merge(empty).merge(some)):
+        assert_equal(total)
+    assert empty.merge(empty).count == 0
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_covariance_needs_two_samples(count):
+    with pytest.raises(ValueError, match=f"not {count}"):
+        FeatureStatistics.from_features(FEATURES[:count]).covariance()
+
+
+def test_float32_features_are_summed_in_float64():
+    features = FEATURES.astype(np.float32)
+    assert_equal(FeatureStatistics.from_features(features), features.astype(np.float64))
+
+
+def test_survives_storage(tmp_path):
+    np.savez(tmp_path / "statistics.npz", **FeatureStatistics.from_features(FEATURES).arrays())
+    with np.load(tmp_path / "statistics.npz") as stored:
+        assert_equal(FeatureStatistics.from_arrays(stored))

@@ -1,0 +1,125 @@
+"""Rows, CSV and picture of a sweep, with and without a scheduler to ask."""
+
+import csv
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hpcddm.commands.sweep_table import print_sweep_table
+from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.sweep_results.plot import write_plot
+from hpcddm.evaluation.sweep_results.setting_results import SettingResult, varied_keys, write_csv
+from hpcddm.launch.submission import store_experiment
+from hpcddm.launch.sweep_runs import assign_owners
+from hpcddm.runs import manifest
+from hpcddm.runs.stored_experiment import with_relative_paths
+from hpcddm.runs.sweep_index import SweepIndex, write_index
+from hpcddm.runs.unit_keys import REPORT
+from hpcddm.stages import table_job as stage
+from tests.attempts import write_attempt
+from tests.helpers import finish
+
+EVALUATE = "evaluate/0000000-0000024"
+
+
+MORE = {"precision": 0.71, "recall": 0.52, "density": 1.13, "coverage": 0.64, "diversity": 0.95}
+"""Measures that reports did not always have."""
+
+
+def result(label: str, fd: float | None, **setting) -> SettingResult:
+    """A setting, complete if it has a distance."""
+    arm = {"kid": 0.1, "agreement": 0.9, "images": 24} | MORE
+    arms = {"monolith": arm | {"fd": fd}, "top-1": arm | {"fd": fd + 1}, "floor": arm | {"fd": 0.5}} if fd else {}
+    return SettingResult(label, setting, arms, "complete" if fd else "report/all pending")
+
+
+def picture(rows: list[SettingResult], path) -> np.ndarray:
+    """The plot's pixels (H, W, 3)."""
+    assert write_plot(rows, path, "trial")
+    return np.asarray(Image.open(io.BytesIO(path.read_bytes())).convert("RGB"))
+
+
+def test_the_csv_has_a_line_for_each_arm_and_one_for_a_setting_that_is_not_there(tmp_path):
+    write_csv([result("a=1", 2.0, a=1), result("a=2,b=x", None, a=2, b=["x", "y"])], tmp_path / "table.csv")
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
+    assert [row["arm"] for row in rows] == ["monolith", "top-1", "floor", ""]
+    assert [row["fd"] for row in rows] == ["2.0", "3.0", "0.5", ""]
+    assert rows[3]["state"] == "report/all pending" and rows[3]["b"] == "['x', 'y']" and rows[0]["b"] == ""
+
+
+def test_every_measure_of_the_report_is_in_the_csv_and_the_terminal_says_so(tmp_path, capsys):
+    old = result("a=2", 3.0, a=2)
+    for arm in old.arms.values():
+        for key in MORE:
+            arm.pop(key, None)
+    rows = [result("a=1", 2.0, a=1), old]
+    write_csv(rows, tmp_path / "table.csv")
+    first, *_, last = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
+    assert {metric.key for metric in all_metrics()} <= set(first) and {key: float(first[key]) for key in MORE} == MORE
+    assert [last[key] for key in MORE] == [""] * len(MORE)
+    assert (picture(rows, tmp_path / "table.png") != 255).any()
+    print_sweep_table(rows)
+    said = capsys.readouterr().out
+    assert "table.csv has precision, recall, density, coverage, diversity as well" in said
+    assert "2.00 / 0.1000 / 90.0%" in said and max(map(len, said.splitlines())) <= 140
+
+
+def test_only_keys_that_differ_are_columns():
+    rows = [
+        result("1", 1.0, **{"evaluate.guidance": 1, "seed": 0}),
+        result("2", 1.0, **{"evaluate.guidance": 2, "seed": 0}),
+    ]
+    assert varied_keys(rows) == {"evaluate.guidance": "guidance"}
+
+
+LINES = [result(f"g={g}", 10 - g, g=g) for g in (1, 2, 3)]
+BARS = [result(f"g={g},s={s}", 10 - g, g=g, s=s) for g in (1, 2) for s in ("a", "b")]
+
+
+@pytest.mark.parametrize("rows", [LINES, BARS, LINES[:1], [*LINES, result("g=4", None, g=4)]])
+def test_every_kind_of_sweep_has_a_picture_with_all_arms_in_their_colours(rows, tmp_path):
+    pixels = picture(rows, tmp_path / "table.png").reshape(-1, 3).tolist()
+    for colour in ((0x54, 0x53, 0xB0), (0xFB, 0x8E, 0x77)):
+        assert pixels.count(list(colour)) > 50, colour
+
+
+def test_the_picture_changes_with_the_metrics_and_one_number_is_a_line(tmp_path):
+    other = [*LINES[:2], result("g=3", 3.0, g=3)]
+    assert (picture(LINES, tmp_path / "1.png") != picture(other, tmp_path / "2.png")).any()
+    assert picture(LINES, tmp_path / "1.png").shape != picture(BARS, tmp_path / "2.png").shape
+
+
+def test_many_settings_fit_on_the_picture(tmp_path):
+    rows = [result(f"a={a},b={b}", 1.0 + a + b, a=a, b=b) for a in range(12) for b in range(12)]
+    assert picture(rows, tmp_path / "table.png").shape[0] < 3000
+
+
+def test_without_results_there_is_no_picture(tmp_path):
+    assert not write_plot([result("a=1", None, a=1)], tmp_path / "table.png", "trial")
+    assert not (tmp_path / "table.png").exists()
+
+
+def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
+    found = sweep_runs(1.0, 2.0)
+    index = SweepIndex(
+        "trial", [sweep_run.label for sweep_run in found], {sweep_run.label: {"g": 1} for sweep_run in found}
+    )
+    assign_owners(found, index)
+    for sweep_run in found:
+        sweep_run.run.root.mkdir(parents=True)
+        store_experiment(with_relative_paths(sweep_run.experiment, sweep_run.run), sweep_run.run)
+    write_index(index, home)
+    finish(found[0].units, found[0].run)
+    arms = result("", 2.0).arms
+    results = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
+    present = manifest.read(found[0].run.unit(REPORT))
+    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"results": results}))
+    write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
+    done = stage.run(None, SimpleNamespace(run=home))
+    assert done.results == {"settings": 2, "complete": 1}
+    rows = list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
+    assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
+    assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()

@@ -1,0 +1,116 @@
+"""The key of a site, and the signed file that goes to the coordinator."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from hpcddm.errors import UserError
+from hpcddm.exchange import site_identity, ssh_keys
+from hpcddm.exchange.site_identity import read_identity, write_identity
+from tests.helpers import hpcddm
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder that a site sends."""
+    ssh_keys.make_key(tmp_path / "key")
+    write_identity(tmp_path / "sent", "uni-b", tmp_path / "key")
+    return tmp_path / "sent"
+
+
+def test_name_and_key_are_read_again(folder, tmp_path):
+    assert read_identity(folder) == ("uni-b", ssh_keys.read_public(tmp_path / "key"))
+    assert sorted(path.name for path in folder.iterdir()) == ["site.json", "site.json.sig"]
+
+
+def test_the_verb_makes_a_key_once_and_shows_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    made, shown = hpcddm("site", "key", "uni-b"), hpcddm("site", "key", "uni-b")
+    name, public = read_identity(tmp_path / "uni-b-key")
+    assert (made.exit_code, shown.exit_code, name) == (0, 0, "uni-b")
+    assert f"fingerprint {public.fingerprint}" in made.output and f"fingerprint {public.fingerprint}" in shown.output
+    assert made.output.startswith("made the key ") and shown.output.startswith("uses the key ")
+    assert (tmp_path / ".ssh" / "hpcddm_ed25519").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / ".ssh").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_coordinator_verifies_what_came(folder, tmp_path):
+    fingerprint = ssh_keys.read_public(tmp_path / "key").fingerprint
+    done = hpcddm("site", "verify", folder)
+    assert done.exit_code == 0 and f"signed by the key of uni-b, fingerprint {fingerprint}\ncompare " in done.output
+    assert hpcddm("site", "verify", folder, "--fingerprint", fingerprint).exit_code == 0
+    other = ssh_keys.make_key(tmp_path / "other").fingerprint
+    done = hpcddm("site", "verify", folder, "--fingerprint", other)
+    assert done.exit_code != 0 and f"has the fingerprint {fingerprint}; do not trust it" in done.output
+    rewrite(folder, site="uni-c")
+    done = hpcddm("site", "verify", folder)
+    assert done.exit_code != 0 and "the signature does not fit the file" in done.output
+
+
+def test_another_key_does_not_replace_what_was_sent(folder, tmp_path):
+    ssh_keys.make_key(tmp_path / "other")
+    done = hpcddm("site", "key", "uni-b", "--key", tmp_path / "other", "--output", folder)
+    assert done.exit_code != 0 and "is not overwritten; name another folder with --output" in done.output
+    assert read_identity(folder)[1] == ssh_keys.read_public(tmp_path / "key")
+
+
+def test_halves_of_two_keys_are_named(folder, tmp_path):
+    ssh_keys.make_key(tmp_path / "other")
+    shutil.copy(tmp_path / "other.pub", tmp_path / "key.pub")
+    with pytest.raises(UserError, match=r"are not one pair|cannot sign with this key"):
+        write_identity(tmp_path / "again", "uni-b", tmp_path / "key")
+
+
+def test_no_name_of_a_user_or_host_is_in_the_files(tmp_path):
+    ssh_keys.make_key(tmp_path / "key")
+    public = tmp_path / "key.pub"
+    public.write_text(f"{public.read_text().strip()} ada@login3.uni-b.example\n")
+    write_identity(tmp_path / "sent", "uni-b", tmp_path / "key")
+    content = b"".join(path.read_bytes() for path in (tmp_path / "sent").iterdir())
+    assert b"ada" not in content and b"login3" not in content and str(tmp_path).encode() not in content
+
+
+def rewrite(folder, **changes):
+    values = json.loads((folder / "site.json").read_text()) | changes
+    (folder / "site.json").write_text(json.dumps({key: value for key, value in values.items() if value is not None}))
+
+
+HOSTILE = {
+    "another name": lambda folder: rewrite(folder, site="uni-c"),
+    "a name of several lines": lambda folder: rewrite(folder, site="uni-b\nuni-c"),
+    "a path as name": lambda folder: rewrite(folder, site="../uni-b"),
+    "another format": lambda folder: rewrite(folder, format="hpcddm site 2"),
+    "a key more": lambda folder: rewrite(folder, path="/etc"),
+    "a key less": lambda folder: rewrite(folder, key=None),
+    "a key with a comment": lambda folder: rewrite(folder, key="ssh-ed25519 AAAA user@host"),
+    "no signature": lambda folder: (folder / "site.json.sig").unlink(),
+    "no file": lambda folder: (folder / "site.json").unlink(),
+    "an empty signature": lambda folder: (folder / "site.json.sig").write_bytes(b""),
+    "a file of two megabytes": lambda folder: (folder / "site.json").write_bytes(b" " * (2 << 20)),
+    "not UTF-8": lambda folder: (folder / "site.json").write_bytes(b"\xff"),
+    "a link": lambda folder: ((folder / "site.json").rename(folder / "x"), os.symlink("x", folder / "site.json")),
+    "a pipe": lambda folder: ((folder / "site.json").unlink(), os.mkfifo(folder / "site.json")),
+    "a key twice": lambda folder: (folder / "site.json").write_bytes(
+        (folder / "site.json").read_bytes().replace(b"{", b'{"site": "uni-c",', 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_was_changed_on_the_way_is_refused_in_one_line(folder, case):
+    HOSTILE[case](folder)
+    with pytest.raises(UserError) as raised:
+        read_identity(folder)
+    assert "\n" not in str(raised.value) and str(folder) in str(raised.value) and str(raised.value).isprintable()
+
+
+def test_a_file_that_another_site_signed_is_refused(folder, tmp_path):
+    other = ssh_keys.make_key(tmp_path / "other")
+    write_identity(tmp_path / "theirs", "uni-c", tmp_path / "other")
+    rewrite(folder, key=other.text)
+    shutil.copy(tmp_path / "theirs" / "site.json.sig", folder / site_identity.SIGNATURE)
+    with pytest.raises(UserError, match="does not fit the file"):
+        read_identity(folder)

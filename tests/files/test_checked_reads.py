@@ -1,0 +1,256 @@
+"""Files that others wrote: what is no plain file, too long or not strictly JSON is refused in one line, at once."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcddm.data.catalog import CatalogPart, ImageFormat, SplitEntry, write_catalog
+from hpcddm.data.tar_entry import Tar
+from hpcddm.errors import UserError
+from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import DEPTH, Unreadable, parse_json, read_json
+from hpcddm.jobs.record_types import AttemptEnd, AttemptStart, Owner, VerdictRecord
+from hpcddm.jobs.spec import Spec
+from hpcddm.runs.heartbeat import Heartbeat
+from hpcddm.runs.journal import Event
+from hpcddm.runs.manifest import StoredManifest
+from hpcddm.runs.training_states import StateDescription
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A record for tests."""
+
+    name: str
+    size: float
+
+
+def refusal(path: Path, *arguments, **keywords) -> str:
+    """The error about a file, which comes at once, on one line of visible letters."""
+    started = time.monotonic()
+    with pytest.raises(Unreadable) as caught:
+        read_json(path, *arguments, **keywords)
+    assert time.monotonic() - started < 2
+    assert str(caught.value).isprintable() and isinstance(caught.value, UserError)
+    assert str(caught.value).endswith(checked_reads.REPAIR_ADVICE)
+    return caught.value.reason
+
+
+def test_json_comes_back_also_as_a_record(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"name": "a", "size": 2}')
+    assert read_json(path) == checked_reads.read_mapping(path, Pair) == {"name": "a", "size": 2}
+    assert read_json(path, Pair) == Pair("a", 2.0)
+    assert read_json(tmp_path / "missing.json", Pair) is None
+    assert read_json(path / "inner.json") is None
+    with pytest.raises(Unreadable, match=r"missing.json: is missing"):
+        checked_reads.read_required_json(tmp_path / "missing.json")
+
+
+def test_names_of_files_that_are_not_utf_8_come_back(tmp_path):
+    form = ImageFormat(3, 32, {"name": "crop"})
+    entry = SplitEntry(["key"], [Tar("\udcff.tar", 3, 4)], [CatalogPart("train-000", "shard/a.h5", 2, "0")], form)
+    write_catalog(tmp_path / "catalog.json", {"train": entry})
+    assert read_json(tmp_path / "catalog.json", dict[str, SplitEntry]) == {"train": entry}
+    (tmp_path / "x.json").write_text('{"name": "\\udcff", "size": "1"}')
+    assert "size: Input should be a valid number" in refusal(tmp_path / "x.json", Pair)
+
+
+def bind_socket(path):
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+NOT_FILES = {
+    "a pipe": os.mkfifo,
+    "a folder": os.mkdir,
+    "a socket": bind_socket,
+    "a link": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_FILES)
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path, monkeypatch, kind):
+    # The name of a socket has 107 bytes at most.
+    monkeypatch.chdir(tmp_path)
+    path = Path("x.json")
+    NOT_FILES[kind](path)
+    assert refusal(path).startswith(f"is {kind}")
+
+
+def test_a_device_is_refused():
+    assert refusal(Path("/dev/zero")).startswith("is a device")
+    with pytest.raises(Unreadable, match="is a device"):
+        checked_reads.read_required_json(Path("/dev/zero"), follows_links=True)
+
+
+def test_a_link_is_followed_for_files_that_the_user_names_alone(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("x.json")
+    assert refusal(tmp_path / "link.json") == "is a link"
+    assert checked_reads.read_required_json(tmp_path / "link.json", follows_links=True) == {}
+
+
+def test_below_a_root_no_folder_is_a_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "x.json").write_text("1")
+    (tmp_path / "link").symlink_to("there")
+    assert read_json(tmp_path / "link" / "x.json") == 1
+    assert read_json(tmp_path / "there" / "x.json", root=tmp_path) == 1
+    assert refusal(tmp_path / "link" / "x.json", root=tmp_path) == "is a link"
+    assert refusal(tmp_path / "there" / "x.json" / "y" / "z.json", root=tmp_path) == "is not a folder"
+
+
+def test_a_file_that_is_too_long_is_refused_and_not_read(tmp_path):
+    path = tmp_path / "x.json"
+    with open(path, "w") as file:
+        file.truncate(1 << 40)
+    assert refusal(path, max_bytes=1000) == "has more than 1,000 bytes"
+    path.write_text(f'"{"a" * 998}"')
+    assert read_json(path, max_bytes=1000) == "a" * 998
+    path.write_text(f'"{"a" * 999}"')
+    assert refusal(path, max_bytes=1000) == "has more than 1,000 bytes"
+
+
+def test_a_file_that_grows_while_it_is_read_ends_at_the_limit(tmp_path):
+    path = tmp_path / "x.json"
+    code = "import sys\nwhile True:\n    open(sys.argv[1], 'a').write('[' * 100_000)"
+    writer = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    try:
+        while not path.exists() or path.stat().st_size < 10_000_000:
+            time.sleep(0.01)
+        assert refusal(path, max_bytes=1_000_000) == "has more than 1,000,000 bytes"
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def test_a_file_whose_reading_fails_is_named():
+    assert refusal(Path("/proc/self/mem")) == "Input/output error"
+
+
+WRONG = {
+    "empty": (b"", "Expecting value"),
+    "torn": (b'{"a": 1', "Expecting"),
+    "nul": (b"\0" * 100, "Expecting value"),
+    "not UTF-8": (b'"\xff\xfe"', "is not UTF-8"),
+    "UTF-16": ("{}".encode("utf-16"), "is not UTF-8"),
+    "byte order mark": (b"\xef\xbb\xbf{}", "Expecting value"),
+    "two values": (b"{} {}", "Extra data"),
+    "key twice": (b'{"b": {"a": 1, "a": 1}}', "key 'a' appears twice"),
+    "key twice, of a terminal": (b'{"\\u001b[2J": 1, "\\u001b[2J": 1}', r"key '\x1b[2J' appears twice"),
+    "NaN": (b"[NaN]", "NaN is not JSON"),
+    "infinity": (b"[-Infinity]", "-Infinity is not JSON"),
+    "too large a float": (b"[1e999]", "too large"),
+    "too large an integer": (str((1 << 128) + 1).encode(), "too large"),
+    "5000 digits": (b"9" * 5000, "limit"),
+    "deep lists": (b"[" * 100_000 + b"]" * 100_000, f"deeper than {DEPTH} levels"),
+    "unclosed lists": (b"[" * 100_000, f"deeper than {DEPTH} levels"),
+    "deep mappings": (b'{"a":' * 900 + b"1" + b"}" * 900, f"deeper than {DEPTH} levels"),
+    "one level too many": (b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1), f"deeper than {DEPTH} levels"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_not_strictly_json_is_refused_with_the_reason(tmp_path, case):
+    content, reason = WRONG[case]
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    assert reason in refusal(path)
+
+
+@pytest.mark.parametrize("text", ["[" * DEPTH + "1" + "]" * DEPTH, str(1 << 128), '"\\ud800"', "-1e308"])
+def test_what_is_just_right_is_read(text):
+    assert parse_json(text.encode()) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "Input should be an object"),
+        ("null", "is null"),
+        ('{"name": "a"}', "size: Field required"),
+        ('{"name": "a", "size": "1"}', "size: Input should be a valid number"),
+        ('{"name": "a", "size": true}', "size: Input should be a valid number"),
+        ('{"name": 1, "size": 1}', "name: Input should be a valid string"),
+        ('{"name": "a", "size": 1, "more\\n": 1}', "more : Unexpected"),
+    ],
+)
+def test_a_record_of_other_keys_or_types_names_the_key(text, reason):
+    with pytest.raises(ValueError, match=".") as caught:
+        parse_json(text.encode(), Pair)
+    assert str(caught.value).startswith(reason)
+
+
+KINDS = (StoredManifest, Owner, AttemptStart, AttemptEnd, VerdictRecord, StateDescription, Event, Heartbeat, Spec)
+WHOLE = {
+    "format": 1,
+    "stage": "train",
+    "unit": "expert-00",
+    "settings": {"a.b": 1, "c": [1.5, None, "x"]},
+    "inputs": {"expert_lists/all": "00"},
+    "outputs": [{"path": "weights.safetensors", "size": 3, "sha256": "00"}],
+    "results": {"images": 3, "digests": {"a": "b"}},
+    "record": {"world_size": 1, "seconds": 2.5},
+    "event": "intent",
+    "uuid": "0123456789ab",
+    "scheduler": "slurm",
+    "site": "north",
+    "units": ["train/expert-00"],
+    "time": 1e9,
+    "owner": "x",
+    "attempt": 1,
+    "host": "h",
+    "images": 1,
+    "trajectory": "t",
+    "files": [{"name": "a", "rank": 0, "size": 1, "sha256": "0"}],
+}
+HOSTILE = [
+    *("NaN", "1e999", "-1", "null", "true", "{}", "[]", '"\\ud800"', '"\\u001b[2J"', "9" * 30, "9" * 5000, "0.0"),
+    *("[" * 2000, "[" * 40 + "]" * 40, '{"a": 1, "a": 2}', '"../../x"', '"/etc/passwd"', "1e11", "-1e308", '""'),
+]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A whole record with some values replaced by hostile ones, some bytes changed, or its end cut off."""
+    values = {key: json.dumps(value) for key, value in WHOLE.items()}
+    for key in draw(st.lists(st.sampled_from(sorted(values)), max_size=4)):
+        values[key] = draw(st.sampled_from(HOSTILE) | st.from_type(type(None)).map(json.dumps))
+    pairs = ", ".join(f'"{key}": {value}' for key, value in values.items())
+    text = bytearray(f"{{{pairs}}}", "utf-8")
+    for place, byte in draw(st.lists(st.tuples(st.integers(0, len(text) - 1), st.integers(0, 255)), max_size=3)):
+        text[place] = byte
+    return bytes(text[: draw(st.none() | st.integers(0, len(text)))])
+
+
+def survive(content: bytes, kind: type) -> None:
+    """Read mutated JSON as one kind of record: either it is one, or one printable line says why not."""
+    started = time.monotonic()
+    try:
+        parse_json(content, kind)
+    except ValueError as error:
+        assert str(error).isprintable() and str(error), content
+    assert time.monotonic() - started < 5
+
+
+@settings(max_examples=200, deadline=None)
+@given(mutated(), st.sampled_from(KINDS))
+def test_mutated_json_is_read_or_refused_in_one_line(content, kind):
+    survive(content, kind)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000, deadline=None)
+@given(mutated() | st.binary(max_size=200), st.sampled_from(KINDS))
+def test_ten_thousand_mutated_jsons_are_read_or_refused_in_one_line(content, kind):
+    survive(content, kind)

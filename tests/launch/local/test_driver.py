@@ -1,0 +1,114 @@
+"""The embedded driver with processes that end at once: order, cores, and what a failure leaves undone."""
+
+import pytest
+
+from hpcddm.config.site import Site
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.launch.array_items import make_items
+from hpcddm.launch.local import driver as local_drive
+from hpcddm.launch.local import machine_gpus
+from hpcddm.launch.local.driver import EmbeddedDriver
+from hpcddm.launch.local.machine_gpus import GpuPool
+from hpcddm.launch.submission import decide_units
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import MONOLITH
+from tests.helpers import finish, tiny
+
+
+class Machine:
+    """A launcher whose units end by the next look; `broken` ones leave no manifest."""
+
+    def __init__(self, run, experiment, cores=2, broken=(), **site):
+        self.site, self.cores = Site(name="here", scheduler="local", **site), cores
+        self.run, self.broken = run, broken
+        self.units = {unit.key: unit for unit in plan_units(experiment)}
+        self.alive, self.together, self.order = {}, [], []
+        self.gpus = GpuPool(self.site)
+
+    def submit(self, array, token, script):
+        (key,) = array.keys
+        assert all((self.run.unit(need) / "manifest.json").exists() for need in self.units[key].requires)
+        self.alive[str(len(self.order))] = key
+        self.order.append(key)
+        self.together.append(sorted(self.alive.values()))
+        return str(len(self.order) - 1)
+
+    def states(self, submissions):
+        return {}
+
+    def is_running(self, job):
+        for key in self.alive.values():
+            attempt = open_attempt(self.run.logs(key), Ranks(0, 0, 1, 1, key))
+            if key in self.broken:
+                attempt.close("failed", "out of luck")
+            else:
+                finish([self.units[key]], self.run)
+                attempt.close("complete")
+        self.alive = {}
+        return False
+
+
+@pytest.fixture
+def drive(tmp_path, monkeypatch):
+    """Drive the tiny experiment on such a machine."""
+    monkeypatch.setattr(local_drive, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(machine_gpus, "visible_gpus", list)
+    run = RunDir(tmp_path / "run")
+    run.root.mkdir()
+
+    def driven(experiment=None, **machine):
+        experiment = experiment or tiny(tmp_path)
+        launcher = Machine(run, experiment, **machine)
+        decision = decide_units(experiment, run, launcher)
+        absent = {*decision.elsewhere, *decision.blocked}
+        items = make_items(decision.to_run, experiment, run)
+        return launcher, EmbeddedDriver(items, run, launcher, len(decision.complete), absent).drive()
+
+    return driven
+
+
+def test_everything_runs_once_and_as_much_at_once_as_fits(drive):
+    machine, failed = drive(cores=3)
+    assert failed == {} and sorted(machine.order) == sorted(machine.units)
+    assert max(map(len, machine.together)) == 3
+
+
+def test_a_unit_larger_than_the_machine_runs_alone(drive):
+    machine, failed = drive(cores=2, stages={"train": {"ranks_per_node": 4}})
+    assert failed == {} and [MONOLITH] in machine.together
+    assert all(len(keys) == 1 for keys in machine.together if any(key.startswith("train/") for key in keys))
+
+
+def test_a_failure_leaves_undone_what_reads_it_and_nothing_else(drive):
+    machine, failed = drive(broken=["router/all"])
+    assert failed == {"router/all": "out of luck"}
+    undone = machine.units.keys() - set(machine.order)
+    assert undone == {"evaluate/0000000-0000024", "report/all"}
+    again, failed = drive()
+    assert failed == {} and again.order == ["router/all", "evaluate/0000000-0000024", "report/all"]
+
+
+def test_a_failure_of_an_expert_leaves_the_final_step_to_those_that_are_enough(tmp_path, drive):
+    experiment = tiny(tmp_path, evaluate__min_experts=1)
+    machine, failed = drive(broken=["train/expert-01"], experiment=experiment)
+    assert list(failed) == ["train/expert-01"] and machine.order[-1] == "report/all"
+    machine, failed = drive(broken=["train/expert-00", "train/expert-01"], experiment=tiny(tmp_path))
+    assert "report/all" not in machine.order
+
+
+def test_the_final_step_waits_for_the_experts_that_run_even_when_enough_are_there(tmp_path, drive):
+    experiment = tiny(tmp_path, evaluate__min_experts=1)
+    drive(experiment=experiment)
+    (tmp_path / "run" / "train/expert-01" / "manifest.json").unlink()
+    machine, _ = drive(cores=8, experiment=experiment)
+    assert machine.together == [["train/expert-01"], ["evaluate/0000000-0000024"], ["report/all"]]
+
+
+def test_a_unit_that_is_made_anew_and_fails_is_not_taken_for_its_old_self(drive, tmp_path):
+    drive()
+    output = tmp_path / "run" / MONOLITH / "output.bin"
+    output.write_bytes(b"damaged")
+    _, failed = drive(broken=[MONOLITH])
+    assert failed == {MONOLITH: "out of luck"}

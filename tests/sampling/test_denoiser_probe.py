@@ -1,0 +1,90 @@
+"""Looks at a denoiser in training: on whose held-out images, by what weights, at what cost to the training."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hpcddm.data import run_samples
+from hpcddm.data.reader import ArrayReader
+from hpcddm.models import build_denoiser
+from hpcddm.runs.unit_training import unit_training
+from hpcddm.sampling.denoiser_probe import LEVELS, DenoiserProbe, denoiser_probe
+from hpcddm.training.meters import crosses_multiple
+from tests.helpers import JOINED, tiny
+
+CPU = torch.device("cpu")
+CLUSTERS = np.array([0, 1, 1, 0, 1, 1, 1, 0])
+
+
+@pytest.fixture
+def probe(tmp_path, monkeypatch):
+    """A function that makes the probe of an expert, with eight held-out images of two clusters."""
+    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1)).astype(np.uint8)
+    reader = ArrayReader(images, np.arange(8) % 4, CLUSTERS)
+    column = SimpleNamespace(gather=lambda numbers: CLUSTERS[numbers])
+    monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: reader)
+    monkeypatch.setattr(run_samples, "open_unit_catalog", lambda unit, split: range(8))
+    monkeypatch.setattr(run_samples, "clusters", lambda catalog: column)
+    monkeypatch.setattr(run_samples, "sample_expert_list", lambda unit, expert, seed, count: np.arange(3))
+
+    def make(expert, rank=0, **changes):
+        unit = SimpleNamespace(key="train/x", input=None, ranks=SimpleNamespace(rank=rank))
+        return DenoiserProbe(tiny(tmp_path, experts__extra=[JOINED], **changes), unit, expert)
+
+    return make
+
+
+def network(settings):
+    torch.manual_seed(0)
+    return build_denoiser.build(settings, settings.expert_config())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("expert, count", [(0, 3), (1, 5), (None, 8)])
+def test_an_expert_is_measured_on_held_out_images_of_its_own_cluster(probe, tmp_path, expert, count):
+    own = probe(expert)
+    assert sorted(own._heldout_numbers) == [n for n, cluster in enumerate(CLUSTERS) if expert in (None, cluster)]
+    look = own(network(tiny(tmp_path)), CPU)
+    assert list(look.losses) == [f"heldout_loss/t={level:g}" for level in LEVELS]
+    assert look.images.shape == (16, 8, 8, 1) and look.images.dtype == np.uint8
+    assert len(own._x0) == count
+    # A fresh network predicts zeros, so its loss is the mean square of noise less image.
+    assert all(0.5 < loss < 3 for loss in look.losses.values())
+    again = own(network(tiny(tmp_path)), CPU)
+    assert again.losses == look.losses and (again.images == look.images).all()
+
+
+@torch.no_grad()
+def test_a_perfect_denoiser_has_no_loss_at_any_level(probe):
+    own = probe(1)
+    x0 = own._x0
+
+    class Perfect(nn.Module):
+        def forward(self, x, t, condition):
+            if len(x) != len(x0):
+                return x
+            return (x - x0) / t[:, None, None, None]
+
+    assert all(loss < 1e-9 for loss in own(Perfect(), CPU).losses.values())
+
+
+@torch.no_grad()
+def test_of_an_expert_that_joined_only_samples_are_shown_and_other_ranks_show_none(probe, tmp_path):
+    look = probe("hats")(network(tiny(tmp_path)), CPU)
+    assert look.losses == {} and look.images.shape == (16, 8, 8, 1)
+    other = probe(0, rank=1)(network(tiny(tmp_path)), CPU)
+    assert other.images is None and len(other.losses) == 5
+
+
+def test_a_unit_is_looked_at_after_its_share_of_the_images(probe, tmp_path):
+    experiment = tiny(tmp_path, experts__probe_every_images=33)
+    unit = SimpleNamespace(key="train/expert-00", input=None, ranks=SimpleNamespace(rank=0))
+    own = denoiser_probe(experiment, unit, 0, unit_training(experiment, unit.key))
+    assert own.interval == math.ceil(33 / 2)
+    assert [images for images in range(8, 65, 8) if crosses_multiple(own.interval, images, 8)] == [24, 40, 56]
+    assert denoiser_probe(experiment, unit, None, experiment.experts.training).interval == 33
+    assert denoiser_probe(tiny(tmp_path), unit, 0, experiment.experts.training) is None

@@ -1,0 +1,337 @@
+"""Routers of every kind, made by their stage from real images."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.utils.flop_counter import FlopCounterMode
+
+from hpcddm.data import run_samples
+from hpcddm.data.reader import TarReader
+from hpcddm.diffusion.objectives.base import LINEAR
+from hpcddm.diffusion.spaces.base import create_space
+from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.errors import UserError
+from hpcddm.evaluation import router_quality
+from hpcddm.files import checked_reads
+from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.stopping import Stopped
+from hpcddm.models import build_router
+from hpcddm.models.calibrated_router import CalibratedRouter
+from hpcddm.runs.unit_keys import ROUTER
+from hpcddm.sampling import load_ensemble, router_samples
+from hpcddm.training import flops_budget, loop, training_inputs
+from tests.helpers import REPOSITORY
+from tests.stages.routes import FEWER, ROUTERS, SAMPLES, Bench, trained
+
+LOW, HIGH = 1, 9
+"""Noise levels 0.15 and 0.95."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """What routes.py made, and where."""
+    root = tmp_path_factory.mktemp("routes")
+    command = [sys.executable, "-m", "tests.stages.routes", str(root)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return json.loads(done.stdout.rsplit("RESULT ", 1)[1]) | {"root": root}
+
+
+@pytest.fixture
+def bench(made):
+    return Bench(made["root"], "run")
+
+
+def loaded(made, name):
+    """A finished router as the sampler gets it."""
+    settings = Bench(made["root"], "run").experiment(**ROUTERS[name])
+    folder = Path(made[name]["folder"])
+    return load_ensemble.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
+
+
+def heldout(bench) -> TarReader:
+    return run_samples.open_reader(bench.unit(ROUTER), "heldout")
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_every_router_gives_a_posterior_of_the_sampler(made, bench, name):
+    reader, router = heldout(bench), loaded(made, name)
+    x0, labels = pixels_to_values(torch.from_numpy(reader.images(range(50)))), reader.labels(range(50))
+    for level in (0.0, 0.5, 1.0):
+        t = torch.full((50,), level)
+        logits = router(LINEAR.perturb(x0, torch.randn_like(x0), t), t, labels)
+        assert logits.shape == (50, 4) and logits.dtype == torch.float32
+        torch.testing.assert_close(logits.softmax(1).sum(1), torch.ones(50))
+
+
+@pytest.mark.parametrize("name", ["natural", "balanced", "distance", "feature"])
+def test_it_knows_clusters_it_has_not_seen_far_better_than_by_their_sizes(made, name):
+    results = made[name]["facts"]
+    chance = max(made["heldout"]) / sum(made["heldout"])
+    assert results["accuracy"][LOW] > 0.65 > 1.75 * chance
+    assert results["accuracy"][LOW] > results["accuracy"][HIGH] > chance - 0.1
+
+
+def test_the_uniform_router_is_chance_and_says_so(made):
+    results = made["uniform"]["facts"]
+    assert len(set(results["accuracy"])) == 1 and abs(results["accuracy"][0] - 0.25) < 0.12
+    assert results["nll"] == pytest.approx([np.log(4)] * 10) and results["temperatures"] == [1.0] * 10
+    assert "calibration.json" not in made["uniform"]["outputs"]
+
+
+@pytest.mark.parametrize("name", ROUTERS)
+def test_everything_is_told_by_noise_level(made, name):
+    results = made[name]["facts"]
+    told = {"accuracy", "accuracy_without_class", "nll", "calibration_error"}
+    if ROUTERS[name]["router"].get("temperature"):
+        told |= {"scaled_nll", "scaled_calibration_error", "temperatures"}
+    assert {key for key, value in results.items() if isinstance(value, list)} == told | {"noise_levels"}
+    assert all(len(results[key]) == len(results["noise_levels"]) for key in told)
+    assert (results["train_flops"] > 0) == ("training" in ROUTERS[name]["router"])
+
+
+@pytest.mark.parametrize("name", ["distance", "feature"])
+def test_distances_are_too_sure_of_themselves_and_their_temperatures_mend_it(made, name):
+    results = made[name]["facts"]
+    assert np.mean(results["temperatures"]) > 1.5
+    assert np.mean(results["scaled_calibration_error"]) < 0.8 * np.mean(results["calibration_error"])
+    assert np.mean(results["scaled_nll"]) < 0.8 * np.mean(results["nll"])
+
+
+def test_one_temperature_is_the_same_at_every_level(made):
+    assert len(set(made["samples"]["facts"]["temperatures"])) == 1
+    assert len(set(made["balanced"]["facts"]["temperatures"])) == 10
+
+
+def test_what_was_trained_balanced_carries_the_natural_prior(made):
+    shares = np.array(made["sizes"]) / sum(made["sizes"])
+    stored = checked_reads.read_json(Path(made["balanced"]["folder"]) / "calibration.json")
+    assert stored["log_prior"] == pytest.approx(np.log(shares).tolist(), abs=1e-12)
+    router = loaded(made, "balanced")
+    assert isinstance(router, CalibratedRouter) and not isinstance(loaded(made, "natural"), CalibratedRouter)
+    torch.testing.assert_close(router.log_prior.double(), torch.from_numpy(shares).log(), rtol=0, atol=1e-6)
+
+
+def test_where_the_image_says_nothing_the_balanced_router_says_how_large_the_clusters_are(made):
+    x, t, nobody = torch.randn(400, 1, 28, 28), torch.ones(400), torch.full((400,), 10)
+    shares = torch.tensor(made["sizes"]) / sum(made["sizes"])
+    router = loaded(made, "balanced")
+    # Without its temperatures, which few held-out images give: below one they exaggerate the prior, too.
+    router.temperatures.fill_(1.0)
+    corrected, alone = (one(x, t, nobody).softmax(1).mean(0) for one in (router, router.router))
+    assert (corrected - shares).abs().sum() < 0.75 * (alone - shares).abs().sum()
+
+
+def test_another_calibration_than_the_manifests_is_refused(made):
+    file = Path(made["balanced"]["folder"]) / "calibration.json"
+    before = file.read_text()
+    file.write_text(before.replace("levels", "levels "))
+    with pytest.raises(UserError, match="calibration.json: its bytes are not those of its manifest"):
+        loaded(made, "balanced")
+    file.write_text(before)
+
+
+@pytest.mark.parametrize("experts, name", [(4, "four"), (3, "three")])
+def test_a_refit_changes_the_head_and_nothing_else(made, experts, name):
+    weights = load_file(Path(made["natural"]["folder"]) / "weights.safetensors")
+    refit = made["refit"][name]
+    assert refit["unchanged"] == sorted(key for key in weights if key.startswith("trunk."))
+    assert refit["head"] == [experts, 48] and refit["facts"]["accuracy"][LOW] > 0.6
+
+
+def test_a_refit_is_billed_without_the_backward_pass_that_it_saves(made):
+    full, head = made["natural"]["facts"], made["refit"]["three"]["facts"]
+    ratio = head["train_flops"] / full["train_flops"]
+    assert head["images"] == full["images"] and 0.3 < ratio < 0.4
+
+
+def test_a_refit_from_another_network_names_the_tensor(made, bench, tmp_path):
+    # Beside its manifest, a file would be refused by its settings.
+    weights = Path(made["natural"]["folder"]) / "weights.safetensors"
+    start = {"weights": str(shutil.copy(weights, tmp_path))}
+    wider = trained(refit=start)
+    wider["router"]["model"] = wider["router"]["model"] | {"width": 96}
+    settings, unit = bench.router("wider", **wider)
+    with pytest.raises(UserError, match=r"refit.weights: .*trunk.embed_patch.weight is \[48, 16\], here it is \[96"):
+        build_router.build_initialised(settings, unit)
+    settings, unit = bench.router("nowhere", **trained(refit={"weights": str(made["root"] / "images" / "none")}))
+    with pytest.raises(UserError, match="none: no weights to start from"):
+        build_router.build_initialised(settings, unit)
+
+
+def drawer(monkeypatch, stop_at=None, unit=None):
+    """Count the batches that are drawn, and tell the unit to leave during one of them."""
+    drawn, real = [], router_samples.sample
+
+    def counting(field, seed, numbers, *rest):
+        drawn.append(numbers)
+        if len(drawn) == stop_at:
+            unit.stop.reason = "told to"
+        return real(field, seed, numbers, *rest)
+
+    monkeypatch.setattr(router_samples, "sample", counting)
+    return drawn
+
+
+def test_an_interrupted_drawing_goes_on_where_it_was(bench, monkeypatch):
+    settings, unit = bench.router("whole", **trained(samples=SAMPLES))
+    whole = drawer(monkeypatch)
+    reader, plan = router_samples.draw_missing(settings, unit)
+    monkeypatch.undo()
+    settings, unit = bench.router("stopped", **trained(samples=SAMPLES))
+    before = drawer(monkeypatch, 3, unit)
+    with pytest.raises(Stopped, match="told to"):
+        router_samples.draw_missing(settings, unit)
+    monkeypatch.undo()
+    _, unit = bench.router("stopped", **trained(samples=SAMPLES))
+    after = drawer(monkeypatch)
+    again, _ = router_samples.draw_missing(settings, unit)
+    assert before == whole[:3] and after == whole[3:] and len(whole) == len(plan.batches())
+    numbers = [number for batch in whole for number in batch]
+    assert len(set(numbers)) == len(numbers) == sum(plan.images) and min(numbers) >= router_samples.FIRST_NUMBER
+    rows = range(len(reader))
+    assert np.array_equal(again.images(rows), reader.images(rows)) and reader.images(rows).std() > 10
+    router_samples.draw_missing(settings, bench.router("stopped", **trained(samples=SAMPLES))[1])
+    assert after == whole[3:]
+    assert not list(unit.state.glob("drawn-*"))
+
+
+def test_two_ranks_share_the_drawing_and_nothing_changes(bench, monkeypatch):
+    settings, unit = bench.router("one-rank", **trained(samples=SAMPLES))
+    whole = drawer(monkeypatch)
+    reader, _ = router_samples.draw_missing(settings, unit)
+    monkeypatch.undo()
+    settings, first = bench.router("two-ranks", **trained(samples=SAMPLES))
+    ranks = [replace(first, ranks=Ranks(rank, rank, 2, 1, "me")) for rank in range(2)]
+    monkeypatch.setattr(router_samples, "POLL_SECONDS", 0.01)
+    shared = drawer(monkeypatch)
+    with ThreadPoolExecutor() as pool:
+        read = [one.result()[0] for one in [pool.submit(router_samples.draw_missing, settings, unit) for unit in ranks]]
+    assert sorted(map(str, shared)) == sorted(map(str, whole))
+    rows = range(len(reader))
+    assert all(np.array_equal(one.images(rows), reader.images(rows)) for one in read)
+
+
+def test_a_rank_that_waits_in_vain_leaves(bench, monkeypatch):
+    settings, unit = bench.router("alone", **trained(samples=SAMPLES))
+    unit.attempt.close("stopped", "told to")
+    monkeypatch.setattr(router_samples, "POLL_SECONDS", 0.01)
+    with pytest.raises(Stopped, match="rank 0 has left"):
+        router_samples.draw_missing(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")))
+
+
+def test_samples_of_another_expert_are_not_taken_for_these(bench, monkeypatch):
+    settings, unit = bench.router("changed", **trained(samples=SAMPLES))
+    first = drawer(monkeypatch)
+    router_samples.draw_missing(settings, unit)
+    batches = len(first)
+    key = "train/expert-02"
+    found = unit.inputs[key]
+    unit.inputs[key] = type(found)(**vars(found) | {"outputs": [type(found.outputs[0])("weights.safetensors", 1, "x")]})
+    assert (
+        router_samples.SamplePlan.of(settings, unit.inputs).key
+        != checked_reads.read_json(unit.folder / "samples.json")["key"]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Its weights are the old ones, which loading would notice.
+        patch.setattr(loop.manifest, "recorded_digest", lambda folder, name: None)
+        router_samples.draw_missing(settings, unit)
+    assert len(first) == 2 * batches
+
+
+def test_experts_draw_in_proportion_to_their_clusters_and_classes_as_in_their_own(made, bench):
+    drawn = checked_reads.read_json(Path(made["samples"]["folder"]) / "samples.json")
+    counts, sizes = np.array(drawn["counts"]), np.array(made["sizes"])
+    assert counts.sum() == 4 * SAMPLES["images"]
+    assert np.abs(counts.sum(1) - counts.sum() * sizes / sizes.sum()).max() < 1
+    reader = run_samples.open_reader(bench.unit(ROUTER), "train")
+    labels, clusters = (ask(range(len(reader))).numpy() for ask in (reader.labels, reader.clusters))
+    for expert in range(4):
+        own = np.bincount(labels[clusters == expert], minlength=10)
+        assert np.abs(counts[expert] - counts[expert].sum() * own / own.sum()).max() < 1
+    images = np.load(Path(made["samples"]["folder"]) / "samples.npy")
+    assert images.shape == (100, 28, 28, 1) and images.dtype == np.uint8
+
+
+def test_an_expert_whose_classes_are_not_told_draws_them_equally_often(bench):
+    settings, unit = bench.router("silent", **trained(samples=SAMPLES))
+    del unit.inputs["train/expert-01"].results["class_counts"]
+    counts = router_samples.SamplePlan.of(settings, unit.inputs).counts
+    assert np.ptp(counts[1]) <= 1 < np.ptp(counts[0])
+
+
+def test_too_few_samples_name_the_expert(bench):
+    settings, unit = bench.router("few", **trained(samples=SAMPLES | {"images": 1}))
+    unit.inputs["train/expert-01"].results["samples"] = 1
+    with pytest.raises(UserError, match="router.samples.images: 1 leave none for expert 1; draw more"):
+        router_samples.SamplePlan.of(settings, unit.inputs)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 2.0])
+def test_drawing_is_billed_as_it_is_counted_while_it_happens(bench, guidance):
+    settings, unit = bench.router(f"billed-{guidance}", **trained(samples=SAMPLES | {"guidance": guidance}))
+    with FlopCounterMode(display=False) as counter:
+        _, plan = router_samples.draw_missing(settings, unit)
+    assert flops_budget.router_samples_flops(settings, plan.images) == counter.get_total_flops() > 0
+    assert flops_budget.router_flops(settings) == flops_budget.router_fit_flops(settings) + counter.get_total_flops()
+
+
+def test_what_sampling_took_is_in_the_routers_bill(made):
+    results = made["samples"]["facts"]
+    assert results["train_flops"] - results["sampling_flops"] == made["natural"]["facts"]["train_flops"] // 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shares_are_whole_numbers_near_the_exact_ones(seed):
+    weights = np.random.default_rng(seed).integers(0, 50, 7)
+    for total in (0, 1, 6, 1000):
+        found = router_samples.shares(weights, total)
+        assert found.sum() == total and np.abs(found - total * weights / weights.sum()).max() < 1
+        assert not found[weights == 0].any()
+
+
+@pytest.mark.parametrize("temperature", ["none", "one", "by_level"])
+def test_looks_are_counted_as_they_are_taken(made, bench, temperature):
+    settings, unit = bench.router("looks", **trained(temperature=temperature))
+    router, seen = loaded(made, "natural"), []
+    router.register_forward_hook(lambda module, inputs, logits: seen.append(len(logits)))
+    reader = heldout(bench)
+    x0_of = training_inputs.x0_of(settings, unit, "heldout", reader, create_space(settings.data))
+    router_quality.measure_quality(settings, router, reader, np.arange(200), x0_of, unit.stop_if_requested)
+    assert sum(seen) == router_quality.router_nfe(settings, 200)
+
+
+def test_the_images_that_are_measured_have_the_natural_frequency_even_where_the_source_is_sorted():
+    clusters = np.repeat([0, 1, 2], [28000, 8000, 4000])
+    chosen = clusters[router_quality.heldout_numbers(len(clusters), seed=0)]
+    assert len(chosen) == router_quality.MEASURED_IMAGES
+    for half in (chosen[::2], chosen[1::2]):
+        assert np.bincount(half) / len(half) == pytest.approx([0.7, 0.2, 0.1], abs=0.05)
+
+
+def test_fewer_experts_are_a_matter_of_the_head_alone(bench):
+    three = bench.experiment(**FEWER, **trained())
+    names = {name: value.shape for name, value in build_router.build(three).state_dict().items()}
+    for name, value in build_router.build(bench.experiment(**trained())).state_dict().items():
+        assert (names[name] == value.shape) == (name not in ("head.weight", "head.bias"))
+
+
+def test_a_rank_that_looks_when_all_is_packed_draws_nothing(bench, monkeypatch):
+    settings, unit = bench.router("packed", **trained(samples=SAMPLES))
+    _, plan = router_samples.draw_missing(settings, unit)
+    drawn = drawer(monkeypatch)
+    folder = unit.state / "drawn-again"
+    folder.mkdir(parents=True)
+    router_samples._draw_batches_of_rank(settings, replace(unit, ranks=Ranks(1, 1, 2, 1, "me")), plan, folder)
+    assert drawn == []

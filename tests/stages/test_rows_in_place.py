@@ -1,0 +1,147 @@
+"""Data sets of Hugging Face through the stages, where they are: the same run whatever files hold them."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from hpcddm.commands.planning.read_amplification import MAX_RATIO, advice, bytes_per_byte
+from hpcddm.config import variants
+from hpcddm.config.data_variants import ReadingSettings
+from hpcddm.config.schema import validate
+from hpcddm.data import run_samples
+from hpcddm.data.copies import open_copy
+from hpcddm.data.images import TarImages
+from hpcddm.data.sources.base import Source
+from hpcddm.errors import UserError
+from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.runs import manifest
+from hpcddm.runs.unit_keys import CATALOG, MONOLITH
+from tests.data.sources.test_huggingface import BY_OFFSET, FIXTURES, KINDS, READ
+from tests.helpers import python
+from tests.stages.adopting import ADOPTED, keys_of
+from tests.stages.routes import Bench
+
+ROWS = {key: value for key, value in ADOPTED.items() if key != "evaluators__classifier"}
+ROWS |= {"data__num_classes": len(READ["names"]), "evaluate__images": 21, "evaluate__batch": 7}
+ROWS |= {"data__read_from": {"name": "expert_copy"}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Runs of all kinds of files up to the copies of the lists, and the folders of the files."""
+    runs = {}
+    for kind in KINDS:
+        root = tmp_path_factory.mktemp(kind)
+        folder = shutil.copytree(FIXTURES / kind, root / "images")
+        source = {"name": "huggingface", "folder": str(folder), "caption": "text", "label": "label"}
+        bench = Bench(root, "run", data__source=source, **ROWS)
+        bench.settings = with_tar_counts(bench.settings)
+        bench.make_data()
+        bench.make("copy_lists/expert-00", "copy_lists/expert-01")
+        runs[kind] = bench
+    return runs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_copied_and_no_pixel_differs(made, kind):
+    bench = made[kind]
+    assert not list(bench.run.root.glob("shard/*/*.tar"))
+    reader, other = (run_samples.open_reader(own.unit(MONOLITH), "train") for own in (bench, made["saved"]))
+    assert len(reader) == len(READ["splits"]["train"])
+    numbers = range(len(reader))
+    assert np.array_equal(reader.images(numbers), other.images(numbers))
+    assert reader.captions(numbers) == [row[3] for row in READ["splits"]["train"]]
+    assert reader.labels(numbers).tolist() == [row[2] for row in READ["splits"]["train"]]
+    # In any order, and from several threads of a loader.
+    shuffled = np.random.default_rng(0).permutation(len(reader))
+    assert np.array_equal(reader.images(shuffled), other.images(numbers)[shuffled])
+    names = manifest.read(bench.run.unit(CATALOG)).results["class_names"]
+    assert names == ([] if kind == "pandas" else READ["names"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_of_a_list_have_the_same_files(made, kind):
+    bench = made[kind]
+    catalog = run_samples.open_catalog(bench.run, "train")
+    for expert in ("expert-00", "expert-01"):
+        copy = open_copy(bench.run.unit(f"copy_lists/{expert}"))
+        numbers = np.flatnonzero(np.isin(catalog.texts("key").gather(range(len(catalog))), copy_keys(copy)))
+        assert TarImages(copy).files(range(len(copy))) == TarImages(catalog).files(numbers)
+
+
+def copy_keys(copy):
+    return copy.texts("key").gather(range(len(copy)))
+
+
+def test_the_same_lists_are_drawn_from_all_kinds_with_the_same_keys(made):
+    digests = {}
+    for kind in ("hub", "small_groups"):
+        results = manifest.read(made[kind].run.unit(CATALOG)).results
+        digests[kind] = results[manifest.DIGESTS]
+    assert digests["hub"] == digests["small_groups"]
+    assert keys_of(made["hub"], "train") == keys_of(made["small_groups"], "train")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_changed_file_is_named(made, kind, tmp_path):
+    bench = made[kind]
+    reader = run_samples.open_reader(bench.unit(MONOLITH), "train")
+    path = sorted((bench.run.root.parent / "images").rglob("*-00001-of-00002.*"))[0]
+    status = path.stat()
+    os.utime(path, (status.st_atime, status.st_mtime + 10))
+    try:
+        with pytest.raises(UserError, match=f"{path.name} was changed after it had been indexed"):
+            reader.images([len(reader) - 1])
+    finally:
+        os.utime(path, (status.st_atime, status.st_mtime))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plan_says_how_many_bytes_an_expert_reads_for_each_of_its_own(made, kind):
+    experiment = made[kind].settings
+    shards = validate(ReadingSettings, {"name": "shards"}, "data.read_from")
+    shards = experiment.model_copy(update={"data": experiment.data.model_copy(update={"read_from": shards})})
+    ratio = bytes_per_byte(shards)
+    if kind in BY_OFFSET:
+        assert ratio == 1.0
+    else:
+        # Everything fits into the cache: two experts read every group once, half of whose images is theirs.
+        groups = [
+            group for file in variants.create(Source, shards.data.source).tars("train") for group in file.row_groups()
+        ]
+        assert 1.0 < ratio <= 2.5 and len(groups) == (8 if kind == "small_groups" else 2)
+    assert bytes_per_byte(experiment) == 1.0
+    assert (advice(ratio) is None) == (ratio <= MAX_RATIO)
+
+
+def test_labels_out_of_range_are_one_line(made, tmp_path):
+    bench = Bench(
+        tmp_path,
+        "run",
+        data__source=made["hub"].settings.data.source.model_dump(),
+        **(ROWS | {"data__num_classes": 2, "evaluate__images": 20, "evaluate__batch": 10}),
+    )
+    bench.settings = with_tar_counts(bench.settings)
+    with pytest.raises(UserError, match="^data.num_classes: 2, but data.source has class 2$"):
+        bench.make("shard/train-000")
+
+
+def test_a_training_on_images_with_offsets_needs_no_pyarrow(made):
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from pathlib import Path\n"
+        "from hpcddm.data.run_samples import open_catalog\n"
+        "from hpcddm.data.images import TarImages\n"
+        "from hpcddm.runs.run_dir import RunDir\n"
+        "print(TarImages(open_catalog(RunDir(Path(sys.argv[1])), 'train')).images([3]).shape)"
+    )
+    for kind in KINDS:
+        done = python(code, made[kind].run.root)
+        if kind in BY_OFFSET:
+            assert done.stdout == "(1, 16, 16, 3)\n", done.stderr
+        else:
+            assert (
+                "needs the package pyarrow; install it with: " in done.stderr and "hpcddm[huggingface]" in done.stderr
+            )
