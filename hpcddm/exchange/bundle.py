@@ -1,0 +1,52 @@
+"""The bundle of an expert: what a site hands over of a training, listed and signed in `bundle.json`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from hpcddm.exchange.contract import Count, Line, UnitKey
+from hpcddm.exchange.signed_folder import FileName, ListedFile, Sha256
+from hpcddm.exchange.site_identity import SiteName
+
+FILE = "bundle.json"
+MAX_BYTES = 1 << 20
+"""Largest size of `bundle.json`."""
+MAX_CURVE = 2000
+"""Most points of a loss curve; a longer one is thinned."""
+Quantity = Annotated[float, Field(ge=0, lt=1e15)]
+
+
+@dataclass(frozen=True)
+class SiteWord:
+    """What only the site can know of a training; nothing here is computed with. None for what it does not say."""
+
+    gpu_hours: Quantity | None = None
+    gpu: Line | None = None
+    """Kind of the GPUs."""
+    gpus: Count | None = None
+    ranks: Count | None = None
+    skipped_steps: Count | None = None
+    code: Line | None = None
+    """Digest of the code."""
+    versions: dict[FileName, Line] | None = None
+    """Versions of Python and of the packages."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Content of `bundle.json`."""
+
+    format: Literal["hpcddm bundle 1"]
+    contract: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+    """The contract's id."""
+    recipe: Sha256
+    """Digest of the expert's own entry in the contract."""
+    unit: UnitKey
+    site: SiteName
+    number: Annotated[int, Field(ge=1, lt=1_000_000)]
+    """Counted up by the site with every bundle of this expert."""
+    curve: Annotated[list[tuple[Count, Annotated[float, Field(gt=-1e15, lt=1e15)]]], Field(max_length=MAX_CURVE)]
+    """Images and mean loss, in ascending order."""
+    word: SiteWord
+    files: dict[FileName, ListedFile]
