@@ -7,6 +7,7 @@ import click
 VERBS = {
     "init": ("site_init", "Draft the file of a new site."),
     "key": ("site_key", "Make or show the key of this site."),
+    "contract": ("site_contract", "Write what all sites of a collaboration agree on."),
     "verify": ("site_verify", "Say who signed what another site has sent."),
 }
 
@@ -39,5 +40,6 @@ def site() -> None:
     \b
     Example: hpcddm site init my-cluster --partition gpu
              hpcddm site key my-cluster
+             hpcddm site contract runs/cells --output cells-contract
              hpcddm site verify uni-b-key
     """
