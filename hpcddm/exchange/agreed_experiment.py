@@ -1,14 +1,17 @@
 """Settings that a contract carries: what goes into it without any path, and what a contract may make a site do."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpcddm.config import paths, variant_files
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import variants_of
+from hpcddm.config.schema import settings_to_hash, variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import Contract
+from hpcddm.pipeline.unit_graph import PlannedUnit
+from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
 
 CLUSTERING, SOURCE = "cluster.clustering", "data.source"
@@ -94,6 +97,47 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
             raise UserError(f"{reason}; refused, rename yours")
     if {*expert_keys(experiment), *extra_expert_keys(experiment)} != contract.experts.keys():
         raise UserError("contract.json: its experiment has other experts than it lists; refused")
+
+
+def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tuple[Any, Any]]:
+    """Return the settings in fingerprints that are not those of a contract, as (here, agreed on), by dotted key.
+
+    The clustering is left out: every site takes the partition of the contract.
+    """
+    here = flatten(settings_to_hash(experiment))
+    agreed = flatten(contract.experiment)
+    kept = {key: value for key, value in here.items() if not key.startswith(CLUSTERING)}
+    return differences({key: agreed.get(key) for key in kept}, kept)
+
+
+def require_agreed_inputs(contract: Contract | None, unit: PlannedUnit, inputs: Mapping[str, Manifest]) -> None:
+    """Check, before an expert is trained, that it is trained on what was agreed on.
+
+    Args:
+        contract: Contract of the run; None for a run without one.
+        unit: The expert's unit.
+        inputs: Manifests of its inputs, by key.
+
+    Raises:
+        UserError: An input has another digest. The message names it.
+    """
+    if contract is None or unit.key not in contract.experts:
+        return
+    recipe = contract.experts[unit.key]
+    changed = differences(recipe.inputs, unit.expected({key: inputs[key] for key in unit.inputs}).inputs)
+    if changed:
+        name = next(iter(changed))
+        raise UserError(
+            f"{unit.key}: {name} is not what the contract says; the images or their features differ from the"
+            " coordinator's: compare data.source, encoder and package versions, and ask the coordinator"
+        )
+
+
+def differences(agreed: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the values that differ as (here, agreed on), by dotted key."""
+    # As JSON has them: a contract has no tuples.
+    own = json.loads(json.dumps(here))
+    return {key: (own.get(key), agreed.get(key)) for key in sorted({*own, *agreed}) if own.get(key) != agreed.get(key)}
 
 
 def _paths(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:

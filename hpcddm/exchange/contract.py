@@ -195,10 +195,12 @@ def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:
     """Copy a contract and its files into a run, at once, and return the folder there.
 
     Raises:
-        UserError: A file is missing, not listed, or not what was signed.
+        UserError: A file is missing, not listed, or not what was signed; or the run has another such revision.
     """
     kept = revision_folder(run, contract.revision)
     if kept.exists():
+        if read_contract(kept)[0] != contract:
+            raise UserError(f"{folder}: not the revision {contract.revision} of {kept}; refused, ask the coordinator")
         return kept
     staged = kept.parent / f".new-{atomic.unique_suffix()}"
     try:
