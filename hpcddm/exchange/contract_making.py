@@ -120,6 +120,8 @@ def _require_shareable(experiment: Experiment) -> str:
     for place, variant in variants_of(experiment):
         if f"{variant.package}/{variant.name}.py" in own:
             raise ConfigError(f"{place}: '{variant.name}' is a variant of yours, which other sites do not have")
+    # What cannot be agreed on is said before what is missing.
+    shared_settings(experiment, None)
     return experiment.site
 
 
