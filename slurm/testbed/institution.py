@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pwd
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -13,6 +16,7 @@ from typing import NoReturn
 import processes
 from processes import TestbedError
 
+TEMPORARY = {tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"}
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 
 
@@ -53,8 +57,19 @@ def make_user(name: str, folder: Path) -> None:
 
 
 def remove_user(name: str) -> None:
-    if find_user(name):
-        _administer("userdel", "--force", name)
+    """With what it has in temporary folders: the next user of this number would own that."""
+    user = find_user(name)
+    if not user:
+        return
+    for entry in [entry for place in TEMPORARY for entry in Path(place).glob("*")]:
+        with contextlib.suppress(FileNotFoundError):  # others' files come and go
+            if entry.lstat().st_uid != user.pw_uid:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    _administer("userdel", "--force", name)
 
 
 def find_user(name: str) -> pwd.struct_passwd | None:
