@@ -7,6 +7,8 @@ import click
 VERBS = {
     "init": ("site_init", "Draft the file of a new site."),
     "key": ("site_key", "Make or show the key of this site."),
+    "bundle": ("site_bundle", "Pack and sign an expert of RUN for the other sites."),
+    "import": ("site_import", "Take an expert that another site has signed into RUN."),
     "verify": ("site_verify", "Say who signed what another site has sent."),
 }
 
