@@ -1,7 +1,7 @@
 """Makes the bundle of an expert: checks what the contract wants of it, then copies, lists and signs it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 

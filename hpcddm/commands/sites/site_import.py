@@ -33,8 +33,8 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     """Take an expert that another site has signed into RUN.
 
     BUNDLE is the folder that the other site packed. Its signature, the key, the contract, every size and hash, and
-    every tensor are checked, on a copy that nobody else can change; only then does the expert appear in RUN. The figures
-    in its manifest are computed here. Whether the weights draw good images is not checked: the report says that.
+    every tensor are checked, on a copy that nobody else can change; only then does the expert appear in RUN. The
+    figures in its manifest are computed here. Whether the weights draw good images is not checked: the report tells.
 
     \b
     Example: hpcddm site import runs/quickstart expert-02-bundle
@@ -72,7 +72,7 @@ def _table(signed: SignedBundle) -> Table:
         "expert": f"{signed.key} of {bundle.site}, bundle {bundle.number}",
         "recipe": f"{len(entry.settings)} settings and {len(entry.inputs)} inputs, as this run has them",
         "files": f"{len(bundle.files)} files, {format_bytes(signed.size)}, sizes and SHA-256 as signed",
-        "tensors": f"{len(contract.table(signed.key))} in each file, {entry.parameters:,} parameters, all values finite",
+        "tensors": f"{len(contract.table(signed.key))} in each file, {entry.parameters:,} values, all finite",
         "computed here": f"{entry.images:,} images, {entry.images * entry.flops_per_image:.3g} training FLOPs",
         f"word of {bundle.site}": _word(signed),
     }

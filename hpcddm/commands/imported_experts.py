@@ -1,0 +1,40 @@
+"""Experts of other sites in a run with a contract: from which bundle each came, or that nothing vouches for it."""
+
+from collections.abc import Iterable
+
+from hpcddm.errors.printing import warn
+from hpcddm.exchange.contract import run_contract
+from hpcddm.exchange.import_records import imported_bundle
+from hpcddm.launch.journal_dirs import submissions_of
+from hpcddm.runs import manifest
+from hpcddm.runs.run_dir import RunDir
+
+UNVERIFIED = "unverified: copied, without a signed bundle"
+
+
+def expert_origins(run: RunDir, keys: Iterable[str]) -> dict[str, str]:
+    """Return where experts of other sites came from, by key, as text; empty in a run without a contract.
+
+    Args:
+        run: The run.
+        keys: Units; those that are not finished, or not experts of another site, are left out.
+    """
+    contract = run_contract(run)
+    if contract is None:
+        return {}
+    own = {submission.site for submission in submissions_of(run)}
+    origins = {}
+    for key in (key for key in keys if key in contract.experts and contract.experts[key].site not in own):
+        bundle = imported_bundle(run, key)
+        if bundle is not None:
+            origins[key] = f"imported from {bundle.site} (bundle {bundle.number})"
+        elif manifest.read_if_usable(run.unit(key)) is not None:
+            origins[key] = UNVERIFIED
+    return origins
+
+
+def note_unverified(run: RunDir, keys: Iterable[str]) -> None:
+    """Print a note about experts of other sites for which nothing vouches."""
+    named = [key for key, text in expert_origins(run, keys).items() if text == UNVERIFIED]
+    if named:
+        warn(f"note: {', '.join(named)}: {UNVERIFIED}; ask the site for a bundle")
