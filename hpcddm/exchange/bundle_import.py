@@ -15,7 +15,7 @@ from typing import Any
 from hpcddm.errors import UserError
 from hpcddm.exchange import signed_folder, tensor_check
 from hpcddm.exchange.bundle import FILE, MAX_BYTES
-from hpcddm.exchange.bundle_checks import ImportPlan, SignedBundle
+from hpcddm.exchange.bundle_checks import ImportPlan, SignedBundle, holds_files
 from hpcddm.exchange.import_records import read_signed_bundle, record_folder
 from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.files.checked_reads import Unreadable
@@ -23,14 +23,14 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.lease import lease
 from hpcddm.runs.manifest import Output
-from hpcddm.runs.run_dir import RunDir, set_folder_aside
+from hpcddm.runs.run_dir import RunDir, replace_folder
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import expert_of
 from hpcddm.runs.unit_training import unit_training
 from hpcddm.runs.weights_files import training_costs
 
 QUARANTINE = ".quarantine-"
-"""Prefix of the private folders in which bundles are checked; those of killed imports are removed by the next."""
+"""Prefix of the private folders in which bundles are checked; those of killed imports remain until the next import."""
 IMPORTED = "imported"
 """Key of a manifest's record about the bundle; the site's word in it is repeated, never used."""
 
@@ -65,12 +65,16 @@ def import_bundle(run: RunDir, signed: SignedBundle, plan: ImportPlan, advance: 
         ) from None
 
 
+def remove_leftovers(run: RunDir) -> None:
+    """Remove the private folders of imports that were killed; the caller holds the run's lock."""
+    for leftover in run.imports.glob(f"{QUARANTINE}*"):
+        guarded_writes.remove(leftover)
+
+
 @contextmanager
 def _quarantine(run: RunDir) -> Iterator[Path]:
     """Yield a private folder on the run's disk, which is removed at the end."""
     guarded_writes.make_folder(run.imports)
-    for leftover in run.imports.glob(f"{QUARANTINE}*"):
-        guarded_writes.remove(leftover)
     place = run.imports / f"{QUARANTINE}{atomic.unique_suffix()}"
     with guarded_writes.open_folder(run.imports) as above:
         os.mkdir(place.name, 0o700, dir_fd=above)
@@ -146,9 +150,11 @@ def _publish(run: RunDir, signed: SignedBundle, unit: Path, record: Path) -> Non
         held.enter_context(_uninterrupted())
         guarded_writes.remove(kept)
         guarded_writes.move(record, kept)
-        if target.exists():
-            set_folder_aside(run, signed.key)
-        guarded_writes.move(unit, target)
+        if holds_files(run, signed.key):
+            replace_folder(run, signed.key, unit)
+        else:
+            guarded_writes.remove(target)
+            guarded_writes.move(unit, target)
         atomic.sync(kept.parent)
         atomic.sync(target.parent)
 

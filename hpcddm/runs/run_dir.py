@@ -160,19 +160,28 @@ def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
                 os.rename(name, name, src_dir_fd=descriptor, dst_dir_fd=aside)
 
 
-def set_folder_aside(run: RunDir, key: str) -> None:
-    """Move the whole folder of a unit to a new folder in `superseded/` in one step, with the unit's lease.
+def replace_folder(run: RunDir, key: str, folder: Path) -> None:
+    """Put a folder in the place of a unit's folder, which moves to `superseded/` with all that it holds.
+
+    This is one step where the file system can exchange two names. Elsewhere, as on NFS, the unit is missing between
+    two renames.
 
     Args:
         run: The run.
         key: The unit, as `stage/unit`; not the unit `all` of a stage.
+        folder: The new folder, in the run.
 
     Raises:
         Unreadable: If a folder on the path to the unit is a link.
     """
-    target = _place_aside(run, key)
-    guarded_writes.make_folder(target.parent)
-    guarded_writes.move(run.unit(key), target)
+    target, aside = run.unit(key), _place_aside(run, key)
+    guarded_writes.make_folder(aside.parent)
+    guarded_writes.move(folder, aside)
+    if not guarded_writes.exchange(aside, target):
+        other = _place_aside(run, key)
+        guarded_writes.make_folder(other.parent)
+        guarded_writes.move(target, other)
+        guarded_writes.move(aside, target)
 
 
 def _place_aside(run: RunDir, key: str) -> Path:

@@ -40,7 +40,7 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     Example: hpcddm site import runs/quickstart expert-02-bundle
     Next:    hpcddm submit quickstart, when all experts are here
     """
-    from hpcddm.exchange.bundle_import import import_bundle
+    from hpcddm.exchange.bundle_import import import_bundle, remove_leftovers
 
     run = RunDir(root)
     experiment = stored_experiment(run)
@@ -48,6 +48,7 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     guarded_writes.guard(run.root)
     signed = open_bundle(run, bundle)
     with lease(run.lock, "hpcddm site import", PATIENCE_SECONDS):
+        remove_leftovers(run)
         if is_imported(run, signed):
             echo(f"{signed.key}: bundle {signed.bundle.number} of {signed.bundle.site} is imported already")
         else:
