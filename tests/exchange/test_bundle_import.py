@@ -26,13 +26,8 @@ from hpcddm.runs import manifest
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import EXPERT_LISTS
-from tests.exchange.agreed_runs import FLOPS, KEY, agreed_runs, train
+from tests.exchange.agreed_runs import FLOPS, KEY, train
 from tests.helpers import python
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return agreed_runs(tmp_path)
 
 
 @pytest.fixture

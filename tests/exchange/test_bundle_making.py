@@ -16,13 +16,8 @@ from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.exchange.ssh_keys import read_public
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
-from tests.exchange.agreed_runs import KEY, agreed_runs, train
+from tests.exchange.agreed_runs import KEY, train
 from tests.helpers import hpcddm
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return agreed_runs(tmp_path)
 
 
 def refused(runs, reason, site="uni-b", key=KEY):
