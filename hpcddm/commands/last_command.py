@@ -30,9 +30,13 @@ class SubmitCommand:
     """Last requested stage; None for all."""
 
 
-def submit_command(name: str, overrides: Collection[str], site: str, is_live: bool, until: str | None) -> SubmitCommand:
+def submit_command(
+    name: str, overrides: Collection[str], site: str, is_live: bool, until: str | None, contract: Path | None = None
+) -> SubmitCommand:
     """Describe a call of `hpcddm submit`."""
-    return SubmitCommand(["submit", name, *overrides, *_options(site, is_live)], str(Path.cwd()), until)
+    agreed = [] if contract is None else ["--contract", str(contract)]
+    words = [*([name] if contract is None or "=" in name else []), *overrides, *agreed, *_options(site, is_live)]
+    return SubmitCommand(["submit", *words], str(Path.cwd()), until)
 
 
 def sweep_command(name: str, site: str, is_live: bool, only: Collection[str]) -> SubmitCommand:

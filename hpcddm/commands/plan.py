@@ -117,6 +117,20 @@ def plan(
     """
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
     site = load_site(site_name)
+    if not as_json:
+        defaults.print()
+    print_plan(experiment, run, site, speed, assume, as_json)
+
+
+def print_plan(
+    experiment: Experiment,
+    run: RunDir,
+    site: Site,
+    speed: float | None = None,
+    assume: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print what the units of a site will cost; `speed`, `assume` and `as_json` are the options of the verb."""
     if assume is None:
         experiment = with_tar_counts(experiment)
         with add_remedy(experiment):
@@ -141,7 +155,6 @@ def plan(
         # Not by `echo`, which cuts long lines.
         print(json.dumps(content | totals, indent=1))
         return
-    defaults.print()
     echo(f"{experiment.name} at {site.name}: {len(units)} units, {len(units) - len(missing)} of them complete")
     _print(rows, total, run)
     echo(f"batch     {images_per_step(experiment)}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from hpcddm.commands.agreed_submission import open_submission
 from hpcddm.commands.last_command import (
     SubmitCommand,
     keep_command,
@@ -13,17 +14,16 @@ from hpcddm.commands.last_command import (
     store_command,
     submit_command,
 )
-from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, RUN_DIR, SITE
+from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, PATH, RUN_DIR, SITE
 from hpcddm.commands.submit_messages import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.errors import ConfigError, UserError, require
+from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
-from hpcddm.files import guarded_writes
 from hpcddm.jobs.outcome import HookEvent
-from hpcddm.launch import continuation, script_paths
+from hpcddm.launch import continuation
 from hpcddm.launch.array_items import ArrayItem, call_hook, group_into_arrays, make_array_spec, make_items
 from hpcddm.launch.base import DirectLauncher, Job, Launcher, QueueFull, QueueLauncher, create_launcher
 from hpcddm.launch.cancel_jobs import cancel_jobs
@@ -36,12 +36,12 @@ from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
 from hpcddm.launch.run_defaults import Defaults, load_for_run
+from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts, stored_part_path
 from hpcddm.launch.slurm.early_failures import blame_nodes
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
-    check_folder,
     decide_units,
     reconcile_journal,
     store_experiment,
@@ -49,10 +49,8 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
-from hpcddm.runs import group_permissions
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.lease import lease
-from hpcddm.runs.links import refusal_reason
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep, with_relative_paths
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
@@ -72,6 +70,13 @@ PATIENCE_SECONDS = 60
 )
 @DRY_RUN
 @LIVE
+@click.option(
+    "--contract",
+    "folder",
+    type=PATH,
+    help="Train this site's experts of a contract, which replaces EXPERIMENT; KEY=VALUE names its images here.",
+)
+@click.option("--trust", "trusted", metavar="FINGERPRINT", help="That of the coordinator, whose contract it is.")
 @click.option("--wait", "and_wait", is_flag=True, help="Then wait as 'hpcddm wait' does, with its exit codes.")
 def submit(
     name: str,
@@ -83,6 +88,8 @@ def submit(
     live: bool,
     and_wait: bool,
     until: str | None,
+    folder: Path | None,
+    trusted: str | None,
 ) -> int:
     """Submit the missing units of EXPERIMENT, or run them here.
 
@@ -91,25 +98,23 @@ def submit(
 
     \b
     Example: hpcddm submit fashion_mnist --site my-cluster experts.training.images=30000
+             hpcddm submit --contract cells-contract --site uni-b data.source.folder=/data/cells
     Next:    hpcddm status runs/fashion_mnist
     """
     if and_wait and dry_run:
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
-    experiment, run, defaults = load_for_run(name, overrides, run_dir)
-    before = last_site(run) if site_name == "auto" else None
-    if before:
-        echo(f"note: at site {before}, as in your last command for this run; --site takes another one")
-        site_name = before
-    site = load_site(site_name)
-    if is_sweep(RunDir(run.root.resolve().parent)):
-        raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
-    if is_sweep(run):
-        raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
-    experiment = with_content_hashes(experiment, run, redo=redo)
-    defaults.print()
-    typed = submit_command(name, overrides, site_name, live, until)
+    if folder is None:
+        experiment, run, site, defaults = _load(name, overrides, site_name, run_dir, redo)
+    elif site_name == "auto":
+        raise ConfigError("--contract: name this site, as the contract does, with --site")
+    else:
+        # Without EXPERIMENT, the first KEY=VALUE takes its place.
+        own = (*([name] if "=" in name else []), *overrides)
+        agreed = open_submission(folder, own, load_site(site_name), run_dir)
+        experiment, run, site, defaults = agreed.experiment(trusted, redo, dry_run), agreed.run, agreed.site, None
+    typed = submit_command(name, overrides, site_name, live, until, folder)
     code = submit_missing(
         experiment,
         site,
@@ -126,6 +131,25 @@ def submit(
     from hpcddm.commands.wait import wait_for
 
     return wait_for(run.root, None)
+
+
+def _load(
+    name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, redo: Collection[str]
+) -> tuple[Experiment, RunDir, Site, Defaults]:
+    """Read experiment and site of a run, and print the experiment's defaults."""
+    experiment, run, defaults = load_for_run(name, overrides, run_dir)
+    before = last_site(run) if site_name == "auto" else None
+    if before:
+        echo(f"note: at site {before}, as in your last command for this run; --site takes another one")
+        site_name = before
+    site = load_site(site_name)
+    if is_sweep(RunDir(run.root.resolve().parent)):
+        raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
+    if is_sweep(run):
+        raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
+    experiment = with_content_hashes(experiment, run, redo=redo)
+    defaults.print()
+    return experiment, run, site, defaults
 
 
 def _check_stages(option: str, names: Collection[str]) -> None:
@@ -264,20 +288,6 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
         from hpcddm.diffusion.conditions import base as conditions
 
         conditions.create_condition(experiment.data).check()
-
-
-def make_folder(run: RunDir) -> None:
-    """Make the folder of a run; raises `ConfigError` when that cannot be, or when a sign in its path has a meaning."""
-    script_paths.check_folder(run.root, "--run-dir")
-    group_permissions.apply_group_umask(run.root)
-    guarded_writes.guard(run.root)
-    try:
-        run.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--run-dir {run.root}: cannot be made ({error.strerror})") from None
-    # Else found only when the journal has an intent already, for whose job the next command would wait.
-    for folder in (run.jobs, run.scripts, run.code, run.root / "specs"):
-        require(not folder.is_symlink(), refusal_reason(folder))
 
 
 def _run_here(

@@ -13,7 +13,6 @@ from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
     follow_stored_template,
     is_cancelled,
-    make_folder,
     render_scripts,
     submit_arrays,
 )
@@ -48,11 +47,11 @@ from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.launch.redo import set_ranges_aside
+from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (
     Decision,
     check_experiment,
-    check_folder,
     reconcile_journal,
     store_site,
 )

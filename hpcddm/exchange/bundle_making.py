@@ -87,11 +87,11 @@ def make_bundle(
 def thinned(curve: Curve) -> list[tuple[int, float]]:
     """Return at most `MAX_CURVE` points of a loss curve, the last one among them.
 
-    Nine digits of a loss remain: a longer number is refused where the bundle is read.
+    Fifteen digits of a loss remain: a longer number is refused where the bundle is read.
     """
     step = max(1, math.ceil(len(curve) / MAX_CURVE))
     kept = list(reversed(curve))[::step]
-    return [(images, float(f"{loss:.9g}")) for images, loss in reversed(kept)]
+    return [(images, float(f"{loss:.15g}")) for images, loss in reversed(kept)]
 
 
 def _complete(run: RunDir, experiment: Experiment, key: str) -> Manifest:

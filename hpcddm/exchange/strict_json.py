@@ -8,7 +8,7 @@ from hpcddm.files import checked_reads
 
 T = TypeVar("T")
 MAX_DIGITS = 20
-"""Most characters of a number."""
+"""Most digits of a number."""
 PRINTABLE = re.compile(r"[\x20-\x7e]*")
 """Texts that can be shown as they are, on any terminal."""
 TEXT_LENGTH = 4096
@@ -26,7 +26,7 @@ def parse(content: bytes, kind: type[T]) -> T:
         An instance of the dataclass.
 
     Raises:
-        ValueError: A key occurs twice; a number is not finite or longer than 20 characters; a text has more than
+        ValueError: A key occurs twice; a number is not finite or has more than 20 digits; a text has more than
             4,096 characters or others than printable ASCII; the content is too deep or does not fit the dataclass.
 
     Examples:
@@ -55,8 +55,9 @@ def parse(content: bytes, kind: type[T]) -> T:
 
 
 def _number(text: str) -> None:
-    if len(text) > MAX_DIGITS:
-        raise ValueError(f"holds a number of {len(text)} characters, {text[:MAX_DIGITS]}...")
+    digits = sum(map(str.isdigit, text))
+    if digits > MAX_DIGITS:
+        raise ValueError(f"holds a number of {digits} digits, {text[:MAX_DIGITS]}...")
 
 
 def _constant(text: str) -> NoReturn:

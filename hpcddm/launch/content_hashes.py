@@ -58,7 +58,7 @@ def with_content_hashes(
             known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
             holder["content_hash"] = known_hash or _hash_of(path, key)
     experiment = Experiment.model_validate(values)
-    if "fitted_by" not in values["cluster"]["clustering"]:
+    if "run" not in values["cluster"]["clustering"]:
         return experiment
     return fill_in_partition(experiment, run, _value_at(stored, "cluster.clustering.run"), redo)
 

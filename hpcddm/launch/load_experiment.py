@@ -1,5 +1,6 @@
 """Reads experiments from YAML, with overrides from the command line."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,15 @@ def experiment_values(name: str, overrides: tuple[str, ...]) -> tuple[Path, dict
     values, origins = read_yaml(path)
     resolve_paths(values, path.resolve().parent)
     origins = origins.before_changes(lambda: filled_file(path))
+    return path, values, apply_overrides(values, overrides, origins)
+
+
+def apply_overrides(values: dict[str, Any], overrides: Collection[str], origins: Origins) -> Origins:
+    """Set the values of overrides in `values`, with absolute paths, and return the origins with these."""
     for override in overrides:
         origins = _override(values, override, origins)
     resolve_paths(values, Path.cwd())
-    return path, values, origins
+    return origins
 
 
 def filled_file(path: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Decisions of `submit` before anything is submitted: which units are complete, which are missing, which start here."""
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import warn
-from hpcddm.files import atomic, checked_reads, nfs_reads
+from hpcddm.files import atomic, checked_reads
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.ending_jobs import settled_jobs
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 RECONCILE_SECONDS = 15
 """Seconds for which a request may still reach the scheduler after the `submit` that sent it has died."""
-MIN_FREE_BYTES = 10_000_000
-"""Bytes that the bookkeeping of a submission needs, without the outputs of the stages."""
 CONTENT = "data.content_hash"
 """Key of the hash of the images."""
 IMAGES_CHECKED = 16
@@ -217,25 +214,6 @@ def _check_counts(records: "Split", split: str, shards: int, experiment: Experim
             f"{place}: {images} balanced images need {needed} {split} images of every class,"
             f" class {all_class_names(experiment, records.class_names)[scarce]} has {counts[scarce]}"
         )
-
-
-def check_folder(run: RunDir) -> None:
-    """Raise `ConfigError` if a run's folder cannot be written or has a STOP file; creates nothing."""
-    if nfs_reads.exists(run.stop):
-        raise ConfigError(f"{run.stop} tells every job to leave: remove it, then repeat this command")
-    place = run.root.absolute()
-    while not place.exists():
-        place = place.parent
-    if not place.is_dir():
-        reason = f"{place} is not a folder"
-    elif not os.access(place, os.W_OK | os.X_OK):
-        reason = f"no permission for this user in {place}"
-    elif atomic.free_bytes(place) < MIN_FREE_BYTES:
-        reason = f"{atomic.free_bytes(place):,} bytes are free in {place}"
-    else:
-        return
-    verb = "not writable" if run.root.is_dir() else "cannot be made"
-    raise ConfigError(f"--run-dir {run.root}: {verb} ({reason}); take another folder, or make room there")
 
 
 def decide_units(

@@ -53,7 +53,7 @@ class Agreed:
         """Put another contract into both runs."""
         for run in (self.home, self.partner):
             arguments = (contracts.FILE, changed, {}, self.key("uni-a"), signing.CONTRACT)
-            signed_folder.write_folder(contracts.contract_folder(run), *arguments)
+            signed_folder.write_folder(contracts.revision_folder(run, changed.revision), *arguments)
         return replace(self, contract=changed)
 
     def change_expert(self, **changes: object) -> "Agreed":
@@ -126,7 +126,9 @@ def hand_made_contract(folder: Path, experiment: Experiment, run: RunDir) -> Con
     }
     data = AgreedData("0" * 64, 24, 24, "CC0", "")
     said = list(SiteWord.__dataclass_fields__)
-    return Contract("hpcddm contract 1", "0" * 32, 1, None, "uni-a", sites, {}, experts, tables, data, {}, said, {})
+    return Contract(
+        "hpcddm contract 1", "0" * 32, 1, None, "uni-a", sites, {}, experts, tables, data, {"torch": ">=2"}, said, {}
+    )
 
 
 def random_weights(experiment: Experiment, key: str, seed: int) -> dict[str, torch.Tensor]:

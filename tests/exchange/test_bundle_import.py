@@ -71,7 +71,7 @@ def test_an_expert_arrives_with_the_figures_of_this_run(runs, sent):
     for output in ours.outputs:
         assert manifest.read_verified(runs.home.unit(KEY), output.path)
     curve = manifest.read_verified_json(runs.home.unit(KEY), "curve.json", list[tuple[int, float]])
-    assert curve == [(16, 0.5), (32, 0.00123456789)]
+    assert curve == [(16, 0.5), (32, 0.00123456789012346)]
     assert ours.results == {
         "samples": 12,
         "class_counts": [3, 3, 3, 3],

@@ -23,7 +23,7 @@ def copy(runs):
 def test_status_names_the_bundle_of_an_imported_expert(runs):
     assert row(runs.home) == ("elsewhere", "belongs to site uni-b")
     runs.take(runs.pack("sent"))
-    assert row(runs.home) == ("complete", "imported from uni-b (bundle 1)")
+    assert row(runs.home) == ("complete", "imported from uni-b (bundle 1), by its word with code c0de, torch 2.13.0")
     assert f"{KEY}: complete, imported from uni-b (bundle 1)" in hpcddm("status", runs.home.root).output
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hpcddm.commands.submit import make_folder
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.launch import code_copy, script_paths
 from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.load_site import load_site
+from hpcddm.launch.run_folder import make_folder
 from hpcddm.launch.script_template import command_word
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm import launcher as slurm_launcher

@@ -6,10 +6,10 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.jobs.spec import read_spec
 from hpcddm.launch.base import Job, clean_environment
+from hpcddm.launch.run_folder import check_folder
 from hpcddm.launch.submission import (
     active_units,
     check_experiment,
-    check_folder,
     decide_units,
     reconcile_journal,
     store_site,

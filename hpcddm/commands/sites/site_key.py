@@ -11,11 +11,19 @@ from hpcddm.exchange import site_identity, ssh_keys
 
 DEFAULT = Path(".ssh/hpcddm_ed25519")
 """The private key in the home folder, unless an option names another one."""
+KEY = click.option(
+    "--key", type=PATH, help="Your own Ed25519 key, also one in an agent.  [default: ~/.ssh/hpcddm_ed25519]"
+)
+
+
+def own_key(named: Path | None) -> Path:
+    """Return the private key with which this user signs."""
+    return named or Path.home() / DEFAULT
 
 
 @click.command("key")
 @click.argument("name", metavar="SITE")
-@click.option("--key", type=PATH, help="Your own Ed25519 key, also one in an agent.  [default: ~/.ssh/hpcddm_ed25519]")
+@KEY
 @click.option("--output", type=PATH, help="Folder for the coordinator.  [default: SITE-key]")
 def site_key(name: str, key: Path | None, output: Path | None) -> None:
     """Make or show the key of this site.
@@ -29,7 +37,7 @@ def site_key(name: str, key: Path | None, output: Path | None) -> None:
     Next:    send the folder uni-b-key/, and tell the fingerprint
     """
     validate(Site, {"name": name, "scheduler": "slurm"}, f"the name '{name}'")
-    path = key or Path.home() / DEFAULT
+    path = own_key(key)
     is_new = not path.exists() and not path.with_name(f"{path.name}.pub").exists() and key is None
     if is_new:
         ssh_keys.make_key(path)

@@ -11,8 +11,11 @@ from hpcddm.data import run_samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.random_streams import of_training
 from hpcddm.diffusion.spaces.base import create_space
+from hpcddm.exchange.agreed_experiment import require_agreed_inputs
+from hpcddm.exchange.contract import run_contract
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_denoiser
+from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import weights_files
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
@@ -27,6 +30,8 @@ from hpcddm.training.training_inputs import noisy_batches, training_inputs
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
     expert = expert_of(unit.key)
+    planned = next(each for each in plan_units(experiment) if each.key == unit.key)
+    require_agreed_inputs(run_contract(unit.run), planned, unit.inputs)
     config, training = experiment.expert_config(expert), flops_budget.training_of(experiment, unit.key)
     if expert is None:
         listed, order, seen = None, None, split_results(unit.inputs, TRAIN)

@@ -1,0 +1,59 @@
+"""Clusters of a collaboration's contract: every site takes the coordinator's partition as it is."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from hpcddm.clustering.base import Clustering, Workspace, convert_errors
+from hpcddm.clustering.partition import Partition
+from hpcddm.clustering.samples import Samples
+from hpcddm.config import variants
+from hpcddm.config.clustering import ClusteringSettings
+from hpcddm.config.schema import PathSetting
+from hpcddm.data.columns import Numbers
+from hpcddm.files import atomic
+from hpcddm.files.tensor_file import VALUE_BYTES, TensorFile
+
+ADVICE = "ask the coordinator for the contract again"
+
+
+class ContractClusteringSettings(ClusteringSettings):
+    """Partition of a contract; `hpcddm submit --contract` fills in all of it."""
+
+    is_fitted: ClassVar[bool] = False
+
+    partition: PathSetting
+    """File of the arrays, in a run's `contract/`."""
+    content_hash: str
+    """Its SHA-256, as the contract states it."""
+    fitted_by: ClusteringSettings
+    """The clustering that fitted the partition."""
+
+    @property
+    def needs_features(self) -> bool:  # type: ignore[override]
+        """True where the other clustering needs features."""
+        return self.fitted_by.needs_features
+
+    def remedy(self, num_clusters: int) -> str:
+        """Name the contract."""
+        return "the contract, which the coordinator makes"
+
+
+class ContractClustering(Clustering[ContractClusteringSettings]):
+    """A partition that is read, and not fitted."""
+
+    def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
+        """Read the partition; raises `UserError` for one that is damaged, or not the agreed one."""
+        path = Path(self.settings.partition)
+        with convert_errors(path, ADVICE), TensorFile(path) as file:
+            arrays = {
+                name: np.empty(spec.shape, f"<{spec.dtype[0].lower()}{VALUE_BYTES[spec.dtype]}")
+                for name, spec in file.forms.items()
+            }
+            held = file.read({name: values.reshape(-1).view(np.uint8).data for name, values in arrays.items()})
+            atomic.require_submitted(path, self.settings.content_hash, held)
+            return self.load(arrays)
+
+    def load(self, arrays: dict[str, np.ndarray]) -> Partition:
+        return variants.create(Clustering, self.settings.fitted_by).load(arrays)

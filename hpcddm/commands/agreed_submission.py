@@ -1,0 +1,125 @@
+"""What submit does for a contract: whom to trust, what it costs, and the experiment of this site."""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.commands.plan import print_plan
+from hpcddm.config import paths, trusted_submissions
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.site import Site
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import echo
+from hpcddm.exchange import contract as contracts
+from hpcddm.exchange.agreed_packages import check_packages
+from hpcddm.exchange.contract import FILE, Contract
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.run_folder import make_folder
+from hpcddm.runs.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class AgreedSubmission:
+    """A contract that somebody sent, and what of it this site does."""
+
+    folder: Path
+    contract: Contract
+    key: PublicKey
+    """Key that signed it."""
+    run: RunDir
+    site: Site
+    overrides: tuple[str, ...]
+    """Settings of this site."""
+
+    @property
+    def _vouched(self) -> dict[str, str]:
+        return {"contract": self.contract.id, "coordinator": self.key.text}
+
+    def experiment(self, trusted: str | None, redo: Collection[str], is_dry_run: bool) -> Experiment:
+        """Return the experiment of this site, once the user has trusted the coordinator.
+
+        Args:
+            trusted: Fingerprint that the user names.
+            redo: Stages that are made again.
+            is_dry_run: True to write nothing.
+
+        Raises:
+            UserError: The coordinator is not trusted yet, or this site does not have what was agreed on.
+        """
+        if trusted not in (None, self.key.fingerprint):
+            reason = f"{self.folder / FILE} is signed by the key {self.key.fingerprint}"
+            raise UserError(f"--trust {trusted}: {reason}; do not trust it, and ask the coordinator")
+        check_packages(self.contract)
+        self._check_revision()
+        experiment = load_agreed(self.contract, self.folder, self.overrides)
+        if trusted is None and not trusted_submissions.is_known(self.run.root, self._vouched):
+            self._print_terms(experiment)
+            ask = f"compare the fingerprint with the one that {self.contract.coordinator} tells you by another channel"
+            raise UserError(f"{ask}, then add: --trust {self.key.fingerprint}")
+        folder = self.folder if is_dry_run else self._keep()
+        experiment = with_content_hashes(load_agreed(self.contract, folder, self.overrides), self.run, redo=redo)
+        check_recipes(self.contract, experiment, self.site.name)
+        return experiment
+
+    def _check_revision(self) -> None:
+        current = contracts.current_folder(self.run)
+        if current is None:
+            if self.run.experiment.exists():
+                raise ConfigError(f"--run-dir {self.run.root}: a run without a contract; name another folder")
+            return
+        kept, _ = contracts.read_contract(current)
+        if kept.id != self.contract.id:
+            raise ConfigError(f"--run-dir {self.run.root}: has another contract; name another folder")
+        if kept.revision > self.contract.revision:
+            raise ConfigError(f"--contract {self.folder}: revision {kept.revision} is here already; name its folder")
+        digest = hashlib.sha256((current / FILE).read_bytes()).hexdigest()
+        if kept.revision + 1 == self.contract.revision and self.contract.previous != digest:
+            raise UserError(f"{self.folder / FILE}: does not follow the revision that is here; ask the coordinator")
+
+    def _keep(self) -> Path:
+        make_folder(self.run)
+        folder = contracts.keep_contract(self.folder, self.contract, self.run)
+        trusted_submissions.remember(self.run.root, self._vouched)
+        return folder
+
+    def _print_terms(self, experiment: Experiment) -> None:
+        """Print who asks for what, what it costs here, and what it reads."""
+        contract = self.contract
+        echo(f"contract {contract.id}, revision {contract.revision}, of {contract.coordinator}")
+        echo(f"signed by {self.key.fingerprint}")
+        echo(f"data      licence: {contract.data.license}; terms: {contract.data.terms}")
+        echo(f"trains    {', '.join(contract.units_of(self.site.name))}")
+        values = experiment.model_dump()
+        del values["cluster"]["clustering"]
+        for holder, key in paths.find_paths(values, Experiment):
+            echo(f"reads     {holder[key]}")
+        print_plan(experiment, self.run, self.site)
+
+
+def open_submission(folder: Path, overrides: tuple[str, ...], site: Site, run_dir: Path | None) -> AgreedSubmission:
+    """Read a contract that this site is to follow.
+
+    Args:
+        folder: Folder of the contract.
+        overrides: Settings of this site as `key.key=value`.
+        site: This site.
+        run_dir: Folder of the run; None for runs/<the experiment's name>.
+
+    Raises:
+        UserError: The contract is malformed, or has no expert for this site.
+    """
+    contract, key = contracts.read_contract(folder)
+    agreed = contract.sites.get(site.name)
+    if agreed is None or not contract.units_of(site.name):
+        names = ", ".join(name for name in contract.sites if contract.units_of(name))
+        raise ConfigError(f"--site {site.name}: trains no expert of this contract; its sites: {names}")
+    if agreed.is_revoked:
+        raise UserError(str(step("hpcddm", "site", "key", site.name, reason=f"{folder}: your key was revoked")))
+    name = contract.experiment.get("name")
+    if run_dir is None and not (isinstance(name, str) and name.replace("-", "").replace("_", "").isalnum()):
+        raise ConfigError("--run-dir: name the folder of the run")
+    return AgreedSubmission(folder, contract, key, RunDir(run_dir or Path("runs") / str(name)), site, overrides)

@@ -1,0 +1,120 @@
+"""The verb site contract: writes what all sites of a collaboration agree on, signed by the coordinator."""
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from hpcddm.commands.options import PATH, RUN
+from hpcddm.commands.sites.site_key import KEY, own_key
+from hpcddm.commands.terminal import table_console
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import echo
+from hpcddm.exchange import contract as contracts
+from hpcddm.exchange import signed_folder, signing, site_identity, ssh_keys
+from hpcddm.exchange.contract import FILE, PARTITION, PROBE, Contract
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.files import guarded_writes
+from hpcddm.runs import group_permissions
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
+
+NOT_STATED = "not stated"
+
+
+@click.command("contract")
+@RUN
+@click.option("--output", type=PATH, required=True, help="New folder, which goes to every site.")
+@KEY
+@click.option("--site", "folders", type=PATH, multiple=True, help="Folder that 'hpcddm site key' wrote at a site.")
+@click.option("--trust", "trusted", multiple=True, metavar="FINGERPRINT", help="That of a --site, told by its people.")
+@click.option("--revoke", multiple=True, metavar="SITE", help="Accept nothing more that this site's key signs.")
+@click.option("--license", default=None, help="Licence of the data, for every site to read.")
+@click.option("--terms", default=None, help="Terms on which sites may use the data.")
+def site_contract(
+    root: Path,
+    output: Path,
+    key: Path | None,
+    folders: tuple[Path, ...],
+    trusted: tuple[str, ...],
+    revoke: tuple[str, ...],
+    license: str | None,
+    terms: str | None,
+) -> None:
+    """Write the contract of RUN, for sites that train some of its experts.
+
+    RUN has its lists: 'hpcddm submit EXPERIMENT --until expert_lists' makes them. The experiment names the coordinator
+    as `site`, and the site of every expert in `experts.sites`. The contract holds each expert's recipe, the partition,
+    hashes of images and encoders, and the keys of all sites, but no path. Called again, the command writes the next
+    revision, which names the one before: with a new key of a site, or without one that was stolen.
+
+    \b
+    Example: hpcddm site contract runs/cells --output cells-contract --site uni-b-key --trust SHA256:kmYc...
+    Next:    send the folder cells-contract/ to all sites, and tell them your fingerprint
+    """
+    # torch takes seconds to import, and only this verb of the group needs the networks.
+    from hpcddm.exchange.contract_making import Terms, make_contract, write_partition, write_probe
+
+    run, path = RunDir(root), own_key(key)
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    if output.exists():
+        raise ConfigError(f"--output {output}: exists; name a new folder")
+    before, previous = _revision_before(run)
+    own = ssh_keys.read_public(path)
+    keys = _trusted_keys(folders, trusted)
+    if experiment.site is not None and (before is None or before.sites[before.coordinator].key != own.text):
+        keys[experiment.site] = own
+    said = before.data if before else None
+    license = license or (said.license if said else NOT_STATED)
+    terms = terms or (said.terms if said else NOT_STATED)
+    draft = make_contract(run, experiment, Terms(license, terms, keys, revoke), before, previous)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
+    with tempfile.TemporaryDirectory() as scratch:
+        files = {name: Path(scratch) / name for name in (PARTITION, PROBE)}
+        write_partition(run, files[PARTITION])
+        write_probe(run, experiment, files[PROBE])
+        written = signed_folder.write_folder(output, FILE, draft, files, path, signing.CONTRACT)
+    contracts.read_contract(output)
+    contracts.keep_contract(output, written, run)
+    _print(written, own, output)
+
+
+def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
+    folder = contracts.current_folder(run)
+    if folder is None:
+        return None, None
+    return contracts.read_contract(folder)[0], hashlib.sha256((folder / FILE).read_bytes()).hexdigest()
+
+
+def _trusted_keys(folders: tuple[Path, ...], trusted: tuple[str, ...]) -> dict[str, PublicKey]:
+    """Read the keys of sites, each of which the user has compared."""
+    keys: dict[str, PublicKey] = {}
+    for folder in folders:
+        name, key = site_identity.read_identity(folder)
+        if key.fingerprint not in trusted:
+            raise UserError(
+                f"--site {folder}: the key of {name} has the fingerprint {key.fingerprint}; compare it with the one"
+                f" that {name} tells you by another channel, then add: --trust {key.fingerprint}"
+            )
+        if name in keys:
+            raise ConfigError(f"--site {folder}: {name} is named twice")
+        keys[name] = key
+    return keys
+
+
+def _print(contract: Contract, own: PublicKey, output: Path) -> None:
+    table = Table()
+    for name in ("site", "fingerprint", "valid until", "experts"):
+        table.add_column(name, no_wrap=True)
+    for name, site in contract.sites.items():
+        key = ssh_keys.parse_text(site.key).fingerprint
+        until = "revoked" if site.is_revoked else site.valid_until
+        experts = [unit.removeprefix("train/") for unit in contract.units_of(name)]
+        role = " (coordinator)" if name == contract.coordinator else ""
+        table.add_row(name + role, key, until, ", ".join(experts) or "-")
+    table_console().print(table)
+    echo(f"contract {contract.id}, revision {contract.revision}, in {output}/")
+    echo(f"send {output}/ to all sites, and tell them your fingerprint by another channel: {own.fingerprint}")

@@ -1,0 +1,161 @@
+"""Settings that a contract carries: what goes into it without any path, and what a contract may make a site do."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hpcddm.config import paths, variant_files
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import settings_to_hash, variants_of
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.printing import printable
+from hpcddm.exchange.contract import Contract
+from hpcddm.pipeline.unit_graph import PlannedUnit
+from hpcddm.runs.manifest import Manifest, flatten
+from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
+
+CLUSTERING, SOURCE = "cluster.clustering", "data.source"
+LIMITS = {"data.shards": 1_000_000, "data.heldout_shards": 1_000_000}
+"""Largest values of settings that a contract may have, where units are counted by them."""
+MAX_DEPTH = 1000
+"""Most blocks of a network: it is built to be counted."""
+OWN_KEYS = (
+    "concepts",
+    "distill",
+    "router.refit",
+    "evaluators.extractor.pretrained",
+    "evaluators.classifier.pretrained",
+)
+"""Settings of the coordinator's site alone, on which no expert depends; they stay there."""
+
+
+def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None) -> dict[str, Any]:
+    """Return the settings that a contract carries, nested as in the YAML file.
+
+    Args:
+        experiment: The experiment.
+        scale: Shift and scale of the latents, if they are measured here; other sites take these numbers.
+
+    Raises:
+        ConfigError: Experts depend on a private file; the message names the key.
+    """
+    values = experiment.model_dump(mode="json")
+    for key in OWN_KEYS:
+        place, _, last = key.rpartition(".")
+        section = _value_at(values, place) if place else values
+        if section:
+            section[last] = None
+    cluster = values["cluster"]
+    cluster["clustering"] = cluster["clustering"].get("fitted_by") or cluster["clustering"]
+    if experiment.data.space.is_trained_in_run:
+        raise ConfigError(
+            "data.space: the run trains its autoencoder, and no network but experts crosses between sites"
+        )
+    if scale is not None:
+        values["data"]["space"] |= scale
+    for place, holder, key in list(_paths(values)):
+        if not place.startswith((SOURCE, CLUSTERING)) and "hub" not in holder:
+            raise ConfigError(f"{place}: a private file, which other sites do not have; a contract names no file")
+        # Each site names its own place of images and public weights; their hashes are in the contract.
+        del holder[key]
+    return values
+
+
+def check_settings(contract: Contract) -> None:
+    """Check what the settings of a contract that somebody sent would make a site do, before they are used.
+
+    Raises:
+        UserError: They name a file, or ask for more units than experts are agreed on. The message names the key.
+    """
+    place = next((place for place, _, _ in _paths(contract.experiment)), None)
+    if place is not None:
+        raise UserError(f"contract.json: {printable(place)} names a file; refused, a contract names none")
+    num_experts = sum(isinstance(expert_of(key), int) for key in contract.experts)
+    if _value_at(contract.experiment, "cluster.experts") != num_experts:
+        raise UserError(f"contract.json: cluster.experts: is not {num_experts}, the experts that it lists; refused")
+    depths = [
+        (f"{place}.depth", holder["depth"], MAX_DEPTH)
+        for place, holder in _holders(contract.experiment, "")
+        if isinstance(holder, dict) and "depth" in holder
+    ]
+    limited = [(key, _value_at(contract.experiment, key), most) for key, most in LIMITS.items()]
+    for key, value, most in [*limited, *depths]:
+        if not isinstance(value, int) or not 0 < value <= most:
+            raise UserError(f"contract.json: {printable(key)}: is not a number from 1 to {most:,}; refused")
+
+
+def check_experiment(contract: Contract, experiment: Experiment) -> None:
+    """Check an experiment that was made of the settings of a contract.
+
+    Raises:
+        UserError: It has a variant that is not in the package, or other experts than the contract.
+    """
+    own = variant_files.user_files()
+    for place, variant in variants_of(experiment):
+        if f"{variant.package}/{variant.name}.py" in own:
+            reason = f"contract.json: {place}: '{variant.name}' is a variant of yours, not of the package"
+            raise UserError(f"{reason}; refused, rename yours")
+    if {*expert_keys(experiment), *extra_expert_keys(experiment)} != contract.experts.keys():
+        raise UserError("contract.json: its experiment has other experts than it lists; refused")
+
+
+def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tuple[Any, Any]]:
+    """Return the settings in fingerprints that are not those of a contract, as (here, agreed on), by dotted key.
+
+    The clustering is left out: every site takes the partition of the contract.
+    """
+    here = flatten(settings_to_hash(experiment))
+    agreed = flatten(contract.experiment)
+    kept = {key: value for key, value in here.items() if not key.startswith(CLUSTERING)}
+    return differences({key: agreed.get(key) for key in kept}, kept)
+
+
+def require_agreed_inputs(contract: Contract | None, unit: PlannedUnit, inputs: Mapping[str, Manifest]) -> None:
+    """Check, before an expert is trained, that it is trained on what was agreed on.
+
+    Args:
+        contract: Contract of the run; None for a run without one.
+        unit: The expert's unit.
+        inputs: Manifests of its inputs, by key.
+
+    Raises:
+        UserError: An input has another digest. The message names it.
+    """
+    if contract is None or unit.key not in contract.experts:
+        return
+    recipe = contract.experts[unit.key]
+    changed = differences(recipe.inputs, unit.expected({key: inputs[key] for key in unit.inputs}).inputs)
+    if changed:
+        name = next(iter(changed))
+        raise UserError(
+            f"{unit.key}: {name} is not what the contract says; the images or their features differ from the"
+            " coordinator's: compare data.source, encoder and package versions, and ask the coordinator"
+        )
+
+
+def differences(agreed: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the values that differ as (here, agreed on), by dotted key."""
+    # As JSON has them: a contract has no tuples.
+    own = json.loads(json.dumps(here))
+    return {key: (own.get(key), agreed.get(key)) for key in sorted({*own, *agreed}) if own.get(key) != agreed.get(key)}
+
+
+def _paths(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield every path among settings: dotted key, the mapping that holds it, and its key there."""
+    places = {id(holder): place for place, holder in _holders(values, "")}
+    for holder, key in paths.find_paths(values, Experiment):
+        place = places[id(holder)]
+        yield f"{place}.{key}".lstrip("."), holder, key
+
+
+def _holders(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict | list):
+        yield place, value
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _holders(inner, f"{place}.{key}".lstrip("."))
+
+
+def _value_at(values: Any, place: str) -> Any:
+    for part in place.split("."):
+        values = values.get(part) if isinstance(values, dict) else None
+    return values

@@ -1,0 +1,69 @@
+"""The experiment of a contract at this site: the agreed settings, with this site's places of images and weights."""
+
+from collections.abc import Collection
+from copy import deepcopy
+from pathlib import Path
+
+from hpcddm.config.cross_checks import validate_experiment
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.validation_errors import Origins
+from hpcddm.errors import ConfigError
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.exchange import agreed_experiment
+from hpcddm.exchange.contract import FILE, PARTITION, Contract
+from hpcddm.launch.load_experiment import apply_overrides
+from hpcddm.pipeline.unit_graph import plan_units
+
+
+def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) -> Experiment:
+    """Return the experiment of a contract that somebody sent.
+
+    Args:
+        contract: The contract.
+        folder: Folder with its partition.
+        overrides: Settings of this site as `key.key=value`: where its images and weights are, and what may differ.
+
+    Raises:
+        UserError: The contract would make this site read a file, run a variant of its own, or plan too many units.
+        ConfigError: An override is invalid, or changes what was agreed on. The message names the key.
+    """
+    agreed_experiment.check_settings(contract)
+    values, partition = deepcopy(contract.experiment), contract.files[PARTITION]
+    fitted_by = values["cluster"].get("clustering")
+    if isinstance(fitted_by, dict) and fitted_by.get("name") == "file":
+        # Of clusters that a file lists, the partition has all.
+        fitted_by |= {"file": str(folder / PARTITION)}
+    own = {"name": "contract", "partition": str(folder / PARTITION), "content_hash": partition.sha256}
+    values["cluster"]["clustering"] = own | {"fitted_by": fitted_by}
+    origins = apply_overrides(values, overrides, Origins(str(folder / FILE)))
+    try:
+        experiment = validate_experiment(values, origins)
+    except ConfigError as error:
+        hint = "where this site has its files, KEY=VALUE says, such as data.source.folder=/data/images"
+        raise ConfigError(f"{error}; {hint}") from None
+    agreed_experiment.check_experiment(contract, experiment)
+    return experiment
+
+
+def check_recipes(contract: Contract, experiment: Experiment, site: str) -> None:
+    """Check that this site's images and the recipes of its experts are those that were agreed on.
+
+    Args:
+        contract: The contract.
+        experiment: The experiment of this site, with the hashes of its files.
+        site: Name of this site.
+
+    Raises:
+        ConfigError: They are others. The message names key, value and agreed value.
+    """
+    found, agreed = experiment.data.content_hash, contract.data.content_hash
+    if found != agreed:
+        reason = f"other images than agreed on (their hash is {found}, the contract's {agreed})"
+        raise ConfigError(f"data.source: {reason}; name the right ones")
+    units = {unit.key: unit.fingerprint_settings for unit in plan_units(experiment)}
+    changed = agreed_experiment.changed_settings(contract, experiment)
+    for key in contract.units_of(site):
+        changed |= agreed_experiment.differences(contract.experts[key].settings, units[key])
+    if changed:
+        listed = "; ".join(f"{key}: {here!r} here, {there!r} agreed on" for key, (here, there) in changed.items())
+        raise ConfigError(f"not what the contract says ({printable(listed, MAX_LINE_CHARACTERS)}); leave these out")

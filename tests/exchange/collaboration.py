@@ -1,0 +1,79 @@
+"""A collaboration of two sites: north coordinates and has its lists, south is to train expert 1."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hpcddm.exchange import contract as contracts
+from hpcddm.exchange import signing, ssh_keys
+from hpcddm.exchange.contract import FILE, Contract
+from tests.helpers import hpcddm, write_experiment, write_source
+
+SITES = ["north", "south"]
+CHANGES = {"site": "north", "experts__sites": SITES, "experts__training__snapshots": [32, 64]}
+IMAGES = 200
+
+
+class Collaboration:
+    """Folder of a collaboration: north's run with its lists, the keys of both sites, and the contract."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.run, self.contract = folder, folder / "north", folder / "contract"
+        self.images = folder / "images"
+
+    def make(self) -> "Collaboration":
+        """Run north's data stages, and write keys and contract."""
+        write_source(self.images, IMAGES, 80)
+        write_experiment(self.folder, **CHANGES)
+        for site in SITES:
+            (self.folder / f"{site}.yaml").write_text(f"name: {site}\nscheduler: local\n")
+            ssh_keys.make_key(self.key(site))
+        said = ("submit", self.folder / "tiny.yaml", "--site", self.site("north"), "--run-dir", self.run)
+        done = hpcddm(*said, "--until", "expert_lists")
+        assert done.exit_code == 0, done.output
+        done = hpcddm("site", "key", "south", "--key", self.key("south"), "--output", self.folder / "south-key")
+        assert done.exit_code == 0, done.output
+        trusted = ("--site", self.folder / "south-key", "--trust", self.fingerprint("south"))
+        done = self.write_contract(self.contract, *trusted, "--license", "CC0")
+        assert done.exit_code == 0, done.output
+        return self
+
+    def write_contract(self, output: Path, *options: object):
+        """Call `hpcddm site contract`."""
+        return hpcddm("site", "contract", self.run, "--output", output, "--key", self.key("north"), *options)
+
+    def submit(self, contract: Path, run: Path, *options: object):
+        """Call `hpcddm submit --contract` at south."""
+        own = ("--site", self.site("south"), "--run-dir", run, f"data.source.folder={self.images}")
+        return hpcddm("submit", "--contract", contract, *own, *options)
+
+    def key(self, site: str) -> Path:
+        """The private key of a site."""
+        return self.folder / f"{site}.key"
+
+    def site(self, name: str) -> Path:
+        """The file of a site."""
+        return self.folder / f"{name}.yaml"
+
+    def fingerprint(self, site: str) -> str:
+        """The fingerprint of a site's key."""
+        return ssh_keys.read_public(self.key(site)).fingerprint
+
+    def read(self, folder: Path | None = None) -> Contract:
+        """The contract."""
+        return contracts.read_contract(folder or self.contract)[0]
+
+    def forge(self, folder: Path, change: Callable[[dict[str, Any]], object], signer: str = "north") -> Path:
+        """Copy the contract, change its content, and sign it again."""
+        shutil.copytree(self.contract, folder)
+        content = json.loads((folder / FILE).read_text())
+        change(content)
+        return self.sign(folder, json.dumps(content).encode(), signer)
+
+    def sign(self, folder: Path, content: bytes, signer: str = "north", namespace: str = signing.CONTRACT) -> Path:
+        """Write the signed JSON of a contract."""
+        (folder / FILE).write_bytes(content)
+        (folder / f"{FILE}.sig").write_bytes(signing.sign_here(content, self.key(signer), namespace))
+        return folder

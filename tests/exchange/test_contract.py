@@ -1,0 +1,282 @@
+"""Contracts: what the coordinator writes, what a partner takes, and what a hostile one cannot make it do."""
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from hpcddm.clustering.partition import read_arrays
+from hpcddm.errors import ConfigError, UserError
+from hpcddm.exchange import contract as contracts
+from hpcddm.exchange import contract_making, signing, ssh_keys
+from hpcddm.exchange.agreed_experiment import require_agreed_inputs
+from hpcddm.exchange.contract import FILE, PARTITION, PROBE
+from hpcddm.files.tensor_file import TensorFile
+from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import manifest
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
+from tests.exchange.collaboration import SITES, Collaboration
+from tests.helpers import hpcddm, write_source
+
+KEY = "train/expert-01"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    return Collaboration(tmp_path_factory.mktemp("collaboration")).make()
+
+
+def agreed(shared, *overrides, contract=None):
+    """The experiment of south, checked as submit does."""
+    contract = contract or shared.read()
+    own = (f"data.source.folder={shared.images}", *overrides)
+    experiment = with_content_hashes(load_agreed(contract, shared.contract, own), RunDir(shared.folder / "none"))
+    check_recipes(contract, experiment, "south")
+    return experiment
+
+
+def test_a_contract_has_every_recipe_and_the_digest_of_every_list(shared):
+    contract, run = shared.read(), RunDir(shared.run)
+    lists = manifest.read(run.unit("expert_lists/all")).results
+    assert [expert.site for expert in contract.experts.values()] == SITES
+    for name, expert in contract.experts.items():
+        own = name.removeprefix("train/")
+        assert expert.inputs == {f"expert_lists/all#{own}": lists["digests"][own]}
+        assert expert.samples == lists["lists"][own]["samples"]
+        assert expert.files == [
+            "images-000000000032.safetensors",
+            "images-000000000064.safetensors",
+            "weights.safetensors",
+        ]
+        assert (expert.images, expert.batch) == (32, 8)
+    units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
+    assert contract.experts[KEY].settings == json.loads(json.dumps(units[KEY].fingerprint_settings))
+    assert contract.data.train == 200 and contract.data.heldout == 80 and contract.data.license == "CC0"
+
+
+def test_the_tensor_table_is_that_of_the_files_that_trainings_write(shared, tmp_path):
+    from hpcddm.models import build_denoiser
+
+    contract, experiment = shared.read(), stored_experiment(RunDir(shared.run))
+    network = build_denoiser.build(experiment, experiment.expert_config(1))
+    save_tensors(network.state_dict(), tmp_path / "weights.safetensors")
+    with TensorFile(tmp_path / "weights.safetensors") as file:
+        file.require(contract.table(KEY))
+        assert sum(np.prod(spec.shape) for spec in file.forms.values()) == contract.experts[KEY].parameters
+
+
+def test_partition_and_probe_are_those_of_the_run(shared):
+    arrays = read_arrays(shared.run / "cluster/partition.h5")
+    sent = load_file(shared.contract / PARTITION)
+    assert sent.keys() == arrays.keys() and all((sent[name] == arrays[name]).all() for name in arrays)
+    probe = load_file(shared.contract / PROBE)
+    assert {values.shape[1:] for name, values in probe.items() if name.startswith("images")} == {(8, 8, 1)}
+    counts = [len(probe[f"images-{cluster:02d}"]) for cluster in range(2)]
+    assert 0 < min(counts) and sum(counts) <= 80
+    assert [len(probe[f"classes-{cluster:02d}"]) for cluster in range(2)] == counts
+
+
+def test_the_partition_of_a_contract_gives_the_same_lists(shared, tmp_path):
+    done = shared.submit(
+        shared.contract, tmp_path / "run", "--trust", shared.fingerprint("north"), "--until", "expert_lists"
+    )
+    assert done.exit_code == 0, done.output
+    here, there = (manifest.read(run / "expert_lists").results["digests"] for run in (tmp_path / "run", shared.run))
+    assert here == there
+    run, contract = RunDir(tmp_path / "run"), shared.read()
+    experiment = stored_experiment(run)
+    unit = next(unit for unit in plan_units(experiment) if unit.key == KEY)
+    inputs = {name: manifest.read(run.unit(name)) for name in unit.inputs}
+    require_agreed_inputs(contract, unit, inputs)
+    other = replace(contract.experts[KEY], inputs={"expert_lists/all#expert-01": "0" * 64})
+    with pytest.raises(UserError, match="expert_lists/all#expert-01 is not what the contract says"):
+        require_agreed_inputs(replace(contract, experts=contract.experts | {KEY: other}), unit, inputs)
+
+
+def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path):
+    run, right = tmp_path / "run", shared.fingerprint("north")
+    done = shared.submit(shared.contract, run)
+    assert done.exit_code == 1 and not run.exists()
+    assert right in done.output and str(shared.images) in done.output and "CPU-hours" in done.output
+    done = shared.submit(shared.contract, run, "--trust", shared.fingerprint("south"))
+    assert done.exit_code == 1 and "do not trust it" in done.output and not run.exists()
+    until = ("--until", "shard")
+    done = shared.submit(shared.contract, run, "--trust", right, *until)
+    assert done.exit_code == 0, done.output
+    assert contracts.read_contract(run / "contract/1")[0] == shared.read()
+    done = shared.submit(shared.contract, run, *until)
+    assert done.exit_code == 0 and "complete" in done.output, done.output
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("seed=7", "seed: 7 here, 0 agreed on"),
+        ("experts.training.learning_rate=0.5", "learning_rate: 0.5 here"),
+        ("encode.encoder.size=2", "encode.encoder.size: 2 here, 4 agreed on"),
+        ("data.augmentations=[{name: flip}]", "data.augmentations"),
+        ("data.source.folder=elsewhere", "other images than agreed on"),
+        ("cluster.experts=3", "cluster.experts"),
+        ("experts.init_from={weights: x.safetensors}", "x.safetensors: no weights"),
+    ],
+)
+def test_what_was_agreed_on_cannot_be_changed(shared, override, reason, monkeypatch):
+    monkeypatch.chdir(shared.folder)
+    if not (shared.folder / "elsewhere").exists():
+        write_source(shared.folder / "elsewhere", 201, 80)
+    with pytest.raises(UserError, match=reason):
+        agreed(shared, override)
+
+
+def test_places_and_intervals_may_differ(shared):
+    assert agreed(shared, "experts.training.checkpoint_minutes=30").experts.training.checkpoint_minutes == 30
+    with pytest.raises(ConfigError, match=r"data\.source\.folder: .*KEY=VALUE"):
+        load_agreed(shared.read(), shared.contract, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"site": None}, "site: not named"),
+        ({"experts": {"sites": None}}, "experts.sites: not named"),
+        ({"experts": {"init_from": {"weights": "start.safetensors"}}}, "experts.init_from.weights: a private file"),
+        ({"data": {"table": {"file": "table.csv"}}}, "data.table.file: a private file"),
+        ({"experts": {"extra": [{"name": "hats", "list": "hats.txt", "images": 8, "batch": 8}]}}, "experts.extra"),
+    ],
+)
+def test_an_experiment_with_private_files_is_refused_by_key(shared, changes, reason):
+    experiment = with_absolute_paths(stored_experiment(RunDir(shared.run)), RunDir(shared.run))
+    values = experiment.model_dump()
+    for key, value in changes.items():
+        values[key] = values[key] | value if isinstance(value, dict) else value
+    terms = contract_making.Terms("CC0", "none", {})
+    with pytest.raises(ConfigError, match=reason):
+        contract_making.make_contract(RunDir(shared.run), type(experiment).model_validate(values), terms, None, None)
+
+
+def test_a_site_without_a_key_and_a_key_that_nobody_compared(shared, tmp_path):
+    other = Collaboration(tmp_path)
+    shutil.copytree(shared.folder, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(other.run / "contract")
+    done = other.write_contract(tmp_path / "new")
+    assert done.exit_code == 1 and "south: has no key yet" in done.output
+    done = other.write_contract(tmp_path / "new", "--site", tmp_path / "south-key", "--trust", "SHA256:x")
+    assert done.exit_code == 1 and shared.fingerprint("south") in done.output
+    assert not (tmp_path / "new").exists() and not (other.run / "contract").exists()
+
+
+def test_a_new_key_is_a_revision_that_makes_no_recipe_stale(shared, tmp_path):
+    shutil.copytree(shared.folder, tmp_path, dirs_exist_ok=True)
+    other, first = Collaboration(tmp_path), shared.read()
+    other.key("south").unlink()
+    other.key("south").with_name("south.key.pub").unlink()
+    ssh_keys.make_key(other.key("south"))
+    assert hpcddm("site", "key", "south", "--key", other.key("south"), "--output", tmp_path / "again").exit_code == 0
+    done = other.write_contract(
+        tmp_path / "second", "--site", tmp_path / "again", "--trust", other.fingerprint("south")
+    )
+    assert done.exit_code == 0, done.output
+    second = other.read(tmp_path / "second")
+    assert (second.id, second.revision) == (first.id, 2)
+    assert second.previous == hashlib.sha256((shared.contract / FILE).read_bytes()).hexdigest()
+    assert second.experts == first.experts and second.sites["south"].key != first.sites["south"].key
+    assert second.data.license == "CC0", "what was said before counts"
+    done = other.write_contract(tmp_path / "third", "--revoke", "south")
+    assert done.exit_code == 0 and "revoked" in done.output, done.output
+    assert contracts.run_contract(RunDir(other.run)).sites["south"].is_revoked
+    run, trust = tmp_path / "run", ("--trust", shared.fingerprint("north"), "--dry-run")
+    contracts.keep_contract(tmp_path / "second", second, RunDir(run))
+    assert other.submit(tmp_path / "second", run, *trust).exit_code == 0
+    done = other.submit(shared.contract, run, *trust)
+    assert done.exit_code == 2 and "revision 2 is here already" in done.output
+    done = other.submit(tmp_path / "third", run, *trust)
+    assert done.exit_code == 1 and "your key was revoked" in done.output
+    forged = other.forge(tmp_path / "forged", lambda content: content.update(revision=3, previous="0" * 64))
+    done = other.submit(forged, run, *trust)
+    assert done.exit_code == 1 and "does not follow the revision" in done.output
+
+
+def put(place, value):
+    """A change of a contract's content at a dotted key."""
+
+    def change(content):
+        *parents, last = place.split("/")
+        for parent in parents:
+            content = content[int(parent) if isinstance(content, list) else parent]
+        content[last] = value
+
+    return change
+
+
+HOSTILE = {
+    "a path of the images": put("experiment/data/source/folder", "/etc"),
+    "a path below": put("experiment/experts/init_from", {"weights": "/etc/passwd"}),
+    "a list of an extra expert": put(
+        "experiment/experts/extra", [{"name": "x", "list": "/etc/passwd", "images": 8, "batch": 8}]
+    ),
+    "a table": put("experiment/data/table", {"file": "/etc/passwd", "key": "key"}),
+    "names of classes from a file": put("experiment/data/class_names", "/etc/passwd"),
+    "another run's clusters": put("experiment/cluster/clustering", {"name": "run", "run": "/home"}),
+    "a partition of its own": put(
+        "experiment/cluster/clustering",
+        {"name": "contract", "partition": "/etc/passwd", "content_hash": "0" * 64, "fitted_by": {"name": "kmeans"}},
+    ),
+    "an unknown variant": put("experiment/cluster/clustering", {"name": "../../evil"}),
+    "a variant that is a list": put("experiment/cluster/clustering", [["kmeans"]]),
+    "a billion experts": put("experiment/cluster/experts", 10**9),
+    "a billion shards": put("experiment/data/shards", 10**9),
+    "a billion blocks": put("experiment/experts/model/depth", 10**9),
+    "a billion blocks of a router": put("experiment/router/model/depth", 10**9),
+    "no data": put("experiment", {}),
+    "an experiment that is a list": put("experiment", []),
+    "a hidden key": put("surprise", 1),
+    "a hidden setting": put("experiment/surprise", 1),
+    "another format": put("format", "hpcddm contract 2"),
+    "a name with an escape": put("experiment/name", "\x1b[2J"),
+    "a name that is a path": put("experiment/name", "../../etc"),
+    "no sites": put("sites", {}),
+    "a site with a comment in its key": put("sites/south/key", "ssh-ed25519 AAAA me@host"),
+    "days the wrong way round": put("sites/south/valid_from", "2999-01-01"),
+    "a day that is not": put("sites/south/valid_from", "2026-13-45"),
+    "an expert of nobody": lambda content: content["experts"][KEY].update(site="east"),
+    "a unit that is a path": lambda content: content["experts"].update({"../../x": content["experts"][KEY]}),
+    "one expert too few": lambda content: content["experts"].pop("train/expert-00"),
+    "a file that is a path": put("files", {"../partition.safetensors": {"size": 1, "sha256": "0" * 64}}),
+    "no partition": put("files", {}),
+    "a table of another digest": lambda content: content["tables"].update({"0" * 64: {}}),
+    "a negative revision": put("revision", -1),
+    "packages that are not": put("packages", {"torch": "; rm -rf /"}),
+    "packages that nobody has": put("packages", {"torch": ">=99"}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_contract_is_refused_in_one_line_and_writes_nothing(shared, tmp_path, name):
+    folder, run = shared.forge(tmp_path / "forged", HOSTILE[name]), tmp_path / "run"
+    done = shared.submit(folder, run, "--trust", shared.fingerprint("north"), "--until", "shard")
+    said = [line for line in done.stderr.splitlines() if line]
+    assert done.exit_code in (1, 2) and len(said) == 1 and said[0].startswith("error: "), done.output
+    assert all(32 <= ord(sign) < 127 for sign in said[0]) and len(said[0]) < 2000
+    assert not run.exists() or not any(run.rglob("*.tar"))
+
+
+def test_a_contract_signed_by_another_key_or_for_another_purpose(shared, tmp_path):
+    same = (shared.contract / FILE).read_bytes()
+    for number, (signer, namespace) in enumerate((("south", signing.CONTRACT), ("north", signing.BUNDLE))):
+        folder = tmp_path / str(number)
+        shutil.copytree(shared.contract, folder)
+        done = shared.submit(shared.sign(folder, same, signer, namespace), tmp_path / "run")
+        assert done.exit_code == 1 and "refused" in done.output, done.output
+    shutil.copytree(shared.contract, tmp_path / "changed")
+    (tmp_path / "changed" / PARTITION).write_bytes(b"x" * (shared.contract / PARTITION).stat().st_size)
+    done = shared.submit(tmp_path / "changed", tmp_path / "run", "--trust", shared.fingerprint("north"))
+    assert done.exit_code == 1 and "others were signed" in done.output
+    assert not any((tmp_path / "run").rglob("contract.json"))
