@@ -37,7 +37,7 @@ class SiteGroup(click.Group):
 
 @click.group(cls=SiteGroup)
 def site() -> None:
-    """Draft the file of a site, sign what it sends to others, and check what they send.
+    """Draft the file of a site, and sign what it sends to others.
 
     \b
     Example: hpcddm site init my-cluster --partition gpu

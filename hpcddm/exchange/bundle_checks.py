@@ -42,7 +42,7 @@ SPARE_BYTES = 64 * MIB
 
 @dataclass(frozen=True)
 class SignedBundle:
-    """A bundle that fits the contract by its list alone, and where it lies."""
+    """A bundle that fits the contract by its list alone, and its folder."""
 
     folder: Path
     contract: Contract

@@ -64,7 +64,7 @@ def test_the_site_says_what_the_contract_asks_for_and_nothing_else(runs):
 def test_hours_and_gpus_are_those_of_the_attempts(runs):
     attempt = runs.partner.logs(KEY) / "attempt-1"
     attempt.mkdir(parents=True)
-    owner = {"host": "secret-node", "started": 1e9, "ranks": 2, "cpus": 8, "gpus": 4, "owner": "ada"}
+    owner = {"host": "secret-node", "started": 1e9, "ranks": 2, "cpus": 8, "gpus": 4, "owner": "ada.lovelace"}
     (attempt / "owner.json").write_text(json.dumps(owner))
     (attempt / "ended.json").write_text(json.dumps({"outcome": "complete", "started": 1e9, "ended": 1e9 + 1800}))
     sites = runs.partner.site("uni-b")
@@ -74,7 +74,7 @@ def test_hours_and_gpus_are_those_of_the_attempts(runs):
     word = read_signed_bundle(folder)[0].word
     assert (word.gpu_hours, word.gpus, word.gpu) == (2.0, 4, "a100")
     content = b"".join(path.read_bytes() for path in folder.iterdir())
-    planted = (b"secret-node", b"ada", b"f" * 40, b"2026-01-01T", str(runs.partner.root).encode())
+    planted = (b"secret-node", b"lovelace", b"f" * 40, b"2026-01-01T", str(runs.partner.root).encode())
     assert [text for text in planted if text in content] == []
 
 
