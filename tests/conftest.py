@@ -32,6 +32,7 @@ jaxtyping.install_import_hook(MODULES, f"{shape_checker.__name__}.checked")
 # The hook sees only what is imported after it.
 from hpcddm.config import variant_files, variants  # noqa: E402
 from tests.helpers import LOAD_VARIANTS  # noqa: E402
+from tests.institutions import Institution, institution  # noqa: E402
 from tests.whole_runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 
@@ -97,3 +98,19 @@ def home() -> str:
 def partner() -> str:
     """SLURM_CONF of the cluster without accounting, another trust domain."""
     return _cluster("partner")
+
+
+@pytest.fixture(scope="module")
+def two_institutions(home: str) -> Iterator[tuple[Institution, Institution]]:
+    """The clusters home and partner as sites that share no key, no Unix user and no network; needs root."""
+    if os.getuid() != 0:
+        assert "CI" not in os.environ, "CI runs as root"
+        pytest.skip("users and network namespaces need root")
+    # A socket's path is short, and users who are not root pass through this folder.
+    folder = Path(tempfile.mkdtemp(prefix="hpcddm-"))
+    folder.chmod(0o711)
+    try:
+        with institution("home", folder / "home") as first, institution("partner", folder / "partner") as second:
+            yield first, second
+    finally:
+        shutil.rmtree(folder)

@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash, variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import Contract
+from hpcddm.exchange.contract import PARTITION, PROBE, Contract
 from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
@@ -65,8 +65,11 @@ def check_settings(contract: Contract) -> None:
     """Check what the settings of a contract that somebody sent would make a site do, before they are used.
 
     Raises:
-        UserError: They name a file, or ask for more units than experts are agreed on. The message names the key.
+        UserError: They name a file, or ask for more units than experts are agreed on; or other files belong to the
+            contract than partition and probe. The message names the key.
     """
+    if contract.files.keys() != {PARTITION, PROBE}:
+        raise UserError(f"contract.json: files: are not {PARTITION} and {PROBE}; refused")
     place = next((place for place, _, _ in _paths(contract.experiment)), None)
     if place is not None:
         raise UserError(f"contract.json: {printable(place)} names a file; refused, a contract names none")

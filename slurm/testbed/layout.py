@@ -80,6 +80,8 @@ class Layout:
         # Where this file is, nodes and login side are clients of a file system that shows names late by its seconds.
         self.late = folder / "late"
         self.shared = folder / "shared"
+        # Where this file is, the testbed is an institution of its own with the one cluster that it names.
+        self.isolated = folder / "isolated"
 
     @property
     def slot(self) -> int:
@@ -103,15 +105,25 @@ class Layout:
         return self.home, self.annex
 
     @property
-    def clusters(self) -> tuple[SlurmCluster, SlurmCluster, SlurmCluster]:
+    def clusters(self) -> tuple[SlurmCluster, ...]:
+        if self.isolated.exists():
+            return (self.home if self.isolated.read_text() == "home" else self.partner,)
         return self.home, self.annex, self.partner
+
+    @property
+    def user(self) -> str | None:
+        """The Unix user of an institution of its own. The slot is in the name, for a slot has one testbed only."""
+        if self.isolated.exists() and self.slot_file.exists():
+            return f"hpcddm-{self.isolated.read_text()}-{self.slot}"
+        return None
 
     def conf(self, cluster: SlurmCluster) -> Path:
         return self.folder / cluster.name / "slurm.conf"
 
     def basis(self) -> list[Daemon]:
         """What the clusters stand on, whatever their settings."""
-        return [self.munge(self.home), self.munge(self.partner), self.database(), *self.mounts()]
+        munges = [self.munge(cluster) for cluster in self.clusters if cluster != self.annex]
+        return [*munges, *([self.database()] if self.home in self.clusters else []), *self.mounts()]
 
     def mounts(self) -> list[Daemon]:
         """One client of the late-names file system on the login side, and one for each node."""
@@ -182,9 +194,11 @@ class Layout:
         if len(str(self.folder)) > 60 or " " in str(self.folder):  # a socket's path ends at 107 characters
             raise TestbedError(f"{self.folder}: choose a path without spaces and of at most 60 characters")
         self.logs.mkdir(parents=True, exist_ok=True)
-        if not (self.folder / "home").exists():  # a new life: see FirstJobId in slurm.conf.in
+        if not any((self.folder / cluster.name).exists() for cluster in self.clusters):
+            # A new life: see FirstJobId in slurm.conf.in.
             count = int(self.generation.read_text()) if self.generation.exists() else 0
             self.generation.write_text(f"{count + 1}\n")
+            self.prepare_isolation()
         for cluster in self.clusters:
             for name in ("state", "spool", "munge"):
                 (self.folder / cluster.name / name).mkdir(parents=True, exist_ok=True)
@@ -193,8 +207,17 @@ class Layout:
                 key.touch(mode=0o600)
                 key.write_bytes(os.urandom(128))
         data = self.folder / "home/db/data"
-        if not data.exists():
+        if self.home in self.clusters and not data.exists():
             self.make_database(data)
+
+    def prepare_isolation(self) -> None:
+        """Asked for at the first 'up' of a testbed's life; a repair keeps it as it is."""
+        wanted = os.environ.get("HPCDDM_TESTBED_ISOLATED")
+        if wanted:
+            if wanted not in ("home", "partner"):
+                raise TestbedError(f"HPCDDM_TESTBED_ISOLATED={wanted}: write home or partner")
+            self.isolated.write_text(wanted)
+            self.logs.chmod(0o700)
 
     def make_database(self, data: Path) -> None:
         """Under another name first, so that a half-made one is never taken for whole."""

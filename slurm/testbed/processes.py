@@ -48,6 +48,7 @@ class Process:
     argv: tuple[str, ...]
     program: str
     environment: dict[str, str]
+    uid: int
 
     def belongs_to(self, folder: Path) -> bool:
         """True for the testbed's daemons and for its jobs' processes, never for a user's shell
@@ -67,10 +68,11 @@ def listing() -> Iterator[Process]:
         try:
             argv = _split((entry / "cmdline").read_bytes())
             program = os.path.basename(os.readlink(entry / "exe")).removesuffix("-wlm")  # Debian's suffix
+            uid = entry.stat().st_uid
             pairs = (item.partition("=") for item in _split((entry / "environ").read_bytes()))
         except OSError:  # gone by now, a kernel thread, or somebody else's
             continue
-        yield Process(int(entry.name), argv, program, {key: value for key, _, value in pairs})
+        yield Process(int(entry.name), argv, program, {key: value for key, _, value in pairs}, uid)
 
 
 def _split(raw: bytes) -> tuple[str, ...]:

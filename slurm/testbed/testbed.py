@@ -16,6 +16,10 @@ finds them.
 HPCDDM_TESTBED_LATE_NAMES=SECONDS at the first 'up' mounts FOLDER/shared on every node and on the login
 side by the late-names file system: each of them is an NFS client of its own, see late_names.c.
 
+HPCDDM_TESTBED_ISOLATED=CLUSTER at the first 'up' starts 'home' or 'partner' alone, as an institution of its own: in a
+network namespace that has loopback only, with a Unix user whom 'down' removes. No other user may enter the cluster's
+folder. 'enter FOLDER COMMAND ...' runs a command there as this user. Needs root.
+
 Testbeds in different folders live side by side: each takes a slot with ports, job ids and names of
 nodes of its own (h1 to h4 in the first one, h11 to h14 in the next). The Slurm that comes first in
 PATH is the one that runs, for the clients and the tests as well.
@@ -34,18 +38,24 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+import institution
 import late_names
 import processes
 from layout import HERE, HOST, SLOTS, TRACKING, Layout, SlurmCluster, bind_to_loopback
-from processes import Daemon, TestbedError
+from processes import PROGRAMS, Daemon, TestbedError
 
 
 class Testbed(Layout):
     def up(self) -> None:
         began = time.monotonic()
         self.prepare()
+        if self.isolated.exists():
+            self.enter_network()
         self.take_slot()
+        if self.user:
+            institution.make_user(self.user, self.conf(self.clusters[0]).parent)
         self.prepare_late_names()
         started = sum(map(self.ensure, self.basis()))
         tracking = self.tracking.read_text() if self.tracking.exists() else ""
@@ -71,6 +81,18 @@ class Testbed(Layout):
                 raise TestbedError(f"late_names cannot be built ({error}): run tests/install.sh") from None
             self.late.write_text(f"{float(wanted)}\n")
 
+    def enter_network(self) -> None:
+        """Goes on in the network of this testbed's daemons, or in a new one."""
+        inside = self.inside()
+        if inside:
+            institution.enter(inside[0])
+        else:
+            institution.make_network()
+
+    def inside(self) -> list[int]:
+        """Processes of this testbed, first one among the mounts of the login side."""
+        return [*processes.running(self.munge(self.clusters[0]), self.folder), *self.left()]
+
     def take_slot(self) -> None:
         """Keeps the slot that this folder had, else takes the first one whose ports are free."""
         slots = [self.slot] if self.slot_file.exists() else range(SLOTS)
@@ -86,11 +108,20 @@ class Testbed(Layout):
     def taken_ports(self) -> list[str]:
         """What is in the way of this slot's daemons that do not run yet."""
         taken = []
+        if self.slot in self.slots_of_others():
+            taken.append(f"the names of nodes of slot {self.slot} are taken by another testbed")
         for daemon in [daemon for cluster in self.clusters for daemon in self.slurm_daemons(cluster)]:
             owner = None if processes.running(daemon, self.folder) else processes.owner_of_port(daemon.port)
             if owner:
                 taken.append(f"port {daemon.port} on 127.0.0.1, meant for {daemon.name}, is taken by {owner}")
         return taken
+
+    def slots_of_others(self) -> set[int]:
+        """Slots of other testbeds, also of those in networks of their own, whose ports do not show here."""
+        daemons = [process for process in processes.listing() if process.program in PROGRAMS]
+        confs = {process.environment.get("SLURM_CONF") for process in daemons} - {None, ""}
+        folders = {Path(conf).parent.parent for conf in confs} - {self.folder}
+        return {Layout(folder).slot for folder in folders if Layout(folder).slot_file.exists()}
 
     def find_tracking(self) -> tuple[str, int]:
         """Tries the ways of tracking, best first. Whether one works shows only when a step starts."""
@@ -192,6 +223,10 @@ class Testbed(Layout):
                 f"testbed: '{HOST}' is not 127.0.0.1 here (see /etc/hosts), so Slurm's ports are open "
                 "on all interfaces; its munge keys protect them"
             )
+        if self.user:
+            enter = f"{sys.executable} {HERE / 'testbed.py'} enter {self.folder} COMMAND ..."
+            print("\n".join([*lines, f"next: run commands of its user {self.user} with '{enter}'"]))
+            return
         lines += [f"  export SLURM_CONF={self.conf(cluster)}" for cluster in self.clusters]
         lines.append(
             "next: choose a cluster with one of these lines, then type 'SITE=testbed-home make submit' "
@@ -199,12 +234,21 @@ class Testbed(Layout):
         )
         print("\n".join(lines))
 
+    def enter(self, command: list[str]) -> NoReturn:
+        """Replaces this process by a command of the user of an isolated testbed."""
+        inside = self.inside()
+        if not self.user or not inside:
+            raise TestbedError(f"{self.folder} is not an isolated testbed that is up: see HPCDDM_TESTBED_ISOLATED")
+        institution.enter(inside[0])
+        institution.run_as(self.user, command, {"SLURM_CONF": str(self.conf(self.clusters[0]))})
+
     def down(self) -> None:
-        # Cgroups carry the nodes' names only: they are ours unless another testbed has taken this slot.
-        ours = self.left() or not processes.owner_of_port(self.home.port)
+        # Cgroups and the user carry the slot only: they are ours unless another testbed has taken it.
+        ours = self.slot not in self.slots_of_others()
+        user = self.user if ours else None
         nodes = [node for cluster in self.clusters for node in cluster.nodes]
         cgroups = processes.cgroup_folders(nodes) if ours else []
-        processes.end(lambda: self.left() + processes.cgroup_pids(cgroups))
+        processes.end(lambda: self.left() + processes.cgroup_pids(cgroups) + institution.pids_of(user))
         processes.remove_cgroups(cgroups)
         if self.late.exists():
             subprocess.run(["umount", "--lazy", self.shared], check=False, capture_output=True)
@@ -212,8 +256,10 @@ class Testbed(Layout):
             shutil.rmtree(self.folder / "server")
         for cluster in self.clusters:
             shutil.rmtree(self.folder / cluster.name, ignore_errors=True)
-        self.tracking.unlink(missing_ok=True)
-        self.slot_file.unlink(missing_ok=True)
+        if user:
+            institution.remove_user(user)
+        for file in (self.tracking, self.slot_file, self.isolated):
+            file.unlink(missing_ok=True)
         print(f"testbed: down; its logs are in {self.logs}")
 
     def left(self) -> list[int]:
@@ -240,11 +286,16 @@ def require_programs() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("up", "down"))
+    parser.add_argument("action", choices=("up", "down", "enter"))
     parser.add_argument("folder", nargs="?", default=os.environ.get("HPCDDM_TESTBED", "/tmp/hpcddm-testbed"))
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="of 'enter'")
     arguments = parser.parse_args()
+    if bool(arguments.command) != (arguments.action == "enter"):
+        parser.error("'enter' needs a command, and nothing else has one")
     testbed = Testbed(Path(arguments.folder).resolve())
     try:
+        if arguments.action == "enter":
+            testbed.enter(arguments.command)
         if arguments.action == "up":
             require_programs()
             testbed.folder.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from hpcddm.clustering.partition import read_arrays
+from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import contract_making, signing, ssh_keys
 from hpcddm.exchange.agreed_experiment import require_agreed_inputs
+from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
@@ -24,9 +26,10 @@ from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from tests.exchange.collaboration import SITES, Collaboration
-from tests.helpers import hpcddm, write_source
+from tests.helpers import REPOSITORY, hpcddm, write_source
 
 KEY = "train/expert-01"
+PAGE = REPOSITORY / "docs/collaboration.md"
 
 
 @pytest.fixture(scope="module")
@@ -116,19 +119,56 @@ def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path):
     assert done.exit_code == 0 and "complete" in done.output, done.output
 
 
+def what_may_differ():
+    """Examples and words of the table in docs/collaboration.md."""
+    section = PAGE.read_text().split("## What may differ\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
+    return [(example.strip("`"), word) for _, example, word in rows]
+
+
+@pytest.mark.parametrize(("example", "word"), what_may_differ())
+def test_the_page_says_what_may_differ(shared, example, word, monkeypatch):
+    monkeypatch.chdir(shared.folder)
+    if word == "recorded":
+        assert example in SiteWord.__dataclass_fields__
+        assert not any(example in key.split(".") for key in shared.read().experts[KEY].settings)
+    elif ": " in example and "=" not in example:
+        # Keys of a site: no fingerprint can have them, as stages see no site.
+        key, value = example.split(": ")
+        assert (
+            word == "free" and json.loads(value) == Resources.model_validate({key: json.loads(value)}).model_dump()[key]
+        )
+    elif word == "free":
+        agreed(shared, example.replace("/data/cells", str(shared.images)))
+    else:
+        assert word in ("refused", "by an entry of the contract")
+        key, _, value = example.partition("=")
+        with pytest.raises(ConfigError, match=f"{key}.* here, .* agreed on"):
+            agreed(shared, example)
+
+
+def test_an_entry_of_the_contract_gives_one_expert_another_precision(shared):
+    run = RunDir(shared.run)
+    experiment = with_absolute_paths(stored_experiment(run), run)
+    values = experiment.model_dump()
+    values["experts"]["overrides"] = [{"clusters": [1], "precision": "bf16"}]
+    keys = {site: ssh_keys.read_public(shared.key(site)) for site in SITES}
+    terms = contract_making.Terms("CC0", "none", keys)
+    changed = contract_making.make_contract(run, type(experiment).model_validate(values), terms, None, None)
+    assert changed.experts["train/expert-00"] == shared.read().experts["train/expert-00"]
+    assert changed.experts[KEY].settings["training.precision"] == "bf16"
+    assert changed.experts[KEY].digest != shared.read().experts[KEY].digest
+
+
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("seed=7", "seed: 7 here, 0 agreed on"),
-        ("experts.training.learning_rate=0.5", "learning_rate: 0.5 here"),
-        ("encode.encoder.size=2", "encode.encoder.size: 2 here, 4 agreed on"),
-        ("data.augmentations=[{name: flip}]", "data.augmentations"),
         ("data.source.folder=elsewhere", "other images than agreed on"),
         ("cluster.experts=3", "cluster.experts"),
         ("experts.init_from={weights: x.safetensors}", "x.safetensors: no weights"),
     ],
 )
-def test_what_was_agreed_on_cannot_be_changed(shared, override, reason, monkeypatch):
+def test_other_images_experts_and_starts_are_refused(shared, override, reason, monkeypatch):
     monkeypatch.chdir(shared.folder)
     if not (shared.folder / "elsewhere").exists():
         write_source(shared.folder / "elsewhere", 201, 80)
@@ -136,8 +176,7 @@ def test_what_was_agreed_on_cannot_be_changed(shared, override, reason, monkeypa
         agreed(shared, override)
 
 
-def test_places_and_intervals_may_differ(shared):
-    assert agreed(shared, "experts.training.checkpoint_minutes=30").experts.training.checkpoint_minutes == 30
+def test_a_site_says_where_its_images_are(shared):
     with pytest.raises(ConfigError, match=r"data\.source\.folder: .*KEY=VALUE"):
         load_agreed(shared.read(), shared.contract, ())
 
