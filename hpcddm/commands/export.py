@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.imported_experts import note_unverified
 from hpcddm.commands.options import PATH, RUN, UNIT
+from hpcddm.commands.sites.imported_experts import note_unverified
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings

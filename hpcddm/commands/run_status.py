@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hpcddm.commands.imported_experts import expert_origins
 from hpcddm.commands.last_command import repeat_commands, resubmit_step, stored_command
+from hpcddm.commands.sites.imported_experts import expert_origins
 from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.imported_experts import note_unverified
 from hpcddm.commands.options import PATH, RUN
+from hpcddm.commands.sites.imported_experts import note_unverified
 from hpcddm.config.class_names import are_numbers, class_number
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.cross_checks import weights_conflict

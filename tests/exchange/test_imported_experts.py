@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from hpcddm.commands.imported_experts import UNVERIFIED
+from hpcddm.commands.sites.imported_experts import UNVERIFIED
 from hpcddm.errors.printing import warn
 from hpcddm.runs import manifest
 from tests.exchange.agreed_runs import KEY, train
