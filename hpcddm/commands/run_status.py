@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcddm.commands.last_command import repeat_commands, resubmit_step, stored_command
+from hpcddm.commands.sites.imported_experts import expert_origins
 from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
@@ -203,6 +204,9 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
         rows.append(make_row(observed, experiment, run, steps))
         vanished += [key] if has_vanished(observed) else []
         waiting |= {key} if rows[-1].state == State.STOPPED and lacked_inputs(observed) else set()
+    complete = [row.unit for row in rows if row.state == State.COMPLETE]
+    origins = expert_origins(run, complete)
+    rows = [replace(row, reason=origins.get(row.unit, row.reason)) for row in rows]
     ends = find_early_failures(submissions, vanished)
     rows = [replace(row, reason=ends[row.unit].text) if row.unit in ends else row for row in rows]
     rows = add_causes(rows, states, waiting)

@@ -8,6 +8,8 @@ VERBS = {
     "init": ("site_init", "Draft the file of a new site."),
     "key": ("site_key", "Make or show the key of this site."),
     "contract": ("site_contract", "Write what all sites of a collaboration agree on."),
+    "bundle": ("site_bundle", "Pack and sign an expert of RUN for the other sites."),
+    "import": ("site_import", "Take an expert that another site has signed into RUN."),
     "verify": ("site_verify", "Say who signed what another site has sent."),
 }
 
@@ -41,5 +43,7 @@ def site() -> None:
     Example: hpcddm site init my-cluster --partition gpu
              hpcddm site key my-cluster
              hpcddm site contract runs/cells --output cells-contract
+             hpcddm site bundle runs/cells train/expert-02 --output cells-02
+             hpcddm site import runs/cells cells-02
              hpcddm site verify uni-b-key
     """

@@ -45,7 +45,7 @@ from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, expert_keys, expert_of
 from hpcddm.runs.unit_settings import latent_space
 from hpcddm.runs.unit_training import unit_training
-from hpcddm.runs.weights_files import power_average_name, weights_name
+from hpcddm.runs.weights_files import weights_names
 from hpcddm.training.flops_budget import train_flops
 
 VALID_DAYS = 730
@@ -146,8 +146,6 @@ def _recipe(
     table = {name: AgreedTensor(spec.dtype, list(spec.shape)) for name, spec in specs.items()}  # type: ignore[arg-type]
     name = digest({own: asdict(tensor) for own, tensor in table.items()})
     tables[name] = table
-    averages = ["ema", *map(power_average_name, training.power_ema)]
-    files = [weights_name(number, average) for number in (*training.snapshot_numbers, None) for average in averages]
     return AgreedExpert(
         experiment.experts.sites[expert] if experiment.experts.sites and isinstance(expert, int) else "",
         unit.fingerprint_settings,
@@ -156,7 +154,7 @@ def _recipe(
         training.images,
         training.batch,
         train_flops(experiment, config),
-        sorted(map(flat_name, files)),
+        sorted(map(flat_name, weights_names(training))),
         name,
         sum(values.numel() for values in network.state_dict().values()),
     )

@@ -4,6 +4,7 @@ What somebody else copied into a run may be a link to files of the user, and may
 Also: private folders on disks that several users share.
 """
 
+import ctypes
 import os
 import shutil
 import stat
@@ -14,6 +15,8 @@ from pathlib import Path
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
+RENAME_EXCHANGE = 2
+"""Flag of renameat2(2)."""
 _guarded: set[Path] = set()
 
 
@@ -98,6 +101,14 @@ def move(source: Path, target: Path) -> None:
     """Rename a file or a folder within a run; `target` must not exist, unless it is a file."""
     with open_folder(source.parent) as before, open_folder(target.parent) as after:
         os.rename(source.name, target.name, src_dir_fd=before, dst_dir_fd=after)
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two files or folders within a run in one step; return False if it cannot be done here."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    with open_folder(first.parent) as before, open_folder(second.parent) as after:
+        names = os.fsencode(first.name), os.fsencode(second.name)
+        return call is not None and call(before, names[0], after, names[1], RENAME_EXCHANGE) == 0
 
 
 def _root_of(place: Path) -> Path | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from hpcddm.config.trusted_submissions import EXPERIMENT_FILE
 from hpcddm.files import guarded_writes
 from hpcddm.runs.training_states import CONTINUED
+from hpcddm.runs.unit_keys import unit_name
 
 Locate = Callable[[str, str], Path]
 """Function that maps a unit's key and the name of an output to a path, such as `RunDir.output` or `Unit.input`."""
@@ -113,6 +114,15 @@ class RunDir:
         """Lock file that `submit` holds while it reads and changes the run."""
         return self.root / ".submit.lock"
 
+    def bundles(self, key: str) -> Path:
+        """Return the file with the last bundle that this run has sent of a unit."""
+        return self.root / "bundles" / f"{unit_name(key)}.json"
+
+    @property
+    def imports(self) -> Path:
+        """Folder with the signed lists of the bundles that were imported from other sites."""
+        return self.root / "imports"
+
     @property
     def superseded(self) -> Path:
         """Folder that receives the earlier contents of units that are made again, as with `--redo`."""
@@ -144,8 +154,36 @@ def set_aside(run: RunDir, key: str, kept: Container[str] = ()) -> None:
         names = [entry.name for entry in movable if not (is_all and entry.is_dir() and entry.name not in CONTINUED)]
         if not names:
             return
-        # Nanoseconds, because a unit can be set aside twice within one second.
-        target = RunDir(run.superseded / str(time.time_ns())).unit(key)
+        target = _place_aside(run, key)
         with guarded_writes.open_folder(target, run.root, make=True) as aside:
             for name in names:
                 os.rename(name, name, src_dir_fd=descriptor, dst_dir_fd=aside)
+
+
+def replace_folder(run: RunDir, key: str, folder: Path) -> None:
+    """Put a folder in the place of a unit's folder, which moves to `superseded/` with all that it holds.
+
+    This is one step where the file system can exchange two names. Elsewhere, as on NFS, the unit is missing between
+    two renames.
+
+    Args:
+        run: The run.
+        key: The unit, as `stage/unit`; not the unit `all` of a stage.
+        folder: The new folder, in the run.
+
+    Raises:
+        Unreadable: If a folder on the path to the unit is a link.
+    """
+    target, aside = run.unit(key), _place_aside(run, key)
+    guarded_writes.make_folder(aside.parent)
+    guarded_writes.move(folder, aside)
+    if not guarded_writes.exchange(aside, target):
+        other = _place_aside(run, key)
+        guarded_writes.make_folder(other.parent)
+        guarded_writes.move(target, other)
+        guarded_writes.move(aside, target)
+
+
+def _place_aside(run: RunDir, key: str) -> Path:
+    # Nanoseconds, because a unit can be set aside twice within one second.
+    return RunDir(run.superseded / str(time.time_ns())).unit(key)

@@ -69,6 +69,12 @@ def weights_name(number: int | None, average: str = USUAL) -> str:
     return f"{stem}{SUFFIX}" if average == USUAL else f"{stem}-{average}{SUFFIX}"
 
 
+def weights_names(training: UnitTraining) -> list[str]:
+    """List the files of weights that a training writes, relative to its folder: at the end, then at every snapshot."""
+    averages = [USUAL, *map(power_average_name, training.power_ema)]
+    return [weights_name(number, average) for number in (None, *training.snapshot_numbers) for average in averages]
+
+
 def weights_file(experiment: Experiment, key: str, choice: WeightsChoice) -> str:
     """Return the file with a unit's usual average for a choice, relative to the unit's folder."""
     return weights_name(snapshot_number(experiment, key, choice))

@@ -1,0 +1,96 @@
+"""The verb site bundle: packs and signs an expert for another site."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from hpcddm.commands.job_costs import list_job_costs
+from hpcddm.commands.options import PATH, RUN, UNIT
+from hpcddm.commands.sites.site_key import DEFAULT
+from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.errors import UserError
+from hpcddm.errors.printing import echo
+from hpcddm.exchange.bundle import Bundle, SiteWord
+from hpcddm.exchange.signed_folder import SUMS
+from hpcddm.files import guarded_writes
+from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.launch.journal_dirs import submissions_of
+from hpcddm.launch.submission import stored_site
+from hpcddm.runs import group_permissions, manifest, provenance
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
+
+
+@click.command("bundle")
+@RUN
+@UNIT
+@click.option("--key", type=PATH, help="Private key of this site.  [default: ~/.ssh/hpcddm_ed25519]")
+@click.option("--output", type=PATH, required=True, help="A new folder.")
+def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
+    """Pack and sign an expert of RUN for the other sites.
+
+    The folder holds the weights that the contract wants, and one signed list of them with the loss curve. It holds no
+    names of users and machines, no paths, and nothing of the run's manifests. Of hours, GPUs and versions it tells
+    what the contract asks for. Packing the same weights again gives the same number; others get the next one.
+
+    \b
+    Example: hpcddm site bundle runs/cells train/expert-02 --output cells-02
+    Next:    send the folder by any means; the other site imports it
+    """
+    from hpcddm.exchange.bundle_making import make_bundle
+
+    run = RunDir(root)
+    experiment = stored_experiment(run)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
+    present = manifest.read_if_usable(run.unit(unit))
+    word = SiteWord() if present is None else site_word(run, unit, present)
+    bundle, signer = make_bundle(run, experiment, unit, key or Path.home() / DEFAULT, output, word)
+    table_console().print(_table(bundle))
+    echo(
+        f"{output}: bundle {bundle.number} of {unit}, by {bundle.site}, signed with the key {signer.fingerprint}",
+        f"send {output}/ to the other sites; 'sha256sum -c {SUMS}' in it, at both ends, finds files that were damaged"
+        " on the way",
+    )
+
+
+def site_word(run: RunDir, key: str, made: Manifest) -> SiteWord:
+    """Return what only this site can say of a training, from its records; it names no person, machine or path.
+
+    Args:
+        run: The run.
+        key: The unit, as `stage/unit`.
+        made: Its manifest.
+    """
+    spent = [job_cost for job_cost in list_job_costs(run, []) if job_cost.unit == key]
+    gpus = spent[-1].gpus if spent else None
+    versions = {name: made.record.get(name) for name in ("hpcddm", *provenance.environment())}
+    return SiteWord(
+        gpu_hours=round(sum(job_cost.gpu_hours for job_cost in spent), 4) if spent else None,
+        gpu=_gpu_kind(run, key) if gpus else None,
+        gpus=gpus,
+        ranks=made.record.get("world_size"),
+        skipped_steps=made.results.get("skipped_steps"),
+        code=made.record.get("code"),
+        versions={name: version for name, version in versions.items() if isinstance(version, str)},
+    )
+
+
+def _gpu_kind(run: RunDir, key: str) -> str | None:
+    """Return the kind of GPU that the site requested for a unit; None if it named none."""
+    sites = [submission.site for submission in submissions_of(run) if key in submission.units]
+    with suppress(UserError):
+        return stored_site(sites[-1], run).resources_for(*key.split("/")).gpu_type if sites else None
+    return None
+
+
+def _table(bundle: Bundle) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("file", "size", "SHA-256"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "size" else "left")
+    for name, file in bundle.files.items():
+        table.add_row(*map(plain_text, (name, format_bytes(file.size), file.sha256)))
+    return table

@@ -1,0 +1,99 @@
+"""The verb site import: takes an expert that another site has signed."""
+
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from hpcddm.commands.last_command import resubmit_step
+from hpcddm.commands.options import PATH, RUN
+from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import echo
+from hpcddm.exchange.bundle_checks import SignedBundle, is_imported, named, open_bundle, plan_import
+from hpcddm.files import guarded_writes
+from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import survey_units
+from hpcddm.runs import group_permissions
+from hpcddm.runs.lease import lease
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
+
+PATIENCE_SECONDS = 60
+"""Seconds that it waits for a submit that is at work."""
+
+
+@click.command("import")
+@RUN
+@click.argument("bundle", type=PATH)
+@click.option("--replace", "is_replaced", is_flag=True, help="Set an expert that is here aside, to superseded/.")
+def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
+    """Take an expert that another site has signed into RUN.
+
+    BUNDLE is the folder that the other site packed. Its signature, the key, the contract, every size and hash, and
+    every tensor are checked, on a copy that nobody else can change; only then does the expert appear in RUN. The
+    figures in its manifest are computed here. Whether the weights draw good images is not checked: the report tells.
+
+    \b
+    Example: hpcddm site import runs/cells cells-02
+    Next:    hpcddm submit cells.yaml, when all experts are here
+    """
+    from hpcddm.exchange.bundle_import import import_bundle, remove_leftovers
+
+    run = RunDir(root)
+    experiment = stored_experiment(run)
+    group_permissions.apply_group_umask(run.root)
+    guarded_writes.guard(run.root)
+    signed = open_bundle(run, bundle)
+    with lease(run.lock, "hpcddm site import", PATIENCE_SECONDS):
+        remove_leftovers(run)
+        if is_imported(run, signed):
+            echo(f"{signed.key}: bundle {signed.bundle.number} of {signed.bundle.site} is imported already")
+        else:
+            plan = plan_import(run, experiment, signed, is_replaced)
+            with click.progressbar(length=2 * signed.size, label=f"copying and checking {signed.key}") as bar:
+                import_bundle(run, signed, plan, bar.update)
+            table_console().print(_table(signed))
+    states = survey_units(plan_units(experiment), run)
+    experts = signed.contract.experts
+    missing = {key: own for key, own in experts.items() if key not in states or states[key].state is not State.COMPLETE}
+    reason = f"missing: {named(missing)}" if missing else "all experts of the contract are here"
+    echo(step("hpcddm", "status", run.root, reason=reason) if missing else resubmit_step(run, reason))
+
+
+def _table(signed: SignedBundle) -> Table:
+    """Build the table of what was checked."""
+    contract, bundle, entry = signed.contract, signed.bundle, signed.entry
+    agreed = contract.sites[bundle.site]
+    rows = {
+        "signature": f"by {bundle.site}, key {signed.signer.fingerprint}, valid until {agreed.valid_until}",
+        "contract": f"{contract.id}, revision {contract.revision}, signed by {contract.coordinator}",
+        "expert": f"{signed.key} of {bundle.site}, bundle {bundle.number}",
+        "recipe": f"{len(entry.settings)} settings and {len(entry.inputs)} inputs, as this run has them",
+        "files": f"{len(bundle.files)} files, {format_bytes(signed.size)}, sizes and SHA-256 as signed",
+        "tensors": f"{len(contract.table(signed.key))} in each file, {entry.parameters:,} values, all finite",
+        "computed here": f"{entry.images:,} images, {entry.images * entry.flops_per_image:.3g} training FLOPs",
+        f"word of {bundle.site}": _word(signed),
+    }
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("checked", "result"):
+        table.add_column(name)
+    for name, text in rows.items():
+        table.add_row(plain_text(name), plain_text(text))
+    return table
+
+
+def _word(signed: SignedBundle) -> str:
+    word = signed.bundle.word
+    parts = {
+        "{} GPU-hours": word.gpu_hours,
+        "{} GPUs": word.gpus,
+        "kind {}": word.gpu,
+        "{} ranks": word.ranks,
+        "{} skipped steps": word.skipped_steps,
+        "code {}": word.code,
+    }
+    said = [text.format(value) for text, value in parts.items() if value is not None]
+    return ", ".join([*said, *(f"{name} {version}" for name, version in (word.versions or {}).items())]) or "none"

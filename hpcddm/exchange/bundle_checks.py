@@ -1,0 +1,175 @@
+"""Checks of a bundle before a byte of its weights is copied: who signed it, and whether it is what was agreed on."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.errors import UserError, require
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import printable
+from hpcddm.exchange.bundle import FILE, Bundle
+from hpcddm.exchange.contract import AgreedExpert, Contract
+from hpcddm.exchange.contract_checks import (
+    agreed_expert,
+    agreed_paths,
+    require_contract,
+    require_key,
+    require_planned,
+    require_recipe,
+    require_same_files,
+)
+from hpcddm.exchange.import_records import (
+    imported_bundle,
+    read_signed_bundle,
+    record_folder,
+    record_numbers,
+)
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.files import atomic
+from hpcddm.files.checked_reads import MIB
+from hpcddm.files.tensor_file import HEADER_BYTES, LENGTH_BYTES
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import require_complete, survey_units
+from hpcddm.runs import links, manifest
+from hpcddm.runs.manifest import Manifest
+from hpcddm.runs.run_dir import RunDir
+
+SPARE_BYTES = 64 * MIB
+"""Bytes that stay free on the run's disk."""
+
+
+@dataclass(frozen=True)
+class SignedBundle:
+    """A bundle that fits the contract by its list alone, and its folder."""
+
+    folder: Path
+    contract: Contract
+    entry: AgreedExpert
+    bundle: Bundle
+    signer: PublicKey
+
+    @property
+    def key(self) -> str:
+        """The expert, as `stage/unit`."""
+        return self.bundle.unit
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.bundle.files.values())
+
+
+@dataclass(frozen=True)
+class ImportPlan:
+    """What this run expects of the expert: its manifest without outputs, the manifests of its inputs, its files."""
+
+    experiment: Experiment
+    expected: Manifest
+    inputs: Mapping[str, Manifest]
+    paths: Mapping[str, str]
+    """Paths in the unit's folder, by the names in the bundle."""
+
+
+def open_bundle(run: RunDir, folder: Path) -> SignedBundle:
+    """Read the signed list of a bundle and compare it with the contract; nothing is copied.
+
+    Args:
+        run: The run that imports it.
+        folder: Folder of the bundle.
+
+    Raises:
+        UserError: The run has no contract, the signature does not fit, or the list is not what was agreed on.
+    """
+    contract = require_contract(run)
+    bundle, signer = read_signed_bundle(folder)
+    place = folder / FILE
+    require(bundle.contract == contract.id, f"{place}: is of another contract, {bundle.contract}; refused")
+    if bundle.unit not in contract.experts:
+        raise UserError(f"{place}: {bundle.unit} is not an expert of the contract; refused")
+    entry = agreed_expert(contract, bundle.unit)
+    require(
+        bundle.recipe == entry.digest,
+        f"{place}: {bundle.unit} was made by another recipe than the contract has now; refused, ask {entry.site} for a"
+        " bundle of the newest contract",
+    )
+    require(bundle.site == entry.site, f"{place}: is of {bundle.site}, but {bundle.unit} is of {entry.site}; refused")
+    require_key(contract, entry.site, signer, place)
+    require_same_files(bundle.files, entry, place)
+    most = sum(spec.size for spec in contract.table(bundle.unit).values()) + HEADER_BYTES + LENGTH_BYTES
+    for name, file in bundle.files.items():
+        require(file.size <= most, f"{place}: {name} has {file.size:,} bytes, more than {most:,}; refused")
+    return SignedBundle(folder, contract, entry, bundle, signer)
+
+
+def is_imported(run: RunDir, signed: SignedBundle) -> bool:
+    """Return True if the run has the expert from just this bundle, and its files are there.
+
+    Raises:
+        UserError: A bundle of this number with other files, or a newer one, was imported before.
+    """
+    numbers, number, place = record_numbers(run, signed.key), signed.bundle.number, signed.folder / FILE
+    require(
+        not numbers or number >= numbers[-1],
+        f"{place}: bundle {number} is older than bundle {max(numbers, default=0)} of {signed.key}, which was imported;"
+        " refused",
+    )
+    if number not in numbers:
+        return False
+    before, _ = read_signed_bundle(record_folder(run, signed.key, number))
+    require(
+        (before.recipe, before.files) == (signed.bundle.recipe, signed.bundle.files),
+        f"{place}: is another bundle {number} of {signed.key} than the one that was imported; refused, ask"
+        f" {signed.bundle.site} for a new one",
+    )
+    made, present = imported_bundle(run, signed.key), manifest.read_if_usable(run.unit(signed.key))
+    is_here = made is not None and made.files == signed.bundle.files
+    return is_here and present is not None and manifest.find_damage(run.unit(signed.key), present) is None
+
+
+def plan_import(run: RunDir, experiment: Experiment, signed: SignedBundle, is_replaced: bool) -> ImportPlan:
+    """Compare a bundle with what this run expects of the expert, and look for room.
+
+    Args:
+        run: The run.
+        experiment: Its experiment.
+        signed: The bundle.
+        is_replaced: True if an expert that is here may be set aside.
+
+    Raises:
+        UserError: The run has changed since the contract, an input is missing, the expert is here, or there is too
+            little room on the disk.
+    """
+    key, units = signed.key, {unit.key: unit for unit in plan_units(experiment)}
+    require_planned(run, units, key)
+    unit, context = units[key], f"{run.root}: this run has changed since the contract"
+    require_recipe(signed.entry, unit.fingerprint_settings, signed.entry.inputs, context)
+    states = survey_units(list(units.values()), run)
+    counted = [name for name in unit.inputs if unit.counts_in_fingerprint(name)]
+    require_complete(states, run, *counted)
+    found = {name: manifest.read(run.unit(name)) for name in counted}
+    inputs = {name: present for name, present in found.items() if present}
+    expected = unit.expected(inputs)
+    require_recipe(signed.entry, expected.settings, expected.inputs, context)
+    paths = agreed_paths(experiment, key, signed.entry)
+    links.require_no_links(run, key)
+    if not is_replaced and holds_files(run, key):
+        words = ("hpcddm", "site", "import", run.root, signed.folder, "--replace")
+        raise UserError(str(step(*words, reason=f"{run.unit(key)}: is here already; --replace sets it aside")))
+    free = atomic.free_bytes(run.root)
+    if free < signed.size + SPARE_BYTES:
+        reason = f"{run.root}: {free:,} bytes are free, and the bundle needs {signed.size + SPARE_BYTES:,}; make room"
+        raise UserError(str(step("hpcddm", "clean", run.root, reason=reason)))
+    return ImportPlan(experiment, expected, inputs, paths)
+
+
+def holds_files(run: RunDir, key: str) -> bool:
+    """Return True if a unit's folder has more than the lock of the jobs."""
+    folder = run.unit(key)
+    return folder.is_dir() and any(name != ".lease" for name in os.listdir(folder))
+
+
+def named(experts: Mapping[str, AgreedExpert]) -> str:
+    """Return experts with their sites as text."""
+    return ", ".join(f"{printable(key)} of {printable(entry.site)}" for key, entry in experts.items())

@@ -1,0 +1,458 @@
+"""Importing a bundle: what arrives, what is refused, and what a killed import leaves."""
+
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from hpcddm.commands.sites import site_import
+from hpcddm.exchange import bundle_checks, bundle_import, signing
+from hpcddm.exchange.bundle import FILE
+from hpcddm.exchange.import_records import imported_bundle, read_signed_bundle
+from hpcddm.files import guarded_writes
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import survey_units
+from hpcddm.runs import manifest
+from hpcddm.runs.lease import lease
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import EXPERT_LISTS
+from tests.exchange.agreed_runs import FLOPS, KEY, train
+from tests.helpers import python
+
+
+@pytest.fixture
+def sent(runs):
+    return runs.pack("sent")
+
+
+def tree(run):
+    """Return every file of a run with its content; the lock may stay."""
+    paths = (path for path in run.root.rglob("*") if path.name != ".submit.lock")
+    return {
+        str(path.relative_to(run.root)): path.read_bytes() if path.is_file() else None
+        for path in paths
+        if path != run.imports
+    }
+
+
+def state(run, experiment, key=KEY):
+    return survey_units(plan_units(experiment), run)[key].state
+
+
+def refused(runs, folder, reason, *options):
+    """An import fails with a reason in one line, and changes nothing."""
+    before = tree(runs.home)
+    done = runs.take(folder, *options)
+    lines = [line for line in done.output.splitlines() if not line.startswith("copying and checking")]
+    assert done.exit_code == 1 and len(lines) == 1 and reason in lines[0], done.output
+    assert lines[0].isprintable() and lines[0].isascii() and len(lines[0]) < 1000
+    assert tree(runs.home) == before
+
+
+def test_an_expert_arrives_with_the_figures_of_this_run(runs, sent):
+    done = runs.take(sent)
+    assert done.exit_code == 0, done.output
+    assert state(runs.home, runs.experiment) is State.COMPLETE
+    theirs, ours = (manifest.read(run.unit(KEY)) for run in (runs.partner, runs.home))
+    of_both = [(made.settings, made.inputs) for made in (theirs, ours)]
+    assert of_both[0] == of_both[1]
+    weights = [{output for output in made.outputs if output.path != "curve.json"} for made in (theirs, ours)]
+    assert weights[0] == weights[1] and manifest.find_damage(runs.home.unit(KEY), ours) is None
+    for output in ours.outputs:
+        assert manifest.read_verified(runs.home.unit(KEY), output.path)
+    curve = manifest.read_verified_json(runs.home.unit(KEY), "curve.json", list[tuple[int, float]])
+    assert curve == [(16, 0.5), (32, 0.00123456789012346)]
+    assert ours.results == {
+        "samples": 12,
+        "class_counts": [3, 3, 3, 3],
+        "images": 32,
+        "train_flops": 32 * FLOPS,
+        "snapshots": {"32": {"images": 16, "train_flops": 16 * FLOPS}},
+    }
+    bundle, signer = read_signed_bundle(sent)
+    assert ours.record == {
+        "imported": {
+            "site": "uni-b",
+            "fingerprint": signer.fingerprint,
+            "bundle": 1,
+            "contract": {"id": runs.contract.id, "revision": 1},
+            "word": {"ranks": 2, "skipped_steps": 1, "code": "c0de", "versions": {"torch": "2.13.0"}},
+        }
+    }
+    assert imported_bundle(runs.home, KEY) == bundle
+    assert [path.name for path in runs.home.imports.iterdir()] == ["expert-01"]
+
+
+def test_one_table_says_what_was_checked_and_who_is_missing(runs, sent):
+    done = runs.take(sent)
+    for text in ("uni-b", "all finite", "revision 1", "32 images", "c0de", "missing: train/expert-00 of uni-a"):
+        assert text in done.output
+
+
+def test_the_same_bundle_again_is_imported_already(runs, sent):
+    runs.take(sent)
+    before = tree(runs.home)
+    done = runs.take(sent)
+    assert done.exit_code == 0 and "bundle 1 of uni-b is imported already" in done.output
+    assert tree(runs.home) == before
+    # After a loss it is taken again.
+    shutil.rmtree(runs.home.unit(KEY))
+    assert runs.take(sent).exit_code == 0 and state(runs.home, runs.experiment) is State.COMPLETE
+
+
+def test_a_newer_bundle_wants_replace_and_an_older_one_never_returns(runs, sent):
+    runs.take(sent)
+    train(runs, runs.partner, seed=2)
+    newer = runs.pack("newer")
+    refused(runs, newer, "is here already; --replace sets it aside; next: hpcddm site import")
+    done = runs.take(newer, "--replace")
+    assert done.exit_code == 0 and imported_bundle(runs.home, KEY).number == 2
+    (aside,) = (runs.home.root / "superseded").glob("*/train/expert-01/weights.safetensors")
+    assert aside.read_bytes() == (sent / "weights.safetensors").read_bytes()
+    for options in ((), ("--replace",)):
+        refused(runs, sent, "bundle 1 is older than bundle 2 of train/expert-01", *options)
+
+
+def test_a_lock_alone_does_not_count_as_an_expert(runs, sent):
+    runs.home.unit(KEY).mkdir(parents=True)
+    (runs.home.unit(KEY) / ".lease").touch()
+    assert runs.take(sent).exit_code == 0 and state(runs.home, runs.experiment) is State.COMPLETE
+
+
+def test_a_copied_expert_is_replaced_only_on_demand(runs, sent):
+    shutil.copytree(runs.partner.unit(KEY), runs.home.unit(KEY))
+    refused(runs, sent, "--replace sets it aside")
+    assert runs.take(sent, "--replace").exit_code == 0 and imported_bundle(runs.home, KEY) is not None
+
+
+def rewritten(folder, runs, site="uni-b", namespace=signing.BUNDLE, **changes):
+    """Change the signed list of a bundle, and sign it again."""
+    content = json.dumps(json.loads((folder / FILE).read_text()) | changes).encode()
+    (folder / FILE).write_bytes(content)
+    (folder / f"{FILE}.sig").write_bytes(signing.sign_here(content, runs.key(site), namespace))
+
+
+def listed(folder, name="weights.safetensors", **changes):
+    """Return the list of files with one entry changed."""
+    files = json.loads((folder / FILE).read_text())["files"]
+    return files | {name: files[name] | changes}
+
+
+def resigned(folder, runs, name="weights.safetensors"):
+    """Sign a file as it is now."""
+    content = (folder / name).read_bytes()
+    entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    rewritten(folder, runs, files=listed(folder, name, **entry))
+
+
+def other_weights(change):
+    """Return a case of weights that the site itself has signed."""
+
+    def case(folder, runs):
+        tensors = load_file(folder / "weights.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "weights.safetensors")
+        resigned(folder, runs)
+
+    return case
+
+
+def first(tensors):
+    return min(tensors)
+
+
+def poison(value):
+    def change(tensors):
+        tensors[first(tensors)].reshape(-1)[-1] = value
+
+    return other_weights(change)
+
+
+def with_metadata(folder, runs):
+    save_file(load_file(folder / "weights.safetensors"), folder / "weights.safetensors", {"user": "ada"})
+    resigned(folder, runs)
+
+
+def bytes_of(content):
+    def case(folder, runs):
+        (folder / "weights.safetensors").write_bytes(content)
+        resigned(folder, runs)
+
+    return case
+
+
+def remove_key(folder, runs):
+    (folder / f"{FILE}.sig").unlink()
+
+
+HOSTILE = {
+    "signed by another site": (lambda folder, runs: rewritten(folder, runs, site="uni-a"), "is not that of uni-b"),
+    "signed for another purpose": (
+        lambda folder, runs: rewritten(folder, runs, namespace=signing.CONTRACT),
+        "a signature for 'contract@hpcddm'",
+    ),
+    "not signed": (remove_key, "bundle.json.sig is missing"),
+    "of another contract": (lambda folder, runs: rewritten(folder, runs, contract="1" * 32), "is of another contract"),
+    "of another recipe": (lambda folder, runs: rewritten(folder, runs, recipe="1" * 64), "by another recipe"),
+    "of another expert": (lambda folder, runs: rewritten(folder, runs, unit="train/expert-00"), "by another recipe"),
+    "of an unknown expert": (
+        lambda folder, runs: rewritten(folder, runs, unit="train/all"),
+        "train/all is not an expert of the contract",
+    ),
+    "of a path as expert": (lambda folder, runs: rewritten(folder, runs, unit="train/../x"), "unit"),
+    "without a snapshot": (
+        lambda folder, runs: rewritten(
+            folder, runs, files={"weights.safetensors": listed(folder)["weights.safetensors"]}
+        ),
+        "does not list images-000000000032.safetensors",
+    ),
+    "with a file more": (
+        lambda folder, runs: rewritten(folder, runs, files=listed(folder) | {"x": {"size": 0, "sha256": "0" * 64}}),
+        "lists x, which the contract does not want",
+    ),
+    "of ten terabytes": (
+        lambda folder, runs: rewritten(folder, runs, files=listed(folder, size=10 << 40)),
+        "more than",
+    ),
+    "a file less": (lambda folder, runs: (folder / "images-000000000032.safetensors").unlink(), "is missing; complete"),
+    "a file more": (lambda folder, runs: (folder / "sitecustomize.py").touch(), "sitecustomize.py is not listed"),
+    "a link": (
+        lambda folder, runs: (
+            (folder / "weights.safetensors").rename(folder.parent / "w"),
+            (folder / "weights.safetensors").symlink_to(folder.parent / "w"),
+        ),
+        "is a link",
+    ),
+    "NaN": (poison(torch.nan), "values that are infinite or not numbers"),
+    "infinity": (poison(-torch.inf), "values that are infinite or not numbers"),
+    "a tensor more": (
+        other_weights(lambda tensors: tensors.update(more=torch.zeros(1))),
+        "has a tensor 'more', which the network lacks",
+    ),
+    "a tensor less": (other_weights(lambda tensors: tensors.pop(first(tensors))), "lacks tensor"),
+    "another shape": (
+        other_weights(lambda tensors: tensors.update({first(tensors): tensors[first(tensors)][None]})),
+        "instead of F32",
+    ),
+    "another type": (
+        other_weights(lambda tensors: tensors.update({first(tensors): tensors[first(tensors)].double()})),
+        "instead of F32",
+    ),
+    "metadata": (with_metadata, "has metadata"),
+    "a pickle": (bytes_of(b"\x80\x04cos\nsystem\n(S'true'\ntR."), "refused"),
+    "a header of 2^60 bytes": (bytes_of((1 << 60).to_bytes(8, "little") + b"{}"), "has a header of"),
+    "nothing": (bytes_of(b""), "too few for tensors"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_was_not_agreed_on_is_refused_in_one_line(runs, sent, case):
+    change, reason = HOSTILE[case]
+    change(sent, runs)
+    refused(runs, sent, reason)
+    # An honest bundle is taken afterwards.
+    assert runs.take(runs.pack("honest")).exit_code == 0
+
+
+def test_a_bundle_that_names_another_site_is_refused(runs, sent):
+    values = json.loads((sent / FILE).read_text()) | {"site": "uni-a"}
+    content = json.dumps(values).encode()
+    (sent / FILE).write_bytes(content)
+    (sent / f"{FILE}.sig").write_bytes(signing.sign_here(content, runs.key("uni-a"), signing.BUNDLE))
+    refused(runs, sent, "is of uni-a, but train/expert-01 is of uni-b")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"is_revoked": True}, "the key of uni-b was revoked"),
+        ({"valid_until": "2021-01-01"}, "was valid until 2021-01-01"),
+        ({"valid_from": "2998-01-01"}, "is valid from 2998-01-01"),
+    ],
+)
+def test_a_key_that_may_not_sign_any_more_is_refused(runs, sent, change, reason):
+    runs.change_site(**change)
+    refused(runs, sent, reason)
+
+
+def test_a_number_is_never_two_bundles(runs, sent):
+    runs.take(sent)
+    rewritten(sent, runs, files=listed(sent, sha256="1" * 64))
+    refused(runs, sent, "is another bundle 1 of train/expert-01", "--replace")
+
+
+def test_a_run_without_a_contract_imports_nothing(runs, sent):
+    shutil.rmtree(runs.home.root / "contract")
+    refused(runs, sent, "this run has no contract")
+
+
+def other_lists(runs):
+    lists = manifest.read(runs.home.unit(EXPERT_LISTS))
+    results = lists.results | {"digests": {"expert-00": "0" * 64, "expert-01": "2" * 64}}
+    manifest.publish(runs.home.unit(EXPERT_LISTS), replace(lists, results=results))
+
+
+def other_batch(runs):
+    values = json.loads(runs.home.experiment.read_text())
+    values["experts"]["training"]["batch"] = 32
+    runs.home.experiment.write_text(json.dumps(values))
+
+
+CHANGED = {
+    "another batch": (other_batch, "this run has changed since the contract: training.batch is 16 instead of 8"),
+    "another list": (other_lists, "this run has changed since the contract: expert_lists/all#expert-01 is '2222"),
+    "no lists": (
+        lambda runs: (runs.home.unit(EXPERT_LISTS) / "manifest.json").unlink(),
+        "expert_lists/all is missing; next: hpcddm status",
+    ),
+    "a linked folder": (
+        lambda runs: (runs.home.root / "train").symlink_to(runs.home.root.parent),
+        "is a link",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_run_that_has_changed_since_the_contract_says_where(runs, sent, case):
+    change, reason = CHANGED[case]
+    change(runs)
+    refused(runs, sent, reason)
+
+
+def test_a_full_disk_is_said_before_anything_is_copied(runs, sent, monkeypatch):
+    monkeypatch.setattr(bundle_checks.atomic, "free_bytes", lambda folder: 1000)
+    refused(runs, sent, "1,000 bytes are free, and the bundle needs")
+    assert not runs.home.imports.exists()
+
+
+def test_a_disk_that_fills_up_leaves_the_run_as_it_was(runs, sent):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    try:
+        refused(runs, sent, "the bundle cannot be written (File too large)")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(runs.home.imports.iterdir()) == []
+    assert runs.take(sent).exit_code == 0
+
+
+def test_ctrl_c_leaves_nothing_behind(runs, sent, monkeypatch):
+    experiment, before = runs.experiment, tree(runs.home)
+    signed = bundle_checks.open_bundle(runs.home, sent)
+    plan = bundle_checks.plan_import(runs.home, experiment, signed, False)
+    for block in range(4):
+        calls = []
+
+        def interrupt(size, calls=calls, block=block):
+            calls.append(size)
+            if len(calls) > block * 10:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            bundle_import.import_bundle(runs.home, signed, plan, interrupt)
+        assert tree(runs.home) == before and list(runs.home.imports.iterdir()) == []
+
+
+def is_killed(own, sent, changes, options):
+    """Import in a process that is killed before one of its changes of names; return False if it had fewer."""
+
+    def die(event, arguments):
+        nonlocal changes
+        if event in ("os.rename", "os.mkdir", "os.rmdir", "ctypes.dlsym"):
+            changes -= 1
+            if changes < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        sys.addaudithook(die)
+        os._exit(own.take(sent, *options).exit_code)
+    ending = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert ending in (0, -signal.SIGKILL)
+    return ending != 0
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_killed_import_is_before_or_after_and_repeating_it_completes_it(runs, sent, tmp_path, is_replaced):
+    if is_replaced:
+        assert runs.take(sent).exit_code == 0
+        train(runs, runs.partner, seed=2)
+        sent = runs.pack("newer")
+    options, before = ["--replace"] * is_replaced, manifest.read(runs.home.unit(KEY))
+    after = read_signed_bundle(sent)[0]
+    for number in range(60):
+        own = replace(runs, home=RunDir(Path(shutil.copytree(runs.home.root, tmp_path / f"home-{number}"))))
+        if not is_killed(own, sent, number, options):
+            break
+        present = manifest.read(own.home.unit(KEY))
+        made = imported_bundle(own.home, KEY)
+        assert present == before or made == after
+        assert present is None or manifest.find_damage(own.home.unit(KEY), present) is None
+        assert made is not None or not is_replaced
+        assert own.take(sent, *options).exit_code == 0 and imported_bundle(own.home, KEY) == after
+        assert [path.name for path in own.home.imports.iterdir()] == ["expert-01"]
+    assert number > 8
+
+
+def test_where_names_cannot_be_exchanged_two_renames_do(runs, sent, monkeypatch):
+    monkeypatch.setattr(guarded_writes, "exchange", lambda first, second: False)
+    runs.take(sent)
+    train(runs, runs.partner, seed=2)
+    assert runs.take(runs.pack("newer"), "--replace").exit_code == 0
+    (aside,) = runs.home.superseded.glob("*/train/expert-01/weights.safetensors")
+    assert aside.read_bytes() == (sent / "weights.safetensors").read_bytes()
+    assert imported_bundle(runs.home, KEY).number == 2
+
+
+def test_a_run_at_work_is_left_alone(runs, sent, monkeypatch):
+    monkeypatch.setattr(site_import, "PATIENCE_SECONDS", 0)
+    with lease(runs.home.lock, "hpcddm submit"):
+        refused(runs, sent, "hpcddm submit")
+    runs.home.unit(KEY).mkdir(parents=True)
+    with lease(runs.home.unit(KEY) / ".lease", "a job"):
+        done = runs.take(sent)
+        assert done.exit_code == 1 and "a job" in done.output and "is at work here" in done.output
+    assert manifest.read(runs.home.unit(KEY)) is None and runs.take(sent).exit_code == 0
+
+
+def test_in_a_shared_folder_the_group_may_write_and_nobody_reads_the_quarantine(runs, sent, monkeypatch):
+    for path in (runs.home.root, *(path for path in runs.home.root.rglob("*") if path.is_dir())):
+        path.chmod(0o2775)
+    modes, check = [], bundle_import._check_tensors
+
+    def look(files, *arguments):
+        modes.append(files.parent.stat().st_mode & 0o777)
+        check(files, *arguments)
+
+    monkeypatch.setattr(bundle_import, "_check_tensors", look)
+    before = os.umask(0o077)
+    try:
+        assert runs.take(sent).exit_code == 0
+    finally:
+        os.umask(before)
+    assert modes == [0o700]
+    places = [runs.home.unit(KEY), *runs.home.unit(KEY).rglob("*"), *runs.home.imports.rglob("*")]
+    assert [path for path in places if path.stat().st_mode & 0o070 != (0o070 if path.is_dir() else 0o060)] == []
+
+
+def test_torch_is_not_imported(runs, sent):
+    code = """
+import sys
+from hpcddm.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("torch", "torch" in sys.modules, "h5py", "h5py" in sys.modules)
+"""
+    done = python(code, "site", "import", runs.home.root, sent)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "torch False h5py False", done.stdout + done.stderr
