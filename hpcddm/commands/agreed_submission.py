@@ -10,11 +10,12 @@ from hpcddm.config import paths, trusted_submissions
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
+from hpcddm.exchange import ssh_keys
 from hpcddm.exchange.agreed_packages import check_packages
 from hpcddm.exchange.contract import FILE, Contract
+from hpcddm.exchange.contract_checks import require_key
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
 from hpcddm.launch.content_hashes import with_content_hashes
@@ -110,15 +111,16 @@ def open_submission(folder: Path, overrides: tuple[str, ...], site: Site, run_di
         run_dir: Folder of the run; None for runs/<the experiment's name>.
 
     Raises:
-        UserError: The contract is malformed, or has no expert for this site.
+        UserError: The contract is malformed, or a key is not valid today.
+        ConfigError: The contract has no expert for this site.
     """
     contract, key = contracts.read_contract(folder)
     agreed = contract.sites.get(site.name)
     if agreed is None or not contract.units_of(site.name):
         names = ", ".join(name for name in contract.sites if contract.units_of(name))
         raise ConfigError(f"--site {site.name}: trains no expert of this contract; its sites: {names}")
-    if agreed.is_revoked:
-        raise UserError(str(step("hpcddm", "site", "key", site.name, reason=f"{folder}: your key was revoked")))
+    for owner, signer in ((contract.coordinator, key), (site.name, ssh_keys.parse_text(agreed.key))):
+        require_key(contract, owner, signer, folder)
     name = contract.experiment.get("name")
     if run_dir is None and not (isinstance(name, str) and name.replace("-", "").replace("_", "").isalnum()):
         raise ConfigError("--run-dir: name the folder of the run")

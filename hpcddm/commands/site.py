@@ -10,7 +10,7 @@ VERBS = {
     "contract": ("site_contract", "Write what all sites of a collaboration agree on."),
     "bundle": ("site_bundle", "Pack and sign an expert of RUN for the other sites."),
     "import": ("site_import", "Take an expert that another site has signed into RUN."),
-    "verify": ("site_verify", "Say who signed what another site has sent."),
+    "verify": ("site_verify", "Say who signed what another site has sent, and whether it is whole."),
 }
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
@@ -72,7 +73,7 @@ def write_folder(folder: Path, name: str, document: D, paths: Mapping[str, Path]
             raise ValueError(f"{own}: not a name that every file system has")
         descriptor = checked_reads.open_regular(path)
         with open(descriptor, "rb") as source, atomic.replacing(folder / own) as staged:
-            listed[own] = _copy(source.fileno(), staged, own, None)
+            listed[own] = _copy(source.fileno(), staged, None)
     filled: D = replace(cast(Any, document), files=listed)
     content = f"{json.dumps(asdict(cast(Any, filled)), indent=1, allow_nan=False)}\n"
     signature = signing.sign(content.encode(), key, namespace).decode()
@@ -113,7 +114,7 @@ def read_document(folder: Path, name: str, kind: type[D], namespace: str, max_by
 
 
 def receive(
-    folder: Path, name: str, files: Mapping[str, ListedFile], target: Path, advance: Callable[[int], None]
+    folder: Path, name: str, files: Mapping[str, ListedFile], target: Path | None, advance: Callable[[int], None]
 ) -> None:
     """Copy the listed files of a folder that somebody sent, and refuse a folder with any other file.
 
@@ -121,7 +122,7 @@ def receive(
         folder: The folder.
         name: Name of the signed JSON, which with its signature is not copied.
         files: The listed files by their names, from the signed JSON.
-        target: Existing private folder; names in it are new.
+        target: Existing private folder; names in it are new. None to copy nothing.
         advance: Called with the bytes of every block that is copied; it may raise.
 
     Raises:
@@ -149,7 +150,7 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
 
 
 def _receive_file(
-    folder: Path, opened: int, own: str, listed: ListedFile, target: Path, advance: Callable[[int], None]
+    folder: Path, opened: int, own: str, listed: ListedFile, target: Path | None, advance: Callable[[int], None]
 ) -> None:
     try:
         descriptor = os.open(own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened)
@@ -165,7 +166,7 @@ def _receive_file(
         size = os.fstat(descriptor).st_size
         if size != listed.size:
             raise Unreadable(folder / own, f"has {size:,} bytes instead of {listed.size:,}")
-        copied = _copy(descriptor, target / own, own, listed.size, advance)
+        copied = _copy(descriptor, None if target is None else target / own, listed.size, advance)
     finally:
         os.close(descriptor)
     if copied != listed:
@@ -174,19 +175,24 @@ def _receive_file(
 
 
 def _copy(
-    descriptor: int, path: Path, name: str, most: int | None, advance: Callable[[int], None] = lambda size: None
+    descriptor: int, path: Path | None, most: int | None, advance: Callable[[int], None] = lambda size: None
 ) -> ListedFile:
-    """Copy an open file to a new one, and hash what is written; a file that grows beyond `most` bytes is cut there."""
+    """Copy an open file to a new one, if there is a path for it, and hash what is written.
+
+    A file that grows beyond `most` bytes is cut there.
+    """
     hashed, done = hashlib.sha256(), 0
-    with open(path, "xb") as target:
+    with nullcontext() if path is None else open(path, "xb") as target:
         while most is None or done <= most:
             block = os.read(descriptor, BLOCK_BYTES if most is None else min(BLOCK_BYTES, most + 1 - done))
             if not block:
                 break
             hashed.update(block)
-            target.write(block)
+            if target is not None:
+                target.write(block)
             done += len(block)
             advance(len(block))
-        target.flush()
-        os.fsync(target.fileno())
+        if target is not None:
+            target.flush()
+            os.fsync(target.fileno())
     return ListedFile(done, hashed.hexdigest())

@@ -237,7 +237,7 @@ def test_a_new_key_is_a_revision_that_makes_no_recipe_stale(shared, tmp_path):
     done = other.submit(shared.contract, run, *trust)
     assert done.exit_code == 2 and "revision 2 is here already" in done.output
     done = other.submit(tmp_path / "third", run, *trust)
-    assert done.exit_code == 1 and "your key was revoked" in done.output
+    assert done.exit_code == 1 and "the key of south was revoked" in done.output
     forged = other.forge(tmp_path / "forged", lambda content: content.update(revision=3, previous="0" * 64))
     done = other.submit(forged, run, *trust)
     assert done.exit_code == 1 and "does not follow the revision" in done.output
@@ -319,3 +319,24 @@ def test_a_contract_signed_by_another_key_or_for_another_purpose(shared, tmp_pat
     done = shared.submit(tmp_path / "changed", tmp_path / "run", "--trust", shared.fingerprint("north"))
     assert done.exit_code == 1 and "others were signed" in done.output
     assert not any((tmp_path / "run").rglob("contract.json"))
+
+
+def test_verify_says_whose_contract_it_is_and_whether_it_is_whole(shared, tmp_path):
+    done = hpcddm("site", "verify", shared.contract, "--fingerprint", shared.fingerprint("north"))
+    assert done.exit_code == 0 and f"contract {shared.read().id}, revision 1, signed by the key of north" in done.output
+    shutil.copytree(shared.contract, tmp_path / "changed")
+    (tmp_path / "changed" / PROBE).unlink()
+    done = hpcddm("site", "verify", tmp_path / "changed")
+    assert done.exit_code == 1 and f"{PROBE} is missing; complete the folder" in done.output
+    assert hpcddm("site", "verify", shared.contract, "--fingerprint", "SHA256:x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "days"), [("north", ("2020-01-01", "2020-12-31")), ("south", ("2999-01-01", "2999-12-31"))]
+)
+def test_keys_that_are_not_valid_today_start_no_training(shared, tmp_path, name, days):
+    change = lambda content: content["sites"][name].update(zip(("valid_from", "valid_until"), days, strict=True))  # noqa: E731
+    done = shared.submit(
+        shared.forge(tmp_path / "old", change), tmp_path / "run", "--trust", shared.fingerprint("north")
+    )
+    assert done.exit_code == 1 and f"the key of {name}" in done.output and not (tmp_path / "run").exists()

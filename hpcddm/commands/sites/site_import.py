@@ -71,8 +71,8 @@ def _table(signed: SignedBundle) -> Table:
         "signature": f"by {bundle.site}, key {signed.signer.fingerprint}, valid until {agreed.valid_until}",
         "contract": f"{contract.id}, revision {contract.revision}, signed by {contract.coordinator}",
         "expert": f"{signed.key} of {bundle.site}, bundle {bundle.number}",
-        "recipe": f"{len(entry.settings)} settings and {len(entry.inputs)} inputs, as this run has them",
-        "files": f"{len(bundle.files)} files, {format_bytes(signed.size)}, sizes and SHA-256 as signed",
+        "recipe": f"its settings ({len(entry.settings)}) and inputs ({len(entry.inputs)}) are those of this run",
+        "files": f"{format_bytes(signed.size)} in {', '.join(bundle.files)}: sizes and SHA-256 as signed",
         "tensors": f"{len(contract.table(signed.key))} in each file, {entry.parameters:,} values, all finite",
         "computed here": f"{entry.images:,} images, {entry.images * entry.flops_per_image:.3g} training FLOPs",
         f"word of {bundle.site}": _word(signed),
@@ -88,11 +88,11 @@ def _table(signed: SignedBundle) -> Table:
 def _word(signed: SignedBundle) -> str:
     word = signed.bundle.word
     parts = {
-        "{} GPU-hours": word.gpu_hours,
-        "{} GPUs": word.gpus,
+        "GPU-hours {}": word.gpu_hours,
+        "GPUs {}": word.gpus,
         "kind {}": word.gpu,
-        "{} ranks": word.ranks,
-        "{} skipped steps": word.skipped_steps,
+        "ranks {}": word.ranks,
+        "skipped steps {}": word.skipped_steps,
         "code {}": word.code,
     }
     said = [text.format(value) for text, value in parts.items() if value is not None]
