@@ -11,7 +11,6 @@ from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, exit_codes
 from hpcddm.errors.next_step import NextStep, step
-from hpcddm.exchange.contract import current_folder
 from hpcddm.files import nfs_reads
 from hpcddm.jobs.activity import read_activity
 from hpcddm.launch.base import Job, create_launcher, site_from_journal
@@ -26,7 +25,7 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.stored_results import class_names
-from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key, unit_name
+from hpcddm.runs.unit_keys import CATALOG, CONTINUATION, all_experts, expert_key
 from hpcddm.runs.unit_training import unit_training
 
 
@@ -76,8 +75,6 @@ class RunStatus:
     """Requested units, if `until` is a stage."""
     stale: tuple[str, ...] = ()
     """Stages that submit refuses to keep as they are."""
-    has_contract: bool = False
-    """True if experts cross between sites as signed bundles, not as folders."""
     class_names: list[str] = field(default_factory=list)
     """Names of the classes; their numbers if nothing names them, as before the catalog is complete."""
 
@@ -137,19 +134,14 @@ class RunStatus:
         return following or self._watching()
 
     def _handover(self) -> list[NextStep]:
-        """Return the commands that pack what other sites read; none for nothing."""
+        """Return the command that packs what other sites read; none for nothing."""
         keys = list(dict.fromkeys(key for units in self.read_by_other_sites.values() for key in units))
-        if not keys:
-            return []
+        folders = [str(self.run.unit(key).relative_to(self.run.root)) for key in keys]
+        archive = f"for-{'-'.join(self.read_by_other_sites)}.tar"
         are_made = all(row.state == State.COMPLETE for row in self.rows if row.unit in keys)
         reason = "" if are_made else "when they are complete, "
         reason += f"hand over {', '.join(keys)} to site {' and '.join(self.read_by_other_sites)}"
-        if self.has_contract:
-            bundles = [("hpcddm", "site", "bundle", self.run.root, key, "--output", unit_name(key)) for key in keys]
-            return [NextStep(tuple(bundles), reason)]
-        folders = [str(self.run.unit(key).relative_to(self.run.root)) for key in keys]
-        archive = f"for-{'-'.join(self.read_by_other_sites)}.tar"
-        return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)]
+        return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)] if keys else []
 
     def _fetching(self, rows: list[UnitRow]) -> list[NextStep]:
         """Return the step after units of other sites were copied here; none for no such units."""
@@ -157,8 +149,7 @@ class RunStatus:
         for row in rows:
             sites.setdefault(row.site, []).append(row.unit)
         copies = [f"{', '.join(keys)} of site {site}" for site, keys in sites.items()]
-        verb = "import the bundles of" if self.has_contract else "copy"
-        return [replace(rows[0].next, reason=f"{verb} {' and '.join(copies)} into {self.run.root}")] if rows else []
+        return [replace(rows[0].next, reason=f"copy {' and '.join(copies)} into {self.run.root}")] if rows else []
 
     def _watching(self) -> NextStep:
         """Return the command that shows the progress."""
@@ -238,7 +229,6 @@ def scan_run(run: RunDir, queue: QueueAnswer) -> RunStatus:
         until=until,
         requested=frozenset(needed_by(until, (status.unit for status in states.values())) if until else ()),
         stale=stale,
-        has_contract=current_folder(run) is not None,
         class_names=class_names(experiment, {CATALOG: catalog} if catalog else {}),
     )
     return replace(overview, rows=overview.without_premature_steps())

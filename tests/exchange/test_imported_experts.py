@@ -3,7 +3,6 @@
 import json
 import shutil
 
-from hpcddm.commands.run_status import QueueAnswer, scan_run
 from hpcddm.commands.sites.imported_experts import UNVERIFIED
 from hpcddm.errors.printing import warn
 from hpcddm.runs import manifest
@@ -48,15 +47,6 @@ def test_a_changed_record_vouches_for_nothing(runs):
     record = runs.home.imports / "expert-01/1/bundle.json"
     record.write_text(record.read_text().replace("uni-b", "uni-x"))
     assert row(runs.home) == ("complete", UNVERIFIED)
-
-
-def test_status_says_how_to_send_and_how_to_take(runs):
-    done = hpcddm("status", runs.partner.root).output
-    packed = f"hpcddm site bundle {runs.partner.root} {KEY} --output expert-01"
-    assert f"hand over {KEY} to site uni-a; next: {packed}" in done
-    overview = scan_run(runs.home, QueueAnswer({}, 0))
-    (taken,) = overview._fetching([row for row in overview.rows if row.unit == KEY])
-    assert taken.reason == f"import the bundles of {KEY} of site uni-b into {runs.home.root}"
 
 
 def notes_of(*command):
