@@ -171,8 +171,8 @@ DOCUMENTS = {
     "another type": ('{"format": "a", "images": "3", "loss": 1.0, "files": {}}', "images"),
     "not a number": ('{"format": "a", "images": 3, "loss": NaN, "files": {}}', "NaN"),
     "infinity": ('{"format": "a", "images": 3, "loss": 1e999, "files": {}}', "too large"),
-    "a long number": ('{"format": "a", "images": 3, "loss": 0.1000000000000000000001, "files": {}}', "characters"),
-    "a huge number": ('{"format": "a", "images": 100000000000000000000000, "loss": 1.0, "files": {}}', "characters"),
+    "a long number": ('{"format": "a", "images": 3, "loss": 0.1000000000000000000001, "files": {}}', "digits"),
+    "a huge number": ('{"format": "a", "images": 100000000000000000000000, "loss": 1.0, "files": {}}', "digits"),
     "no ASCII": ('{"format": "l\u00e9tter", "images": 3, "loss": 1.0, "files": {}}', "printable ASCII"),
     "an escape for the terminal": (
         '{"format": "\\u001b[2J", "images": 3, "loss": 1.0, "files": {}}',
