@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpcddm.commands.last_command import repeat_commands, resubmit_step, stored_command
-from hpcddm.commands.sites.imported_experts import expert_origins
+from hpcddm.commands.sites.imported_experts import bundle_commands, expert_origins, import_commands
 from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
@@ -141,6 +141,8 @@ class RunStatus:
         are_made = all(row.state == State.COMPLETE for row in self.rows if row.unit in keys)
         reason = "" if are_made else "when they are complete, "
         reason += f"hand over {', '.join(keys)} to site {' and '.join(self.read_by_other_sites)}"
+        if signed := bundle_commands(self.run, keys):
+            return [NextStep(signed, reason)]
         return [step("tar", "-C", self.run.root, "-cf", archive, *folders, reason=reason)] if keys else []
 
     def _fetching(self, rows: list[UnitRow]) -> list[NextStep]:
@@ -149,6 +151,8 @@ class RunStatus:
         for row in rows:
             sites.setdefault(row.site, []).append(row.unit)
         copies = [f"{', '.join(keys)} of site {site}" for site, keys in sites.items()]
+        if signed := import_commands(self.run, [row.unit for row in rows]):
+            return [NextStep((*signed, *rows[0].next.commands), f"fetch the bundles of {' and '.join(copies)}")]
         return [replace(rows[0].next, reason=f"copy {' and '.join(copies)} into {self.run.root}")] if rows else []
 
     def _watching(self) -> NextStep:

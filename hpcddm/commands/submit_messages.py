@@ -3,6 +3,7 @@
 from collections.abc import Container
 
 from hpcddm.commands.last_command import repeat_commands, resubmit_step
+from hpcddm.commands.sites.imported_experts import import_commands
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import NextStep, step
@@ -59,8 +60,12 @@ def _print_blocked(decision: Decision, run: RunDir) -> None:
     stages = {root: list(dict.fromkeys(key.split("/")[0] for key in keys)) for root, keys in waiting.items()}
     for root in (root for root in waiting if root in decision.elsewhere):
         place = run.unit(root).parent
-        reason = f"waiting for elsewhere: {', '.join(stages[root])}; copy {root} ... into {place}/"
-        echo(resubmit_step(run, reason))
+        reason = f"waiting for elsewhere: {', '.join(stages[root])}"
+        if signed := import_commands(run, [root]):
+            commands = (*signed, *repeat_commands(run))
+            echo(NextStep(commands, f"{reason}; fetch the bundle of {root}"))
+        else:
+            echo(resubmit_step(run, f"{reason}; copy {root} ... into {place}/"))
     left = [root for root in waiting if root not in decision.elsewhere and root not in decision.refused]
     if not left:
         return

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from hpcddm.commands.last_command import repeat_commands, submitted_folder
+from hpcddm.commands.sites.imported_experts import import_commands
 from hpcddm.config.site import Resources
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.files import nfs_reads
@@ -44,6 +45,8 @@ class UnitSteps:
         key, run = observed.status.key, self._run
         if state == State.HELD and observed.job:
             return step("scontrol", *cluster_flag(observed.job.id.cluster), "release", observed.job.id.number)
+        if state == State.ELSEWHERE and (signed := import_commands(run, [key])):
+            return NextStep((*signed, *self._again), f"fetch the bundle of {key} of site {observed.status.unit.site}")
         if state == State.ELSEWHERE:
             return NextStep(self._again, f"copy {key} of site {observed.status.unit.site} to {run.unit(key)}")
         if state == State.UNKNOWN and observed.is_scheduler_unreachable:

@@ -128,4 +128,5 @@ def test_status_tells_imported_from_trained_here(collaboration):
     sites, _ = collaboration
     home = sites.of["uni-a"]
     said = home.run(sys.executable, "-m", "hpcddm.cli", "status", "runs/cells").stdout
-    assert said.count("imported from uni-b (bundle 1)") == 2 and "unverified" not in said
+    assert "train/expert-02, train/expert-03: imported from uni-b (bundle 1), by its word with code" in said, said
+    assert "unverified" not in said

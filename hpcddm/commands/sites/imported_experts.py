@@ -1,4 +1,4 @@
-"""Experts of other sites in a run with a contract: from which bundle each came, or that nothing vouches for it."""
+"""Experts that cross between sites in a run with a contract: the commands for them, and where each came from."""
 
 from collections.abc import Iterable
 
@@ -9,6 +9,7 @@ from hpcddm.exchange.import_records import imported_bundle
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import unit_name
 
 UNVERIFIED = "unverified: copied, without a signed bundle"
 
@@ -50,3 +51,21 @@ def note_unverified(run: RunDir, keys: Iterable[str]) -> None:
     named = [key for key, text in expert_origins(run, keys).items() if text == UNVERIFIED]
     if named:
         warn(f"note: {', '.join(named)}: {UNVERIFIED}; ask the site for a bundle")
+
+
+def bundle_commands(run: RunDir, keys: Iterable[str]) -> tuple[tuple[object, ...], ...]:
+    """Return the commands that pack experts for other sites; empty in a run without a contract."""
+    contract = run_contract(run)
+    names = {} if contract is None else {key: _bundle_name(contract, key) for key in keys}
+    return tuple(("hpcddm", "site", "bundle", run.root, key, "--output", name) for key, name in names.items())
+
+
+def import_commands(run: RunDir, keys: Iterable[str]) -> tuple[tuple[object, ...], ...]:
+    """Return the commands that take experts of other sites; empty in a run without a contract."""
+    contract = run_contract(run)
+    names = [] if contract is None else [_bundle_name(contract, key) for key in keys]
+    return tuple(("hpcddm", "site", "import", run.root, name) for name in names)
+
+
+def _bundle_name(contract: Contract, key: str) -> str:
+    return f"{contract.experiment.get('name')}-{unit_name(key)}"

@@ -37,7 +37,7 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     what the contract asks for. Packing the same weights again gives the same number; others get the next one.
 
     \b
-    Example: hpcddm site bundle runs/cells train/expert-02 --output cells-02
+    Example: hpcddm site bundle runs/cells train/expert-02 --output cells-expert-02
     Next:    send the folder by any means; the other site imports it
     """
     from hpcddm.exchange.bundle_making import make_bundle

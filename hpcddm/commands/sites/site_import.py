@@ -38,7 +38,7 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     figures in its manifest are computed here. Whether the weights draw good images is not checked: the report tells.
 
     \b
-    Example: hpcddm site import runs/cells cells-02
+    Example: hpcddm site import runs/cells cells-expert-02
     Next:    hpcddm submit cells.yaml, when all experts are here
     """
     from hpcddm.exchange.bundle_import import import_bundle, remove_leftovers
