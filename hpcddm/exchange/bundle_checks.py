@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from hpcddm.config.experiment import Experiment
@@ -100,6 +101,9 @@ def open_bundle(run: RunDir, folder: Path) -> SignedBundle:
     most = sum(spec.size for spec in contract.table(bundle.unit).values()) + HEADER_BYTES + LENGTH_BYTES
     for name, file in bundle.files.items():
         require(file.size <= most, f"{place}: {name} has {file.size:,} bytes, more than {most:,}; refused")
+    seen = [0, *(images for images, _ in bundle.curve)]
+    is_curve = all(before < after <= entry.images for before, after in pairwise(seen))
+    require(is_curve, f"{place}: curve: its images do not ascend to at most {entry.images:,}; refused")
     return SignedBundle(folder, contract, entry, bundle, signer)
 
 

@@ -1,6 +1,6 @@
 """The contract of a collaboration: what every site trains, with which keys it signs, and what may differ.
 
-`contract.json` is signed by the coordinator and lies beside its signature and the files that it lists. A run keeps each
+`contract.json` is signed by the coordinator and is next to its signature and the files that it lists. A run keeps each
 revision in a folder of `contract/`. Whoever receives one trusts nothing in it: `agreed_experiment` checks what it makes
 a site do.
 """

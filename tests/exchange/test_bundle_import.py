@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.commands.sites import site_import
+from hpcddm.errors import UserError
 from hpcddm.exchange import bundle_checks, bundle_import, signing
 from hpcddm.exchange.bundle import FILE
 from hpcddm.exchange.import_records import imported_bundle, read_signed_bundle
@@ -224,6 +226,14 @@ HOSTILE = {
         lambda folder, runs: rewritten(folder, runs, files=listed(folder, size=10 << 40)),
         "more than",
     ),
+    "of a curve that goes back": (
+        lambda folder, runs: rewritten(folder, runs, curve=[[16, 0.5], [8, 0.4]]),
+        "curve: its images do not ascend to at most 32",
+    ),
+    "of a curve beyond the end": (
+        lambda folder, runs: rewritten(folder, runs, curve=[[48, 0.5]]),
+        "curve: its images do not ascend to at most 32",
+    ),
     "a file less": (lambda folder, runs: (folder / "images-000000000032.safetensors").unlink(), "is missing; complete"),
     "a file more": (lambda folder, runs: (folder / "sitecustomize.py").touch(), "sitecustomize.py is not listed"),
     "a link": (
@@ -262,6 +272,47 @@ def test_what_was_not_agreed_on_is_refused_in_one_line(runs, sent, case):
     refused(runs, sent, reason)
     # An honest bundle is taken afterwards.
     assert runs.take(runs.pack("honest")).exit_code == 0
+
+
+def damage(content, generator):
+    """Change some bytes, cut, lengthen, or repeat a part."""
+    place = generator.randrange(len(content))
+    end = min(len(content), place + generator.randrange(1, 64))
+    kind = generator.randrange(5)
+    if kind == 0:
+        return content[:place] + bytes([content[place] ^ 1 << generator.randrange(8)]) + content[place + 1 :]
+    if kind == 1:
+        return content[:place]
+    if kind == 2:
+        return content + generator.randbytes(generator.randrange(1, 64))
+    if kind == 3:
+        return content[:place] + generator.randbytes(end - place) + content[end:]
+    return content[:place] + content[place:end] * 2 + content[end:]
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
+def test_whatever_is_damaged_what_is_loaded_was_signed(runs, sent, count):
+    generator, contents = random.Random(0), {path.name: path.read_bytes() for path in sent.iterdir()}
+    accepted = 0
+    for _ in range(count):
+        name = generator.choice(sorted(contents))
+        (sent / name).write_bytes(damage(contents[name], generator))
+        try:
+            signed = bundle_checks.open_bundle(runs.home, sent)
+            plan = bundle_checks.plan_import(runs.home, runs.experiment, signed, False)
+            bundle_import.import_bundle(runs.home, signed, plan, lambda size: None)
+        except UserError as error:
+            text = str(error)
+            assert text.isprintable() and text.isascii() and len(text) < 1000
+        else:
+            accepted += 1
+            for own, path in plan.paths.items():
+                assert runs.home.output(KEY, path).read_bytes() == contents[own]
+            shutil.rmtree(runs.home.unit(KEY))
+            shutil.rmtree(runs.home.imports / "expert-01")
+        (sent / name).write_bytes(contents[name])
+    # The sums for coreutils are nobody's evidence, and a signature may end with or without a line break.
+    assert 0 < accepted < count / 2
 
 
 def test_a_bundle_that_names_another_site_is_refused(runs, sent):

@@ -35,10 +35,14 @@ def expert_origins(run: RunDir, keys: Iterable[str]) -> dict[str, str]:
     return origins
 
 
+def agreed_versions(word: SiteWord, contract: Contract) -> list[str]:
+    """List the site's word on the versions of the packages that the contract names."""
+    return [f"{name} {version}" for name, version in (word.versions or {}).items() if name in contract.packages]
+
+
 def _said(word: SiteWord, contract: Contract) -> str:
-    """Return the site's word on its code and on the packages that the contract names; empty for none."""
-    versions = {name: version for name, version in (word.versions or {}).items() if name in contract.packages}
-    said = [f"{name} {value}" for name, value in ({"code": word.code} | versions).items() if value]
+    """Return the site's word on its code and its packages; empty for none."""
+    said = [*([f"code {word.code}"] if word.code else []), *agreed_versions(word, contract)]
     return f", by its word with {', '.join(said)}" if said else ""
 
 

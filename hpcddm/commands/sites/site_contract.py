@@ -90,7 +90,7 @@ def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
 
 
 def _trusted_keys(folders: tuple[Path, ...], trusted: tuple[str, ...]) -> dict[str, PublicKey]:
-    """Read the keys of sites, each of which the user has compared."""
+    """Read the keys of sites; the user has compared the fingerprint of each."""
     keys: dict[str, PublicKey] = {}
     for folder in folders:
         name, key = site_identity.read_identity(folder)

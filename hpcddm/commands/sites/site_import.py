@@ -7,6 +7,7 @@ from rich.table import Table
 
 from hpcddm.commands.last_command import resubmit_step
 from hpcddm.commands.options import PATH, RUN
+from hpcddm.commands.sites.imported_experts import agreed_versions
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
@@ -43,7 +44,7 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     from hpcddm.exchange.bundle_import import import_bundle, remove_leftovers
 
     run = RunDir(root)
-    experiment = stored_experiment(run)
+    stored_experiment(run)
     group_permissions.apply_group_umask(run.root)
     guarded_writes.guard(run.root)
     signed = open_bundle(run, bundle)
@@ -52,11 +53,11 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
         if is_imported(run, signed):
             echo(f"{signed.key}: bundle {signed.bundle.number} of {signed.bundle.site} is imported already")
         else:
-            plan = plan_import(run, experiment, signed, is_replaced)
+            plan = plan_import(run, stored_experiment(run), signed, is_replaced)
             with click.progressbar(length=2 * signed.size, label=f"copying and checking {signed.key}") as bar:
                 import_bundle(run, signed, plan, bar.update)
             table_console().print(_table(signed))
-    states = survey_units(plan_units(experiment), run)
+    states = survey_units(plan_units(stored_experiment(run)), run)
     experts = signed.contract.experts
     missing = {key: own for key, own in experts.items() if key not in states or states[key].state is not State.COMPLETE}
     reason = f"missing: {named(missing)}" if missing else "all experts of the contract are here"
@@ -96,4 +97,4 @@ def _word(signed: SignedBundle) -> str:
         "code {}": word.code,
     }
     said = [text.format(value) for text, value in parts.items() if value is not None]
-    return ", ".join([*said, *(f"{name} {version}" for name, version in (word.versions or {}).items())]) or "none"
+    return ", ".join([*said, *agreed_versions(word, signed.contract)]) or "none"
