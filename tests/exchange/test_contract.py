@@ -331,12 +331,14 @@ def test_verify_says_whose_contract_it_is_and_whether_it_is_whole(shared, tmp_pa
     assert hpcddm("site", "verify", shared.contract, "--fingerprint", "SHA256:x").exit_code == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "days"), [("north", ("2020-01-01", "2020-12-31")), ("south", ("2999-01-01", "2999-12-31"))]
-)
+PAST, FUTURE = ("2020-01-01", "2020-12-31"), ("2999-01-01", "2999-12-31")
+
+
+@pytest.mark.parametrize(("name", "days"), [("north", PAST), ("south", FUTURE)])
 def test_keys_that_are_not_valid_today_start_no_training(shared, tmp_path, name, days):
-    change = lambda content: content["sites"][name].update(zip(("valid_from", "valid_until"), days, strict=True))  # noqa: E731
-    done = shared.submit(
-        shared.forge(tmp_path / "old", change), tmp_path / "run", "--trust", shared.fingerprint("north")
-    )
-    assert done.exit_code == 1 and f"the key of {name}" in done.output and not (tmp_path / "run").exists()
+    def change(content):
+        content["sites"][name] |= zip(("valid_from", "valid_until"), days, strict=True)
+
+    folder, run = shared.forge(tmp_path / "old", change), tmp_path / "run"
+    done = shared.submit(folder, run, "--trust", shared.fingerprint("north"))
+    assert done.exit_code == 1 and f"the key of {name}" in done.output and not run.exists()
