@@ -107,7 +107,7 @@ def read_document(folder: Path, name: str, kind: type[D], namespace: str, max_by
         key = signing.verify(content, armoured, namespace)
         return strict_json.parse(content, kind), key
     except FileNotFoundError as error:
-        raise UserError(f"{folder / str(error.filename)} is missing; fetch the folder again") from None
+        raise UserError(f"{_missing(folder, error)} is missing; fetch the folder again") from None
     except (Unreadable, Malformed, ValueError) as error:
         reason = printable(str(getattr(error, "reason", error)), 400)
         raise UserError(f"{path}: {reason}; refused, ask the sender for the folder again") from None
@@ -134,9 +134,14 @@ def receive(
             for own, listed in files.items():
                 _receive_file(folder, opened, own, listed, target, advance)
     except FileNotFoundError as error:
-        raise UserError(f"{folder / str(error.filename)} is missing; complete the folder, then repeat this") from None
+        raise UserError(f"{_missing(folder, error)} is missing; complete the folder, then repeat this") from None
     except Unreadable as error:
         raise UserError(f"{printable(str(error.path))}: {error.reason}; refused") from None
+
+
+def _missing(folder: Path, error: FileNotFoundError) -> Path:
+    """Return what is missing: a file of the folder, or the folder."""
+    return folder / Path(str(error.filename)).name if folder.is_dir() else folder
 
 
 def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
