@@ -10,9 +10,9 @@ from tests.structure import Package, floors, homonyms, imported_when_loaded, mod
 PACKAGE = REPOSITORY / "hpcddm"
 
 ROOMS = (
-    *("errors", "files", "config", "runs", "jobs", "pipeline"),
+    *("errors", "files", "config", "exchange", "runs", "jobs", "pipeline"),
     *("data", "clustering", "encoders", "diffusion", "models", "training", "sampling", "evaluation"),
-    *("exchange", "launch", "stages", "api", "commands", "cli"),
+    *("launch", "stages", "api", "commands", "cli"),
 )
 """The rooms, lowest first: each may import those before it, and none after it."""
 LOOSE = {"api", "cli"}

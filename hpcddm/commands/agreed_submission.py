@@ -13,13 +13,14 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import ssh_keys
-from hpcddm.exchange.agreed_packages import check_packages
 from hpcddm.exchange.contract import FILE, Contract
-from hpcddm.exchange.contract_checks import require_key
 from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.collaboration.agreed_packages import check_packages
+from hpcddm.launch.collaboration.contract_checks import require_key
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.run_folder import make_folder
+from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs.run_dir import RunDir
 
 
@@ -67,7 +68,7 @@ class AgreedSubmission:
         return experiment
 
     def _check_revision(self) -> None:
-        current = contracts.current_folder(self.run)
+        current = run_contracts.current_folder(self.run)
         if current is None:
             if self.run.experiment.exists():
                 raise ConfigError(f"--run-dir {self.run.root}: a run without a contract; name another folder")
@@ -83,7 +84,7 @@ class AgreedSubmission:
 
     def _keep(self) -> Path:
         make_folder(self.run)
-        folder = contracts.keep_contract(self.folder, self.contract, self.run)
+        folder = run_contracts.keep_contract(self.folder, self.contract, self.run)
         trusted_submissions.remember(self.run.root, self._vouched)
         return folder
 

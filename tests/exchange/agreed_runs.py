@@ -16,6 +16,7 @@ from hpcddm.files.tensors import tensor_specs
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.journal import Journal
@@ -53,7 +54,7 @@ class Agreed:
         """Put another contract into both runs."""
         for run in (self.home, self.partner):
             arguments = (contracts.FILE, changed, {}, self.key("uni-a"), signing.CONTRACT)
-            signed_folder.write_folder(contracts.revision_folder(run, changed.revision), *arguments)
+            signed_folder.write_folder(run_contracts.revision_folder(run, changed.revision), *arguments)
         return replace(self, contract=changed)
 
     def change_expert(self, **changes: object) -> "Agreed":

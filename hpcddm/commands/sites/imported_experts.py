@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from hpcddm.errors.printing import warn
 from hpcddm.exchange.bundle import SiteWord
-from hpcddm.exchange.contract import Contract, run_contract
-from hpcddm.exchange.import_records import imported_bundle
+from hpcddm.exchange.contract import Contract
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.runs import manifest
+from hpcddm.runs.contracts import run_contract
+from hpcddm.runs.import_records import imported_bundle
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import unit_name
 

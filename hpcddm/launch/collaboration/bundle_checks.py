@@ -12,7 +12,11 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.bundle import FILE, Bundle
 from hpcddm.exchange.contract import AgreedExpert, Contract
-from hpcddm.exchange.contract_checks import (
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.files import atomic
+from hpcddm.files.checked_reads import MIB
+from hpcddm.files.tensor_file import HEADER_BYTES, LENGTH_BYTES
+from hpcddm.launch.collaboration.contract_checks import (
     agreed_expert,
     agreed_paths,
     require_contract,
@@ -21,19 +25,15 @@ from hpcddm.exchange.contract_checks import (
     require_recipe,
     require_same_files,
 )
-from hpcddm.exchange.import_records import (
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import require_complete, survey_units
+from hpcddm.runs import links, manifest
+from hpcddm.runs.import_records import (
     imported_bundle,
     read_signed_bundle,
     record_folder,
     record_numbers,
 )
-from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.files import atomic
-from hpcddm.files.checked_reads import MIB
-from hpcddm.files.tensor_file import HEADER_BYTES, LENGTH_BYTES
-from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.pipeline.unit_states import require_complete, survey_units
-from hpcddm.runs import links, manifest
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 
