@@ -55,7 +55,8 @@ def parse(content: bytes, kind: type[T]) -> T:
 
 
 def _number(text: str) -> None:
-    digits = sum(map(str.isdigit, text))
+    # The shortest text of a float may have a zero before the point and twenty digits after it.
+    digits = sum(map(str.isdigit, text.removeprefix("-").removeprefix("0.")))
     if digits > MAX_DIGITS:
         raise ValueError(f"holds a number of {digits} digits, {text[:MAX_DIGITS]}...")
 
