@@ -10,6 +10,7 @@ from rich.table import Table
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import KEY, own_key
 from hpcddm.commands.terminal import table_console
+from hpcddm.config import trusted_submissions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
@@ -80,6 +81,7 @@ def site_contract(
         written = signed_folder.write_folder(output, FILE, draft, files, path, signing.CONTRACT)
     contracts.read_contract(output)
     run_contracts.keep_contract(output, written, run)
+    trusted_submissions.remember(run.root, run_contracts.vouched(written, written.coordinator))
     _print(written, own, output)
 
 
