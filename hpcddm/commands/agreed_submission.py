@@ -24,6 +24,7 @@ from hpcddm.launch.collaboration.contract_checks import require_key
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.run_folder import make_folder
 from hpcddm.runs import contracts as run_contracts
+from hpcddm.runs.contracts import vouched
 from hpcddm.runs.run_dir import RunDir
 
 
@@ -42,7 +43,7 @@ class AgreedSubmission:
 
     @property
     def _vouched(self) -> dict[str, str]:
-        return {"contract": self.contract.id, "coordinator": self.key.text}
+        return vouched(self.contract, self.site.name)
 
     def experiment(self, trusted: str | None, redo: Collection[str], is_dry_run: bool) -> Experiment:
         """Return the experiment of this site, once the user has trusted the coordinator.

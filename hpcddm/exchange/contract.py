@@ -7,6 +7,7 @@ a site do.
 
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -158,7 +159,17 @@ def read_contract(folder: Path) -> tuple[Contract, PublicKey]:
     Raises:
         UserError: A file is missing or malformed, or the coordinator's key did not sign it. The message names it.
     """
-    contract, key = signed_folder.read_document(folder, FILE, Contract, CONTRACT, MAX_BYTES)
+    return parse_contract(folder, *signed_folder.read_signed(folder, FILE, MAX_BYTES))
+
+
+@lru_cache(maxsize=16)
+def parse_contract(folder: Path, content: bytes, armoured: bytes) -> tuple[Contract, PublicKey]:
+    """Return a contract, and the key that signed it, from the bytes of `read_signed`; errors as for `read_contract`.
+
+    A run's contract is looked up for every unit, and its tables of tensors may have megabytes: the same bytes are
+    parsed once.
+    """
+    contract, key = signed_folder.parse_signed(folder / FILE, content, armoured, Contract, CONTRACT)
     if ssh_keys.parse_text(contract.sites[contract.coordinator].key) != key:
         raise UserError(f"{folder / FILE}: is not signed by the coordinator's key; refused")
     return contract, key

@@ -67,6 +67,19 @@ class Agreed:
         sites = self.contract.sites | {"uni-b": replace(self.contract.sites["uni-b"], **changes)}
         return self.sign_contract(replace(self.contract, sites=sites))
 
+    def change_revision(self, revision: int, **changes: object) -> "Agreed":
+        """Put a later revision of the contract with another entry of uni-b into both runs."""
+        sites = self.contract.sites | {"uni-b": replace(self.contract.sites["uni-b"], **changes)}
+        return self.sign_contract(replace(self.contract, revision=revision, sites=sites))
+
+    def hostile_contract(self, revision: int) -> Path:
+        """Return a folder like a run's, with a revision whose coordinator is uni-b by its own word."""
+        folder = self.home.root.parent / "hostile"
+        changed = replace(self.contract, revision=revision, coordinator="uni-b")
+        arguments = (contracts.FILE, changed, {}, self.key("uni-b"), signing.CONTRACT)
+        signed_folder.write_folder(run_contracts.revision_folder(RunDir(folder), revision), *arguments)
+        return folder
+
     def pack(self, name: str, site: str = "uni-b") -> Path:
         """Pack the expert with the command, and return the folder."""
         folder = self.home.root.parent / name
