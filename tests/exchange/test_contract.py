@@ -34,11 +34,6 @@ KEY = "train/expert-01"
 PAGE = REPOSITORY / "docs/collaboration.md"
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    return Collaboration(tmp_path_factory.mktemp("collaboration")).make()
-
-
 def agreed(shared, *overrides, contract=None):
     """The experiment of south, checked as submit does."""
     contract = contract or shared.read()
