@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config import paths, variants, weights
+from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.sources import SourceSettings
@@ -50,9 +51,9 @@ def with_content_hashes(
     experiment = with_tar_counts(experiment)
     values = experiment.model_dump()
     values["data"]["content_hash"] = images
-    of_weights = _fill_in_weights(experiment, values, stored, run)
+    filled = _fill_in_weights(experiment, values, stored, run) | _in_contract(values)
     for holder, key in paths.find_paths(values, Experiment):
-        if "content_hash" in holder and id(holder) not in of_weights and "fitted_by" not in holder:
+        if "content_hash" in holder and id(holder) not in filled and "fitted_by" not in holder:
             path = Path(holder[key])
             # A file that is gone is needed no more where all that is made of it is complete; else submit refuses it.
             known_hash = None if path.exists() else known_hashes.get(relative_to_run(path, run))
@@ -90,6 +91,13 @@ def _fill_in_weights(
             raise ConfigError(f"{place}: {error}") from None
         holders.append(id(holder))
     return frozenset(holders)
+
+
+def _in_contract(values: dict[str, Any]) -> frozenset[int]:
+    """Return the ids of the mappings that describe how a contract's partition was made: their files are not read."""
+    clustering = values["cluster"]["clustering"]
+    made_by = clustering["fitted_by"] if "partition" in clustering else {}
+    return frozenset(id(holder) for holder, _ in paths.find_paths(made_by, ClusteringSettings))
 
 
 def _value_at(values: Any, place: str) -> Any:

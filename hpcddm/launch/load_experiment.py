@@ -73,16 +73,20 @@ def _override(values: dict[str, Any], override: str, origins: Origins) -> Origin
 
 
 def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:
-    """Set a dotted key in nested `values`; the mappings on its way are replaced by changed copies.
+    """Set a dotted key in nested `values`; the mappings and lists on its way are replaced by changed copies.
 
-    Raises `ConfigError` with `place` when the key leads through a value.
+    Raises `ConfigError` with `place` when the key leads through a value, or to no entry of a list.
     """
     *parents, last = key.split(".")
-    for parent in parents:
-        inner = values.get(parent, {})
-        if not isinstance(inner, dict):
+    holder: Any = values
+    for parent, following in zip(parents, key.split(".")[1:], strict=True):
+        own: Any = int(parent) if isinstance(holder, list) else parent
+        inner = holder[own] if isinstance(holder, list) else holder.get(own, {})
+        if isinstance(inner, list) and following not in map(str, range(len(inner))):
+            raise ConfigError(f"{place}: {parent} is a list of {len(inner)}; its entries are numbered from 0")
+        if not isinstance(inner, dict | list):
             raise ConfigError(f"{place}: {parent} holds a value and no further keys")
         # A copy, because an alias puts one mapping in several places of a file.
-        values[parent] = dict(inner)
-        values = values[parent]
-    values[last] = value
+        holder[own] = inner.copy()
+        holder = holder[own]
+    holder[int(last) if isinstance(holder, list) else last] = value

@@ -12,7 +12,12 @@ from hpcddm.exchange.contract import FILE, Contract
 from tests.helpers import hpcddm, write_experiment, write_source
 
 SITES = ["north", "south"]
-CHANGES = {"site": "north", "experts__sites": SITES, "experts__training__snapshots": [32, 64]}
+CHANGES = {
+    "site": "north",
+    "experts__sites": SITES,
+    "experts__training__snapshots": [32, 64],
+    "data__heldout_shards": 2,
+}
 IMAGES = 200
 
 

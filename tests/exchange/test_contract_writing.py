@@ -97,6 +97,12 @@ def test_a_key_that_does_not_sign_leaves_no_folder(own, tmp_path):
     assert not (tmp_path / "new").exists() and not (own.run / "contract/2").exists()
 
 
+def test_stages_that_a_contract_needs_are_named_with_their_command(own, tmp_path):
+    shutil.rmtree(own.run / "expert_lists")
+    done = own.write_contract(tmp_path / "new")
+    refused(done, 1, "expert_lists/all is missing; next: ", "hpcddm submit", "--until expert_lists")
+
+
 def test_an_expert_changes_its_site_though_nothing_runs_again(own):
     options = ("--site", own.site("north"), "--run-dir", own.run, "--until", "expert_lists")
     done = hpcddm("submit", own.folder / "tiny.yaml", "experts.sites=[south, south]", *options)

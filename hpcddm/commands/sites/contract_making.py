@@ -1,7 +1,7 @@
 """Makes the contract of a run whose lists are complete: recipes, tables of tensors, partition and probe."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -11,13 +11,14 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from hpcddm.clustering.partition import read_arrays
+from hpcddm.commands.last_command import repeat_commands
 from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.data.reader import TarReader
 from hpcddm.data.run_samples import clusters, open_catalog
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.next_step import command, step
+from hpcddm.errors.next_step import NextStep, command, step
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import (
     AgreedData,
@@ -34,8 +35,9 @@ from hpcddm.launch.collaboration.agreed_packages import accepted_versions
 from hpcddm.launch.collaboration.contract_settings import shared_settings
 from hpcddm.models import build_denoiser
 from hpcddm.models.flops import unallocated
+from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units
-from hpcddm.pipeline.unit_states import require_complete, survey_units
+from hpcddm.pipeline.unit_states import UnitStatus, describe, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import PARTITION
 from hpcddm.runs.manifest import Manifest
@@ -84,9 +86,7 @@ def make_contract(
     coordinator, units = _require_shareable(experiment), plan_units(experiment)
     states, keys = survey_units(units, run), expert_keys(experiment)
     trained = {unit.key: unit for unit in units if unit.key in keys}
-    require_complete(
-        states, run, *dict.fromkeys([CLUSTER, *(name for unit in trained.values() for name in unit.inputs)])
-    )
+    _require_made(run, states, dict.fromkeys([CLUSTER, *(name for unit in trained.values() for name in unit.inputs)]))
     made = {name: _required(run, name) for unit in trained.values() for name in unit.inputs}
     tables: dict[str, dict[str, AgreedTensor]] = {}
     experts = {key: _recipe(experiment, unit, made, tables) for key, unit in trained.items()}
@@ -123,6 +123,15 @@ def _require_shareable(experiment: Experiment) -> str:
     # What cannot be agreed on is said before what is missing.
     shared_settings(experiment, None)
     return experiment.site
+
+
+def _require_made(run: RunDir, states: Mapping[str, UnitStatus], keys: Iterable[str]) -> None:
+    missing = [states[key] for key in keys if states[key].state is not State.COMPLETE]
+    if missing:
+        # Latents and captions are not needed for the lists, and no later stage ends before the trainings.
+        stages, again = dict.fromkeys(status.unit.stage for status in missing), repeat_commands(run, is_whole=True)
+        commands = (*again[:-1], *((*words, "--until", stage) for words in again[-1:] for stage in stages))
+        raise UserError(str(NextStep(commands, f"{missing[0].key} is {describe(missing[0], run)}")))
 
 
 def _required(run: RunDir, key: str) -> Manifest:
@@ -208,8 +217,8 @@ def write_probe(run: RunDir, experiment: Experiment, path: Path) -> None:
     (N,), int64.
     """
     catalog = open_catalog(run, HELDOUT)
-    reader = TarReader(catalog, clusters(catalog))
-    of_sample = clusters(catalog).as_array()
+    column = clusters(catalog)
+    reader, of_sample = TarReader(catalog, column), column.gather(range(len(column)))
     tensors: dict[str, Any] = {}
     for cluster in range(experiment.cluster.experts):
         numbers = np.flatnonzero(of_sample == cluster)[:PROBE_IMAGES]

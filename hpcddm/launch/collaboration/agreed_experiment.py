@@ -32,7 +32,7 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
     fitted_by = values["cluster"].get("clustering")
     if isinstance(fitted_by, dict) and fitted_by.get("name") == "file":
         # Of clusters that a file lists, the partition has all.
-        fitted_by |= {"file": str(folder / PARTITION)}
+        fitted_by |= {"table": {"file": str(folder / PARTITION)}}
     own = {"name": "contract", "partition": str(folder / PARTITION), "content_hash": partition.sha256}
     values["cluster"]["clustering"] = own | {"fitted_by": fitted_by}
     origins = apply_overrides(values, overrides, Origins(str(folder / FILE)))
@@ -59,7 +59,9 @@ def check_recipes(contract: Contract, experiment: Experiment, site: str) -> None
     found, agreed = experiment.data.content_hash, contract.data.content_hash
     if found != agreed:
         reason = f"other images than agreed on (their hash is {found}, the contract's {agreed})"
-        raise ConfigError(f"data.source: {reason}; name the right ones")
+        by_time = "; files that stay where they are must have the coordinator's times, too: copy them with rsync -t"
+        hint = by_time * experiment.data.source.uses_existing_tars
+        raise ConfigError(f"data.source: {reason}; name the right ones{hint}")
     units = {unit.key: unit.fingerprint_settings for unit in plan_units(experiment)}
     changed = contract_settings.changed_settings(contract, experiment)
     for key in contract.units_of(site):

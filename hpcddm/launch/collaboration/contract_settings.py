@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from hpcddm.config import paths, variant_files
@@ -107,10 +108,15 @@ def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tu
 
     The clustering is left out: every site takes the partition of the contract.
     """
-    here = flatten(settings_to_hash(experiment))
-    agreed = flatten(contract.experiment)
-    kept = {key: value for key, value in here.items() if not key.startswith(CLUSTERING)}
-    return differences({key: agreed.get(key) for key in kept}, kept)
+    own, values = experiment.model_dump(), deepcopy(contract.experiment)
+    values["cluster"]["clustering"] = own["cluster"]["clustering"]
+    # What a contract does not name are places of files, which do not enter fingerprints: they are those of this site.
+    for place, holder, key in list(_paths(own)):
+        there = _value_at(values, place.rpartition(".")[0])
+        if isinstance(there, dict):
+            there.setdefault(key, holder[key])
+    agreed = Experiment.model_validate(values)
+    return differences(*(flatten(settings_to_hash(one)) for one in (agreed, experiment)))
 
 
 def require_agreed_inputs(contract: Contract | None, unit: PlannedUnit, inputs: Mapping[str, Manifest]) -> None:
@@ -160,5 +166,8 @@ def _holders(value: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 def _value_at(values: Any, place: str) -> Any:
     for part in place.split("."):
-        values = values.get(part) if isinstance(values, dict) else None
+        if isinstance(values, list):
+            values = dict(enumerate(values)).get(int(part)) if part.isdecimal() else None
+        else:
+            values = values.get(part) if isinstance(values, dict) else None
     return values
