@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import Field, StringConstraints
 
 from hpcddm.errors import UserError
-from hpcddm.errors.printing import printable
+from hpcddm.errors.printing import ascii_only, printable
 from hpcddm.exchange import signing, strict_json
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.exchange.ssh_wire import Malformed
@@ -109,8 +109,8 @@ def read_document(folder: Path, name: str, kind: type[D], namespace: str, max_by
     except FileNotFoundError as error:
         raise UserError(f"{folder / str(error.filename)} is missing; fetch the folder again") from None
     except (Unreadable, Malformed, ValueError) as error:
-        reason = printable(str(getattr(error, "reason", error)), 400)
-        raise UserError(f"{path}: {reason}; refused, ask the sender for the folder again") from None
+        place, reason = getattr(error, "path", path), ascii_only(getattr(error, "reason", error), 400)
+        raise UserError(f"{printable(place)}: {reason}; refused, ask the sender for the folder again") from None
 
 
 def receive(
@@ -146,7 +146,7 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
             if number >= MAX_FILES:
                 raise UserError(f"{folder}: more than {MAX_FILES} files; refused")
             if entry.name not in expected:
-                raise UserError(f"{folder}: {printable(entry.name, 100)} is not listed in what was signed; refused")
+                raise UserError(f"{folder}: {ascii_only(entry.name, 100)} is not listed in what was signed; refused")
 
 
 def _receive_file(

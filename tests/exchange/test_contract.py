@@ -274,6 +274,36 @@ HOSTILE = {
     "a billion shards": put("experiment/data/shards", 10**9),
     "a billion blocks": put("experiment/experts/model/depth", 10**9),
     "a billion blocks of a router": put("experiment/router/model/depth", 10**9),
+    "images that take no time to count": put("experiment/experts/training/images", 10**19),
+    "a number as a text": put("experiment/experts/training/batch", "1_000_000_000_000_000_000"),
+    "a number as a fraction": put("experiment/experts/training/batch", 1e19),
+    "a width of a billion": put("experiment/experts/model/width", 10**9),
+    "features of a billion numbers": put("experiment/evaluators/extractor/model/features", 10**9),
+    "images as large as a country": put("experiment/data/image_size", 8 * 10**8),
+    "a billion classes": put("experiment/data/num_classes", 10**9),
+    "a billion ranges of samples": lambda content: content["experiment"]["evaluate"].update(
+        images=8 * 10**9, units=10**9
+    ),
+    "a million snapshots": lambda content: content["experiment"]["experts"]["training"].update(
+        images=10**9, snapshots=list(range(1, 400_000))
+    ),
+    "a cluster a hundred thousand times": put("experiment/experts/overrides", [{"clusters": [0] * 100_000}]),
+    "a hundred thousand settings that do not exist": lambda content: content["experiment"].update(
+        {f"key-{number}": 1 for number in range(100_000)}
+    ),
+    "fifty thousand keys that do not exist": lambda content: content.update(
+        {f"key-{number}": 1 for number in range(50_000)}
+    ),
+    "fifty thousand files": put("files", {f"A{number}": 0 for number in range(50_000)}),
+    "a million values": put("files", [0] * 1_000_000),
+    "a thousand and one sites": lambda content: content["sites"].update(
+        {f"site-{number}": content["sites"]["south"] for number in range(1000)}
+    ),
+    "a thousand and one experts": lambda content: content["experts"].update(
+        {f"train/expert-{number:02d}": content["experts"][KEY] for number in range(1001)}
+    ),
+    "a key that is not ASCII": put("experiment/\u212aey", 1),
+    "many mistakes": put("experiment/evaluate", {"a": 1, "b": 2, "steps": "x", "images": "y"}),
     "no data": put("experiment", {}),
     "an experiment that is a list": put("experiment", []),
     "a hidden key": put("surprise", 1),
