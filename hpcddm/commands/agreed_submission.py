@@ -14,7 +14,7 @@ from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo, printable
 from hpcddm.exchange import contract as contracts
-from hpcddm.exchange import ssh_keys
+from hpcddm.exchange import signed_folder, ssh_keys
 from hpcddm.exchange.agreed_packages import check_packages
 from hpcddm.exchange.contract import FILE, Contract
 from hpcddm.exchange.contract_checks import require_key
@@ -62,6 +62,7 @@ class AgreedSubmission:
         check_packages(self.contract)
         self._check_revision()
         experiment = load_agreed(self.contract, self.folder, self.overrides)
+        signed_folder.receive(self.folder, FILE, self.contract.files, None, lambda size: None)
         if trusted is None and not trusted_submissions.is_known(self.run.root, self._vouched):
             self._print_terms(experiment)
             ask = f"compare the fingerprint with the one that {self.contract.coordinator} tells you by another channel"

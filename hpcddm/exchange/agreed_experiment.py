@@ -10,7 +10,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash, variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import PARTITION, PROBE, Contract
+from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_IMAGES, Contract
+from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
 from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
@@ -24,6 +25,8 @@ LARGE_KEYS = re.compile(r"(.*_)?images|batch|snapshots|first_sample|seed")
 """Keys whose numbers are as large as trainings are long; nothing is listed by them."""
 MAX_LARGE, MAX_OTHER = 10**15, 10**6
 """Largest numbers of these keys, and of all others."""
+MAX_PARTITION = 4 << 30
+"""Largest size of a partition: a million fine clusters of a thousand features."""
 OWN_KEYS = (
     "concepts",
     "distill",
@@ -93,7 +96,8 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
     """Check an experiment that was made of the settings of a contract.
 
     Raises:
-        UserError: It has a variant that is not in the package, or other experts than the contract.
+        UserError: It has a variant that is not in the package, or other experts than the contract, whose files are
+            larger than they need be.
     """
     own = variant_files.user_files()
     for place, variant in variants_of(experiment):
@@ -102,6 +106,12 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
             raise UserError(f"{reason}; refused, rename yours")
     if {*expert_keys(experiment), *extra_expert_keys(experiment)} != contract.experts.keys():
         raise UserError("contract.json: its experiment has other experts than it lists; refused")
+    data = experiment.data
+    image = data.image_size**2 * data.channels + VALUE_BYTES["I64"]
+    largest = {PARTITION: MAX_PARTITION, PROBE: len(contract.experts) * PROBE_IMAGES * image + HEADER_BYTES}
+    for name, most in largest.items():
+        if contract.files[name].size > most:
+            raise UserError(f"contract.json: {name} has more than {most:,} bytes; refused")
 
 
 def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tuple[Any, Any]]:

@@ -29,6 +29,8 @@ from hpcddm.runs.run_dir import RunDir
 
 FILE, FOLDER = "contract.json", "contract"
 PARTITION, PROBE = "partition.safetensors", "probe.safetensors"
+PROBE_IMAGES = 64
+"""Held-out images of every cluster in the probe, at most."""
 MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""
 MAX_PARTIES = 1000

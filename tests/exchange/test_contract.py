@@ -3,6 +3,8 @@
 import hashlib
 import json
 import shutil
+import signal
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from hpcddm.clustering.partition import read_arrays
+from hpcddm.commands import agreed_submission
+from hpcddm.commands.planning.benchmark import Benchmark
 from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.exchange import contract as contracts
@@ -30,11 +34,6 @@ from tests.helpers import REPOSITORY, hpcddm, write_source
 
 KEY = "train/expert-01"
 PAGE = REPOSITORY / "docs/collaboration.md"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    return Collaboration(tmp_path_factory.mktemp("collaboration")).make()
 
 
 def agreed(shared, *overrides, contract=None):
@@ -319,6 +318,8 @@ HOSTILE = {
     "a unit that is a path": lambda content: content["experts"].update({"../../x": content["experts"][KEY]}),
     "one expert too few": lambda content: content["experts"].pop("train/expert-00"),
     "a file that is a path": put("files", {"../partition.safetensors": {"size": 1, "sha256": "0" * 64}}),
+    "a partition of ten terabytes": put("files/partition.safetensors/size", 10 << 40),
+    "a probe of ten terabytes": put("files/probe.safetensors/size", 10 << 40),
     "no partition": put("files", {}),
     "a table of another digest": lambda content: content["tables"].update({"0" * 64: {}}),
     "a negative revision": put("revision", -1),
@@ -346,8 +347,9 @@ def test_a_contract_signed_by_another_key_or_for_another_purpose(shared, tmp_pat
         assert done.exit_code == 1 and "refused" in done.output, done.output
     shutil.copytree(shared.contract, tmp_path / "changed")
     (tmp_path / "changed" / PARTITION).write_bytes(b"x" * (shared.contract / PARTITION).stat().st_size)
-    done = shared.submit(tmp_path / "changed", tmp_path / "run", "--trust", shared.fingerprint("north"))
-    assert done.exit_code == 1 and "others were signed" in done.output
+    for options in ((), ("--dry-run",), ("--trust", shared.fingerprint("north"))):
+        done = shared.submit(tmp_path / "changed", tmp_path / "run", *options)
+        assert done.exit_code == 1 and "others were signed" in done.output
     assert not any((tmp_path / "run").rglob("contract.json"))
 
 
@@ -359,6 +361,23 @@ def test_verify_says_whose_contract_it_is_and_whether_it_is_whole(shared, tmp_pa
     done = hpcddm("site", "verify", tmp_path / "changed")
     assert done.exit_code == 1 and f"{PROBE} is missing; complete the folder" in done.output
     assert hpcddm("site", "verify", shared.contract, "--fingerprint", "SHA256:x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "seconds", "said"),
+    [("model/depth", 1000, 3, "costs     not told"), ("training/batch", 10**15, 40, "its networks cannot be built")],
+)
+def test_an_unknown_coordinator_is_planned_for_in_bounded_time(
+    shared, tmp_path, monkeypatch, key, value, seconds, said
+):
+    monkeypatch.setattr(agreed_submission, "PLAN_SECONDS", seconds)
+    if seconds > 3:
+        monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
+    started, change = time.monotonic(), put(f"experiment/experts/{key}", value)
+    done = shared.submit(shared.forge(tmp_path / "forged", change), tmp_path / "run")
+    assert done.exit_code == 1 and said in done.output, done.output
+    assert time.monotonic() - started < 30 and not (tmp_path / "run").exists()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
 PAST, FUTURE = ("2020-01-01", "2020-12-31"), ("2999-01-01", "2999-12-31")
