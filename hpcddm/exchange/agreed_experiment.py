@@ -66,6 +66,9 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
             raise ConfigError(f"{place}: a private file, which other sites do not have; a contract names no file")
         # Each site names its own place of images and public weights; their hashes are in the contract.
         del holder[key]
+    outside = next((place for place, value in _leaves(values) if _leads_outside(value)), None)
+    if outside is not None:
+        raise ConfigError(f"{outside}: leads out of the folder of the images; a contract names no place of one site")
     return values
 
 
@@ -81,6 +84,8 @@ def check_settings(contract: Contract) -> None:
     for number, (place, value) in enumerate(_leaves(contract.experiment)):
         if number == MAX_VALUES:
             raise UserError(f"contract.json: experiment: has more than {MAX_VALUES:,} values; refused")
+        if _leads_outside(value):
+            raise UserError(f"contract.json: {printable(place)} leads out of a folder; refused")
         most = _largest(place)
         if abs(_number(value)) > most:
             raise UserError(f"contract.json: {printable(place)}: is not a number up to {most:,}; refused")
@@ -177,6 +182,11 @@ def _leaves(experiment: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
                 if not isinstance(value, dict | list) or not value:
                     yield f"{place}.{key}".lstrip("."), value
+
+
+def _leads_outside(value: Any) -> bool:
+    """Return True for a text, such as a pattern of tars, that leads out of the folder to which it is relative."""
+    return isinstance(value, str) and (value.startswith(("/", "~")) or ".." in value.split("/"))
 
 
 def _largest(place: str) -> int:

@@ -186,6 +186,10 @@ def test_a_site_says_where_its_images_are(shared):
         ({"site": None}, "site: not named"),
         ({"experts": {"sites": None}}, "experts.sites: not named"),
         ({"experts": {"init_from": {"weights": "start.safetensors"}}}, "experts.init_from.weights: a private file"),
+        (
+            {"data": {"source": {"name": "webdataset", "folder": "x", "tars": "../*.tar", "heldout": {"shards": 1}}}},
+            "data.source.tars: leads out of the folder",
+        ),
         ({"data": {"table": {"file": "table.csv"}}}, "data.table.file: a private file"),
         ({"experts": {"extra": [{"name": "hats", "list": "hats.txt", "images": 8, "batch": 8}]}}, "experts.extra"),
     ],
@@ -266,6 +270,12 @@ HOSTILE = {
     "a partition of its own": put(
         "experiment/cluster/clustering",
         {"name": "contract", "partition": "/etc/passwd", "content_hash": "0" * 64, "fitted_by": {"name": "kmeans"}},
+    ),
+    "tars beside the folder": put(
+        "experiment/data/source", {"name": "webdataset", "tars": "../*/*.tar", "heldout": {"shards": 1}}
+    ),
+    "held-out tars elsewhere": put(
+        "experiment/data/source", {"name": "webdataset", "heldout": {"tars": "/home/**/*.tar"}}
     ),
     "an unknown variant": put("experiment/cluster/clustering", {"name": "../../evil"}),
     "a variant that is a list": put("experiment/cluster/clustering", [["kmeans"]]),
