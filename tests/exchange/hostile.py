@@ -28,7 +28,9 @@ def tree(run: RunDir) -> dict[str, tuple[int, str]]:
 def refusal_of(done) -> str:
     """Return the one line of a refusal, which every terminal can show."""
     lines = [line for line in done.output.splitlines() if not line.startswith("copying and checking")]
-    assert done.exit_code == 1 and isinstance(done.exception, SystemExit | None), (done.output, done.exception)
+    if not isinstance(done.exception, SystemExit | None):
+        raise done.exception
+    assert done.exit_code == 1, done.output
     assert len(lines) == 1 and lines[0].startswith("error: "), done.output
     assert lines[0].isprintable() and lines[0].isascii() and len(lines[0]) < 1000
     return lines[0]
