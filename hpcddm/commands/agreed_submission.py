@@ -15,13 +15,15 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo, printable
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, ssh_keys
-from hpcddm.exchange.agreed_packages import check_packages
 from hpcddm.exchange.contract import FILE, Contract
-from hpcddm.exchange.contract_checks import require_key
 from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.collaboration.agreed_packages import check_packages
+from hpcddm.launch.collaboration.contract_checks import require_key
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.run_folder import make_folder
+from hpcddm.runs import contracts as run_contracts
+from hpcddm.runs.contracts import vouched
 from hpcddm.runs.run_dir import RunDir
 
 PLAN_SECONDS = 40
@@ -43,7 +45,7 @@ class AgreedSubmission:
 
     @property
     def _vouched(self) -> dict[str, str]:
-        return {"contract": self.contract.id, "coordinator": self.key.text}
+        return vouched(self.contract, self.site.name)
 
     def experiment(self, trusted: str | None, redo: Collection[str], is_dry_run: bool) -> Experiment:
         """Return the experiment of this site, once the user has trusted the coordinator.
@@ -73,7 +75,7 @@ class AgreedSubmission:
         return experiment
 
     def _check_revision(self) -> None:
-        current = contracts.current_folder(self.run)
+        current = run_contracts.current_folder(self.run)
         if current is None:
             if self.run.experiment.exists():
                 raise ConfigError(f"--run-dir {self.run.root}: a run without a contract; name another folder")
@@ -89,7 +91,7 @@ class AgreedSubmission:
 
     def _keep(self) -> Path:
         make_folder(self.run)
-        folder = contracts.keep_contract(self.folder, self.contract, self.run)
+        folder = run_contracts.keep_contract(self.folder, self.contract, self.run)
         trusted_submissions.remember(self.run.root, self._vouched)
         return folder
 

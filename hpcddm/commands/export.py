@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from hpcddm.commands.options import PATH, RUN, UNIT
-from hpcddm.commands.sites.imported_experts import note_unverified
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings
@@ -93,7 +92,6 @@ def export(root: Path, unit: str, output: Path) -> None:
     if linked := link_above(run, unit):
         raise UserError(f"{unit}: {linked}")
     require_current(survey_units(plan_units(experiment), run), run, unit)
-    note_unverified(run, [unit])
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"--output {output}: is not empty; name a new folder")
     from hpcddm.models.build_denoiser import require_network

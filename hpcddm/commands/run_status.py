@@ -152,7 +152,8 @@ class RunStatus:
             sites.setdefault(row.site, []).append(row.unit)
         copies = [f"{', '.join(keys)} of site {site}" for site, keys in sites.items()]
         if signed := import_commands(self.run, [row.unit for row in rows]):
-            return [NextStep((*signed, *rows[0].next.commands), f"fetch the bundles of {' and '.join(copies)}")]
+            again = (words for words in rows[0].next.commands if words not in signed)
+            return [NextStep((*signed, *again), f"fetch the bundles of {' and '.join(copies)}")]
         return [replace(rows[0].next, reason=f"copy {' and '.join(copies)} into {self.run.root}")] if rows else []
 
     def _watching(self) -> NextStep:

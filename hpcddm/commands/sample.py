@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.commands.sites.imported_experts import note_unverified
 from hpcddm.config.class_names import are_numbers, class_number
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.cross_checks import weights_conflict
@@ -80,7 +79,6 @@ def sample(
     classes = [] if name is None else [_class_of(name, names)]
     experiment = _changed(experiment, strategy, changes)
     missing = missing_experts(experiment, run, units)
-    note_unverified(run, units)
     _check_output(output)
     from hpcddm.api import Run
 

@@ -10,8 +10,9 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors.printing import printable
 from hpcddm.runs import weights_files
+from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.initial_weights import init_request
-from hpcddm.runs.manifest import SNAPSHOTS, Manifest
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_key

@@ -5,11 +5,9 @@ revision in a folder of `contract/`. Whoever receives one trusts nothing in it: 
 a site do.
 """
 
-import os
-import shutil
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,12 +20,11 @@ from hpcddm.exchange.signing import CONTRACT
 from hpcddm.exchange.site_identity import SiteName
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.exchange.ssh_wire import Malformed
-from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.files import checked_reads
 from hpcddm.files.atomic import digest
 from hpcddm.files.tensor_file import TensorSpec
-from hpcddm.runs.run_dir import RunDir
 
-FILE, FOLDER = "contract.json", "contract"
+FILE = "contract.json"
 PARTITION, PROBE = "partition.safetensors", "probe.safetensors"
 PROBE_IMAGES = 64
 """Held-out images of every cluster in the probe, at most."""
@@ -160,65 +157,26 @@ def _require_key(site: AgreedSite) -> None:
         raise ValueError("sites: a key is valid until a day before its first")
 
 
-def revision_folder(run: RunDir, revision: int) -> Path:
-    """Return the folder in which a run keeps a revision of its contract."""
-    return run.root / FOLDER / str(revision)
-
-
-def current_folder(run: RunDir) -> Path | None:
-    """Return the folder of the newest revision that a run has; None for a run without a contract."""
-    with suppress(FileNotFoundError):
-        revisions = [int(name) for name in os.listdir(run.root / FOLDER) if name.isdecimal() and name.isascii()]
-        return revision_folder(run, max(revisions)) if revisions else None
-    return None
-
-
 def read_contract(folder: Path) -> tuple[Contract, PublicKey]:
     """Read a contract that somebody sent, and the key that signed it; whether to trust the key is for the caller.
 
     Raises:
         UserError: A file is missing or malformed, or the coordinator's key did not sign it. The message names it.
     """
-    contract, key = signed_folder.read_document(folder, FILE, Contract, CONTRACT, MAX_BYTES)
+    return parse_contract(folder, *signed_folder.read_signed(folder, FILE, MAX_BYTES))
+
+
+@lru_cache(maxsize=16)
+def parse_contract(folder: Path, content: bytes, armoured: bytes) -> tuple[Contract, PublicKey]:
+    """Return a contract, and the key that signed it, from the bytes of `read_signed`; errors as for `read_contract`.
+
+    A run's contract is looked up for every unit, and its tables of tensors may have megabytes: the same bytes are
+    parsed once.
+    """
+    contract, key = signed_folder.parse_signed(folder / FILE, content, armoured, Contract, CONTRACT)
     if ssh_keys.parse_text(contract.sites[contract.coordinator].key) != key:
         raise UserError(f"{folder / FILE}: is not signed by the coordinator's key; refused")
     return contract, key
-
-
-def run_contract(run: RunDir) -> Contract | None:
-    """Return the newest revision of the contract that a run keeps; None for a run without one.
-
-    Raises:
-        UserError: The contract is damaged.
-    """
-    folder = current_folder(run)
-    return None if folder is None else read_contract(folder)[0]
-
-
-def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:
-    """Copy a contract and its files into a run, at once, and return the folder there.
-
-    Raises:
-        UserError: A file is missing, not listed, or not what was signed; or the run has another such revision.
-    """
-    kept = revision_folder(run, contract.revision)
-    if kept.exists():
-        if read_contract(kept)[0] != contract:
-            raise UserError(f"{folder}: not the revision {contract.revision} of {kept}; refused, ask the coordinator")
-        return kept
-    staged = kept.parent / f".new-{atomic.unique_suffix()}"
-    try:
-        guarded_writes.make_folder(staged)
-        signed_folder.receive(folder, FILE, contract.files, staged, lambda size: None)
-        for name in (FILE, f"{FILE}.sig"):
-            text = checked_reads.read_bytes(folder / name, MAX_BYTES, root=folder).decode("ascii", "replace")
-            atomic.write_text(staged / name, text)
-        if read_contract(staged)[0] != contract:
-            raise UserError(f"{folder / FILE} has changed while it was read; repeat this")
-        staged.rename(kept)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-    return kept
 
 
 def flat_name(path: str) -> str:

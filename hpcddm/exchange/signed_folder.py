@@ -100,17 +100,33 @@ def read_document(folder: Path, name: str, kind: type[D], namespace: str, max_by
     Raises:
         UserError: A file is missing or malformed, or the signature does not fit. The message names it.
     """
-    path = folder / name
+    content, armoured = read_signed(folder, name, max_bytes)
+    return parse_signed(folder / name, content, armoured, kind, namespace)
+
+
+def read_signed(folder: Path, name: str, max_bytes: int) -> tuple[bytes, bytes]:
+    """Return the bytes of the signed JSON of a folder, and of its signature; errors as those of `read_document`."""
     try:
-        content = checked_reads.read_bytes(path, max_bytes, root=folder)
-        armoured = checked_reads.read_bytes(folder / f"{name}.sig", checked_reads.RECORD_BYTES, root=folder)
+        content = checked_reads.read_bytes(folder / name, max_bytes, root=folder)
+        return content, checked_reads.read_bytes(folder / f"{name}.sig", checked_reads.RECORD_BYTES, root=folder)
+    except FileNotFoundError as error:
+        raise UserError(f"{_missing(folder, error)} is missing; fetch the folder again") from None
+    except Unreadable as error:
+        raise _refusal(folder / name, error) from None
+
+
+def parse_signed(path: Path, content: bytes, armoured: bytes, kind: type[D], namespace: str) -> tuple[D, PublicKey]:
+    """Return the content of a signed JSON, and the key that signed it; errors as those of `read_document`."""
+    try:
         key = signing.verify(content, armoured, namespace)
         return strict_json.parse(content, kind), key
-    except FileNotFoundError as error:
-        raise UserError(f"{folder / str(error.filename)} is missing; fetch the folder again") from None
-    except (Unreadable, Malformed, ValueError) as error:
-        place, reason = getattr(error, "path", path), ascii_only(getattr(error, "reason", error), 400)
-        raise UserError(f"{printable(place)}: {reason}; refused, ask the sender for the folder again") from None
+    except (Malformed, ValueError) as error:
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: Path, error: Exception) -> UserError:
+    place, reason = getattr(error, "path", path), ascii_only(getattr(error, "reason", error), 400)
+    return UserError(f"{printable(place)}: {reason}; refused, ask the sender for the folder again")
 
 
 def receive(
@@ -134,9 +150,14 @@ def receive(
             for own, listed in files.items():
                 _receive_file(folder, opened, own, listed, target, advance)
     except FileNotFoundError as error:
-        raise UserError(f"{folder / str(error.filename)} is missing; complete the folder, then repeat this") from None
+        raise UserError(f"{_missing(folder, error)} is missing; complete the folder, then repeat this") from None
     except Unreadable as error:
         raise UserError(f"{printable(str(error.path))}: {error.reason}; refused") from None
+
+
+def _missing(folder: Path, error: FileNotFoundError) -> Path:
+    """Return what is missing: a file of the folder, or the folder."""
+    return folder / Path(str(error.filename)).name if folder.is_dir() else folder
 
 
 def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:

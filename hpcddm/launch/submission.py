@@ -21,7 +21,7 @@ from hpcddm.launch.redo import changed_ranges, redone_units
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit, batch_size, needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
-from hpcddm.runs import initial_weights, passed_over
+from hpcddm.runs import contracts, initial_weights, passed_over
 from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.links import link_at
@@ -346,7 +346,8 @@ def store_site(site: Site, run: RunDir) -> None:
     """Store the site in the run for later commands, and record that this user trusts it."""
     keys = site.model_dump(mode="json")
     atomic.write_json(run.site(site.name), keys, durable=False)
-    trusted_submissions.remember(run.root, keys)
+    for vouched in (keys, *contracts.vouched_here(run, site.name)):
+        trusted_submissions.remember(run.root, vouched)
 
 
 def stored_site(name: str, run: RunDir) -> Site:

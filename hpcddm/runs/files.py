@@ -7,6 +7,9 @@ from hpcddm.runs.unit_keys import expert_key, unit_name
 if TYPE_CHECKING:
     from hpcddm.config.training import Expert
 
+CONTRACT = "contract"
+"""Folder in a run with the revisions of its contract; no unit's folder has this name."""
+
 # shard, catalog
 COLUMNS = "columns.h5"
 BROKEN = "broken.jsonl"
@@ -31,6 +34,9 @@ STATES_FILE = "states.h5"
 
 # Trainings: train, distill, router, evaluators, autoencoder
 WEIGHTS, CURVE = "weights.safetensors", "curve.json"
+SNAPSHOTS = "snapshots"
+"""Folder of the weights that a training keeps on its way; also a part of the settings' keys for them, and a results
+key."""
 CALIBRATION = "calibration.json"
 """File with the arguments of `CalibratedRouter`; missing if there is nothing to correct."""
 ROUTER_SAMPLES, ROUTER_SAMPLES_INFO = "samples.npy", "samples.json"

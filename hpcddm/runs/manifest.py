@@ -1,6 +1,7 @@
 """Manifest of a unit: the JSON file that makes it complete, and the fingerprint of its settings and inputs."""
 
 import hashlib
+import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,13 @@ from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, checked_reads, nfs_reads
 from hpcddm.files.atomic import digest
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.runs.files import CONTRACT, SNAPSHOTS
 from hpcddm.runs.result_types import KnownResults, Results
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
 LENGTH = "training.images"
 """Suffix of the keys that set the length of a training."""
-SNAPSHOTS = "snapshots"
-"""Part of the settings' keys for the numbers of images at which a training keeps its weights; also a results key."""
 DIGESTS = "digests"
 """Results key of the digests of parts of the outputs; they cover the values, not the files that store them."""
 
@@ -203,14 +203,26 @@ def read(folder: Path) -> Manifest | None:
         The manifest, or None if the unit is not finished.
 
     Raises:
-        Unreadable: If the file is damaged or is not a manifest.
+        Unreadable: If the file is damaged or is not a manifest; or, in a run with a contract, if the unit is of another
+            site that has not signed it.
     """
     content = nfs_reads.read_mapping(folder / FILE_NAME, StoredManifest, checked_reads.MANIFEST_BYTES)
     if content is None:
         return None
     outputs = [Output(**output) for output in content.pop("outputs")]
+    if _has_contract(folder):
+        from hpcddm.runs.import_records import unverified_reason
+
+        reason = unverified_reason(folder, {output.path: (output.size, output.sha256) for output in outputs})
+        if reason:
+            raise Unreadable(folder / FILE_NAME, reason)
     results = Results.read_from(folder / FILE_NAME, content.pop("results", {}))
     return Manifest(outputs=outputs, results=results, **content)
+
+
+def _has_contract(folder: Path) -> bool:
+    """Return True if the run of a unit's folder has a contract; two calls, for every unit of every run."""
+    return any(os.path.isdir(place / CONTRACT) for place in (folder.parent, folder.parent.parent))
 
 
 def read_if_usable(folder: Path) -> Manifest | None:

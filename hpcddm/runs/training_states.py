@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from hpcddm.files import checked_reads, guarded_writes, nfs_reads
 from hpcddm.files.checked_reads import Unreadable
-from hpcddm.runs.manifest import SNAPSHOTS
+from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.result_types import require_flops
 
 FOLDER, STATE = "state", "state.json"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.runs.files import WEIGHTS
-from hpcddm.runs.manifest import SNAPSHOTS, Manifest
+from hpcddm.runs.files import SNAPSHOTS, WEIGHTS
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.unit_keys import ROUTER
 from hpcddm.runs.unit_training import UnitTraining, unit_training
 

@@ -10,7 +10,7 @@ from hpcddm.errors import require
 from hpcddm.files import tensors
 from hpcddm.files.tensor_file import TensorSpec
 from hpcddm.runs import manifest
-from hpcddm.runs.manifest import SNAPSHOTS
+from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.unit_keys import ROUTER
 from hpcddm.runs.weights_files import WeightsChoice, power_average_name, snapshot_number, weights_name
 from hpcddm.training.power_ema import Profile, coefficients, distance, exponent

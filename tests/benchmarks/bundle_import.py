@@ -2,7 +2,8 @@
 
 One file of weights of 11 GB in tensors of 64 MiB, between the two runs of tests/exchange. Both sides read the same
 folder in turn, `ROUNDS` times, and write to the same disk; then seconds, their ratio, and the most anonymous memory of
-the import. The same for values that are all denormal, which take no longer. Needs three times the size on the disk, and says so where it is not free.
+the import. The same for values that are all denormal, which take no longer. Needs three times the size on the disk,
+and says so where it is not free.
 """
 
 import os

@@ -16,6 +16,7 @@ from hpcddm.files.tensors import tensor_specs
 from hpcddm.launch.submission import store_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.journal import Journal
@@ -53,7 +54,7 @@ class Agreed:
         """Put another contract into both runs."""
         for run in (self.home, self.partner):
             arguments = (contracts.FILE, changed, {}, self.key("uni-a"), signing.CONTRACT)
-            signed_folder.write_folder(contracts.revision_folder(run, changed.revision), *arguments)
+            signed_folder.write_folder(run_contracts.revision_folder(run, changed.revision), *arguments)
         return replace(self, contract=changed)
 
     def change_expert(self, **changes: object) -> "Agreed":
@@ -65,6 +66,19 @@ class Agreed:
         """Put a contract with another entry of uni-b into both runs."""
         sites = self.contract.sites | {"uni-b": replace(self.contract.sites["uni-b"], **changes)}
         return self.sign_contract(replace(self.contract, sites=sites))
+
+    def change_revision(self, revision: int, **changes: object) -> "Agreed":
+        """Put a later revision of the contract with another entry of uni-b into both runs."""
+        sites = self.contract.sites | {"uni-b": replace(self.contract.sites["uni-b"], **changes)}
+        return self.sign_contract(replace(self.contract, revision=revision, sites=sites))
+
+    def hostile_contract(self, revision: int) -> Path:
+        """Return a folder like a run's, with a revision whose coordinator is uni-b by its own word."""
+        folder = self.home.root.parent / "hostile"
+        changed = replace(self.contract, revision=revision, coordinator="uni-b")
+        arguments = (contracts.FILE, changed, {}, self.key("uni-b"), signing.CONTRACT)
+        signed_folder.write_folder(run_contracts.revision_folder(RunDir(folder), revision), *arguments)
+        return folder
 
     def pack(self, name: str, site: str = "uni-b") -> Path:
         """Pack the expert with the command, and return the folder."""

@@ -21,7 +21,9 @@ from pathlib import Path
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, signing
 from hpcddm.exchange.bundle import FILE
-from hpcddm.exchange.import_records import imported_bundle, read_signed_bundle
+from hpcddm.launch.collaboration.bundle_checks import imported_bundle
+from hpcddm.runs.contracts import revision_folder, run_contract
+from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange import agreed_runs
 from tests.exchange.agreed_runs import Agreed
@@ -81,7 +83,7 @@ def fuzz_bundles(folder: Path, count: int, fuzzing: Fuzzing) -> None:
     """Import mutated bundles; half of them are signed again, so that what is behind the signature is reached."""
     runs, generator = _agreed(folder), fuzzing.generator
     honest, sent = runs.pack("fuzzed-honest"), folder / "fuzzed-sent"
-    kept = contracts.revision_folder(runs.home, 1)
+    kept = revision_folder(runs.home, 1)
     contents = {path.name: path.read_bytes() for path in honest.iterdir()}
     agreed = {path: path.read_bytes() for path in kept.iterdir()}
     names = [FILE] * 4 + sorted(contents)
@@ -131,7 +133,7 @@ def _import(runs: Agreed, sent: Path, fuzzing: Fuzzing) -> bool:
 def _agreed(folder: Path) -> Agreed:
     home = RunDir(folder / "home")
     experiment = agreed_runs.tiny(folder, **agreed_runs.CHANGES)
-    return Agreed(experiment, home, RunDir(folder / "partner"), contracts.run_contract(home))
+    return Agreed(experiment, home, RunDir(folder / "partner"), run_contract(home))
 
 
 def fuzz_contracts(folder: Path, count: int, fuzzing: Fuzzing) -> None:

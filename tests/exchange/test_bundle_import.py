@@ -14,14 +14,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.commands.sites import site_import
-from hpcddm.exchange import bundle_checks, bundle_import, signing
+from hpcddm.exchange import signing
 from hpcddm.exchange.bundle import FILE
-from hpcddm.exchange.import_records import imported_bundle, read_signed_bundle
 from hpcddm.files import guarded_writes
+from hpcddm.launch.collaboration import bundle_checks, bundle_import
+from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
+from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import EXPERT_LISTS

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from hpcddm.exchange.bundle import MAX_CURVE
-from hpcddm.exchange.bundle_making import thinned
 from hpcddm.exchange.contract import flat_name
-from hpcddm.exchange.import_records import read_signed_bundle
 from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.exchange.ssh_keys import read_public
+from hpcddm.launch.collaboration.bundle_making import thinned
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
+from hpcddm.runs.import_records import read_signed_bundle
 from tests.exchange.agreed_runs import KEY, train
 from tests.helpers import hpcddm
 

@@ -14,18 +14,20 @@ from safetensors.numpy import load_file
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.commands import agreed_submission
 from hpcddm.commands.planning.benchmark import Benchmark
+from hpcddm.commands.sites import contract_making
 from hpcddm.config.site import Resources
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.exchange import contract as contracts
-from hpcddm.exchange import contract_making, signing, ssh_keys
-from hpcddm.exchange.agreed_experiment import require_agreed_inputs
+from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.launch.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
+from hpcddm.launch.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
@@ -233,9 +235,9 @@ def test_a_new_key_is_a_revision_that_makes_no_recipe_stale(shared, tmp_path):
     assert second.data.license == "CC0", "what was said before counts"
     done = other.write_contract(tmp_path / "third", "--revoke", "south")
     assert done.exit_code == 0 and "revoked" in done.output, done.output
-    assert contracts.run_contract(RunDir(other.run)).sites["south"].is_revoked
+    assert run_contracts.run_contract(RunDir(other.run)).sites["south"].is_revoked
     run, trust = tmp_path / "run", ("--trust", shared.fingerprint("north"), "--dry-run")
-    contracts.keep_contract(tmp_path / "second", second, RunDir(run))
+    run_contracts.keep_contract(tmp_path / "second", second, RunDir(run))
     assert other.submit(tmp_path / "second", run, *trust).exit_code == 0
     done = other.submit(shared.contract, run, *trust)
     assert done.exit_code == 2 and "revision 2 is here already" in done.output

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import FILE, MAX_BYTES
-from hpcddm.exchange.import_records import imported_bundle
+from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, Agreed, train
 from tests.exchange.hostile import (
@@ -256,7 +256,11 @@ JSON = {
     "a number as a text": (text_of(number='"1"'), "number: "),
     "true for a number": (text_of(number="true"), "number: "),
     "a fraction for a number": (text_of(number="1.0"), "number: "),
-    "a million points": (text_of(curve="[" + "[1,1]," * 150_000 + "[1,1]]"), "curve: "),
+    "a hundred thousand points": (
+        text_of(curve="[" + "[1,1]," * 150_000 + "[1,1]]"),
+        "more than 250,000 keys and values",
+    ),
+    "a point too many": (text_of(curve="[" + "[1,1]," * 2000 + "[1,1]]"), "curve: "),
     "an unknown key": (text_of(shell='"id"'), "shell: "),
     "a line break in a text": (text_of(word=r'{"gpu": "a\nb"}'), "not printable ASCII"),
     "an escape in a text": (text_of(word=r'{"gpu": "\u001b[2J"}'), "not printable ASCII"),

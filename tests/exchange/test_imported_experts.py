@@ -1,11 +1,14 @@
-"""What status, sample and export say of experts of other sites."""
+"""In a run with a contract, an expert of another site counts only from a bundle that this site has signed."""
 
 import json
 import shutil
 
-from hpcddm.commands.sites.imported_experts import UNVERIFIED
-from hpcddm.errors.printing import warn
-from hpcddm.runs import manifest
+import pytest
+
+from hpcddm.config import trusted_submissions
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.runs import contracts, manifest
+from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, train
 from tests.helpers import hpcddm
 
@@ -20,6 +23,14 @@ def copy(runs):
     shutil.copytree(runs.partner.unit(KEY), runs.home.unit(KEY))
 
 
+def is_unverified(run):
+    """Whether nobody may read the expert, and status says why."""
+    with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
+        manifest.read(run.unit(KEY))
+    state, reason = row(run)
+    return state == "elsewhere" and "unverified: is of site uni-b" in reason
+
+
 def test_status_names_the_bundle_of_an_imported_expert(runs):
     assert row(runs.home) == ("elsewhere", "belongs to site uni-b")
     runs.take(runs.pack("sent"))
@@ -29,7 +40,7 @@ def test_status_names_the_bundle_of_an_imported_expert(runs):
 
 def test_a_copied_expert_is_unverified_in_a_run_with_a_contract(runs):
     copy(runs)
-    assert row(runs.home) == ("complete", UNVERIFIED)
+    assert is_unverified(runs.home)
     # At its own site nothing needs to vouch for it.
     assert row(runs.partner) == ("complete", "")
     shutil.rmtree(runs.home.root / "contract")
@@ -39,28 +50,45 @@ def test_a_copied_expert_is_unverified_in_a_run_with_a_contract(runs):
 def test_other_weights_in_the_place_of_the_imported_ones_are_unverified(runs):
     runs.take(runs.pack("sent"))
     train(runs, runs.home, seed=3)
-    assert row(runs.home) == ("complete", UNVERIFIED)
+    assert is_unverified(runs.home)
 
 
 def test_a_changed_record_vouches_for_nothing(runs):
     runs.take(runs.pack("sent"))
     record = runs.home.imports / "expert-01/1/bundle.json"
     record.write_text(record.read_text().replace("uni-b", "uni-x"))
-    assert row(runs.home) == ("complete", UNVERIFIED)
+    assert is_unverified(runs.home)
 
 
-def notes_of(*command):
-    warn.cache_clear()
-    return hpcddm(*command).stderr
+def test_a_bundle_of_a_revoked_key_counts_no_more_and_one_of_an_earlier_key_does(runs):
+    runs.take(runs.pack("sent"))
+    old = runs.contract.sites["uni-b"]
+    other = runs.contract.sites["uni-a"].key
+    later = runs.change_revision(2, key=other)
+    assert row(later.home)[0] == "complete"
+    assert is_unverified(later.change_revision(3, key=old.key, is_revoked=True).home)
 
 
-def test_export_and_sample_note_an_expert_that_nothing_vouches_for(runs, tmp_path):
+def test_export_and_sample_refuse_an_expert_that_nothing_vouches_for(runs, tmp_path):
     copy(runs)
     export = ("export", runs.home.root, KEY, "--output")
     sample = ("sample", runs.home.root, "--strategy", "expert-1", "--num-images", 2, "--output", tmp_path / "grid.png")
     for command in ((*export, tmp_path / "copied"), sample):
-        assert f"note: {KEY}: {UNVERIFIED}; ask the site for a bundle" in notes_of(*command)
+        done = hpcddm(*command)
+        assert done.exit_code == 1 and "unverified: is of site uni-b" in done.output, done.output
     assert runs.take(runs.pack("sent"), "--replace").exit_code == 0
     assert manifest.read(runs.home.unit(KEY)).record["imported"]["bundle"] == 1
-    for command in ((*export, tmp_path / "imported"), sample):
-        assert UNVERIFIED not in notes_of(*command)
+
+
+def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp_path):
+    home = runs.home
+    trusted_submissions.remember(home.root, contracts.vouched(runs.contract, "uni-a"))
+    # Theirs: another contract, whose coordinator is the other site, with a journal and a record of its own.
+    hostile = runs.hostile_contract(9)
+    shutil.copytree(contracts.revision_folder(RunDir(hostile), 9), contracts.revision_folder(home, 9))
+    shutil.copy(runs.partner.journal, home.journal)
+    copy(runs)
+    assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
+    with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
+        manifest.read(home.unit(KEY))
+    assert row(home)[0] != "complete"

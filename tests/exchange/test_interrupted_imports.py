@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from hpcddm.exchange.bundle import FILE
-from hpcddm.exchange.import_records import imported_bundle, read_signed_bundle
+from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.runs import manifest
+from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, train
 from tests.exchange.hostile import WEIGHTS, refusal_of, refused, tree
@@ -24,7 +25,7 @@ IMPORT = """
 import sys
 from hpcddm.cli import main
 from hpcddm.commands.sites import site_import
-from hpcddm.exchange import bundle_import
+from hpcddm.launch.collaboration import bundle_import
 print("ready", flush=True)
 sys.stdin.readline()
 main(sys.argv[1:])
@@ -117,7 +118,7 @@ def test_a_full_disk_leaves_the_run_as_it_was(runs, small, monkeypatch, is_repla
         train(runs, runs.partner, seed=2)
         sent = runs.pack("newer")
     # Room is looked for first; here others take it meanwhile.
-    monkeypatch.setattr("hpcddm.exchange.bundle_checks.SPARE_BYTES", -(1 << 40))
+    monkeypatch.setattr("hpcddm.launch.collaboration.bundle_checks.SPARE_BYTES", -(1 << 40))
     own = replace(runs, home=RunDir(shutil.copytree(runs.home.root, small / "home")))
     before, size = tree(own.home), sum(path.stat().st_size for path in sent.iterdir())
     filler = small / "filler"

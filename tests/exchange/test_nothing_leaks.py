@@ -18,9 +18,9 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 
-from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import ssh_keys
 from hpcddm.exchange.contract import PROBE
+from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.exchange.agreed_runs import KEY, Agreed, train
@@ -107,7 +107,7 @@ def planted(tmp_path_factory):
 
 def make_expert(run: RunDir) -> None:
     """Complete the expert of south, and record who trained it, and where."""
-    agreed = Agreed(stored_experiment(run), run, run, contracts.run_contract(run))
+    agreed = Agreed(stored_experiment(run), run, run, run_contract(run))
     train(agreed, run, seed=1)
     attempt = run.logs(KEY) / "attempt-1"
     attempt.mkdir(parents=True)

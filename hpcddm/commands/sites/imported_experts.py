@@ -1,37 +1,30 @@
-"""Experts that cross between sites in a run with a contract: the commands for them, and where each came from."""
+"""Experts that cross between sites in a run with a contract: the commands for them, and from which bundle each came."""
 
 from collections.abc import Iterable
 
-from hpcddm.errors.printing import warn
 from hpcddm.exchange.bundle import SiteWord
-from hpcddm.exchange.contract import Contract, run_contract
-from hpcddm.exchange.import_records import imported_bundle
-from hpcddm.launch.journal_dirs import submissions_of
-from hpcddm.runs import manifest
+from hpcddm.exchange.contract import Contract
+from hpcddm.launch.collaboration.bundle_checks import imported_bundle
+from hpcddm.runs.contracts import own_sites, run_contract
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import unit_name
 
-UNVERIFIED = "unverified: copied, without a signed bundle"
-
 
 def expert_origins(run: RunDir, keys: Iterable[str]) -> dict[str, str]:
-    """Return where experts of other sites came from, by key, as text; empty in a run without a contract.
+    """Return from which bundle experts of other sites came, by key, as text; empty in a run without a contract.
 
     Args:
         run: The run.
-        keys: Units; those that are not finished, or not experts of another site, are left out.
+        keys: Units; those that were not imported are left out.
     """
     contract = run_contract(run)
     if contract is None:
         return {}
-    own = {submission.site for submission in submissions_of(run)}
-    origins = {}
+    own, origins = own_sites(run), {}
     for key in (key for key in keys if key in contract.experts and contract.experts[key].site not in own):
         bundle = imported_bundle(run, key)
         if bundle is not None:
             origins[key] = f"imported from {bundle.site} (bundle {bundle.number}){_said(bundle.word, contract)}"
-        elif manifest.read_if_usable(run.unit(key)) is not None:
-            origins[key] = UNVERIFIED
     return origins
 
 
@@ -44,13 +37,6 @@ def _said(word: SiteWord, contract: Contract) -> str:
     """Return the site's word on its code and its packages; empty for none."""
     said = [*([f"code {word.code}"] if word.code else []), *agreed_versions(word, contract)]
     return f", by its word with {', '.join(said)}" if said else ""
-
-
-def note_unverified(run: RunDir, keys: Iterable[str]) -> None:
-    """Print a note about experts of other sites for which nothing vouches."""
-    named = [key for key, text in expert_origins(run, keys).items() if text == UNVERIFIED]
-    if named:
-        warn(f"note: {', '.join(named)}: {UNVERIFIED}; ask the site for a bundle")
 
 
 def bundle_commands(run: RunDir, keys: Iterable[str]) -> tuple[tuple[object, ...], ...]:

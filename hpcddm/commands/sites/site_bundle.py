@@ -16,6 +16,7 @@ from hpcddm.exchange.bundle import Bundle, SiteWord
 from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.launch.collaboration.bundle_making import make_bundle
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import stored_site
 from hpcddm.runs import group_permissions, manifest, provenance
@@ -40,8 +41,6 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     Example: hpcddm site bundle runs/cells train/expert-02 --output cells-expert-02
     Next:    send the folder by any means; the other site imports it
     """
-    from hpcddm.exchange.bundle_making import make_bundle
-
     run = RunDir(root)
     experiment = stored_experiment(run)
     group_permissions.apply_group_umask(run.root)

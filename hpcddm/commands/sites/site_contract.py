@@ -10,6 +10,7 @@ from rich.table import Table
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import KEY, own_key
 from hpcddm.commands.terminal import table_console
+from hpcddm.config import trusted_submissions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
@@ -17,6 +18,7 @@ from hpcddm.exchange import signed_folder, signing, site_identity, ssh_keys
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE, Contract
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files import guarded_writes
+from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import group_permissions
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
@@ -55,7 +57,7 @@ def site_contract(
     Next:    send the folder cells-contract/ to all sites, and tell them your fingerprint
     """
     # torch takes seconds to import, and only this verb of the group needs the networks.
-    from hpcddm.exchange.contract_making import Terms, make_contract, write_partition, write_probe
+    from hpcddm.commands.sites.contract_making import Terms, make_contract, write_partition, write_probe
 
     run, path = RunDir(root), own_key(key)
     experiment = with_absolute_paths(stored_experiment(run), run)
@@ -78,12 +80,13 @@ def site_contract(
         write_probe(run, experiment, files[PROBE])
         written = signed_folder.write_folder(output, FILE, draft, files, path, signing.CONTRACT)
     contracts.read_contract(output)
-    contracts.keep_contract(output, written, run)
+    run_contracts.keep_contract(output, written, run)
+    trusted_submissions.remember(run.root, run_contracts.vouched(written, written.coordinator))
     _print(written, own, output)
 
 
 def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
-    folder = contracts.current_folder(run)
+    folder = run_contracts.current_folder(run)
     if folder is None:
         return None, None
     return contracts.read_contract(folder)[0], hashlib.sha256((folder / FILE).read_bytes()).hexdigest()

@@ -11,9 +11,10 @@ from hpcddm.commands.sites.imported_experts import agreed_versions
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
-from hpcddm.exchange.bundle_checks import SignedBundle, is_imported, named, open_bundle, plan_import
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.launch.collaboration.bundle_checks import SignedBundle, is_imported, named, open_bundle, plan_import
+from hpcddm.launch.collaboration.bundle_import import import_bundle, remove_leftovers
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
@@ -41,8 +42,6 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     Example: hpcddm site import runs/cells cells-expert-02
     Next:    hpcddm submit cells.yaml, when all experts are here
     """
-    from hpcddm.exchange.bundle_import import import_bundle, remove_leftovers
-
     run = RunDir(root)
     stored_experiment(run)
     group_permissions.apply_group_umask(run.root)

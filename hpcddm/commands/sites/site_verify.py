@@ -10,8 +10,8 @@ from hpcddm.errors.printing import echo
 from hpcddm.exchange import bundle as bundles
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, site_identity
-from hpcddm.exchange.import_records import read_signed_bundle
 from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.runs.import_records import read_signed_bundle
 
 
 @click.command("verify")

@@ -15,8 +15,9 @@ from hpcddm.launch.checks import disk_estimates
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs import manifest, training_states
+from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.manifest import LENGTH, SNAPSHOTS
+from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.unit_training import UnitTraining, unit_training

@@ -29,6 +29,7 @@ from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.slurm.shared_folder import check_all_clusters
 from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster
+from hpcddm.runs import contracts
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, job_name, select_current
 from hpcddm.runs.links import refusal_reason
@@ -155,7 +156,9 @@ class SlurmLauncher(QueueLauncher):
             functions_digest=functions_digest,
             fruitless=FRUITLESS,
             most_faults=MAX_FAULTS,
-            submitted=trusted_submissions.digests(self.site.model_dump(mode="json"), parts),
+            submitted=trusted_submissions.digests(
+                self.site.model_dump(mode="json"), parts, *contracts.vouched_here(self.run, self.site.name)
+            ),
             digest="" if self.code.is_live else self.code.folder.name,
             variants=self.code.variants,
             cache=cache_folder(),

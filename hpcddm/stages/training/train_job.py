@@ -11,12 +11,12 @@ from hpcddm.data import run_samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.data.random_streams import of_training
 from hpcddm.diffusion.spaces.base import create_space
-from hpcddm.exchange.agreed_experiment import require_agreed_inputs
-from hpcddm.exchange.contract import run_contract
 from hpcddm.jobs.unit import Result, Unit
+from hpcddm.launch.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import weights_files
+from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import expert_of

@@ -9,8 +9,8 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
-from hpcddm.exchange import agreed_experiment
 from hpcddm.exchange.contract import FILE, PARTITION, Contract
+from hpcddm.launch.collaboration import contract_settings
 from hpcddm.launch.load_experiment import apply_overrides
 from hpcddm.pipeline.unit_graph import plan_units
 
@@ -27,7 +27,7 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         UserError: The contract would make this site read a file, run a variant of its own, or plan too many units.
         ConfigError: An override is invalid, or changes what was agreed on. The message names the key.
     """
-    agreed_experiment.check_settings(contract)
+    contract_settings.check_settings(contract)
     values, partition = deepcopy(contract.experiment), contract.files[PARTITION]
     fitted_by = values["cluster"].get("clustering")
     if isinstance(fitted_by, dict) and fitted_by.get("name") == "file":
@@ -42,7 +42,7 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         hint = "where this site has its files, KEY=VALUE says, such as data.source.folder=/data/images"
         reason = "; ".join(str(error).splitlines())
         raise ConfigError(f"{reason}; {hint}") from None
-    agreed_experiment.check_experiment(contract, experiment)
+    contract_settings.check_experiment(contract, experiment)
     return experiment
 
 
@@ -62,9 +62,9 @@ def check_recipes(contract: Contract, experiment: Experiment, site: str) -> None
         reason = f"other images than agreed on (their hash is {found}, the contract's {agreed})"
         raise ConfigError(f"data.source: {reason}; name the right ones")
     units = {unit.key: unit.fingerprint_settings for unit in plan_units(experiment)}
-    changed = agreed_experiment.changed_settings(contract, experiment)
+    changed = contract_settings.changed_settings(contract, experiment)
     for key in contract.units_of(site):
-        changed |= agreed_experiment.differences(contract.experts[key].settings, units[key])
+        changed |= contract_settings.differences(contract.experts[key].settings, units[key])
     if changed:
         listed = "; ".join(f"{key}: {here!r} here, {there!r} agreed on" for key, (here, there) in changed.items())
         raise ConfigError(f"not what the contract says ({printable(listed, MAX_LINE_CHARACTERS)}); leave these out")

@@ -14,14 +14,14 @@ from typing import Any
 
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import ascii_only
-from hpcddm.exchange import signed_folder, tensor_check
+from hpcddm.exchange import signed_folder
 from hpcddm.exchange.bundle import FILE, MAX_BYTES
-from hpcddm.exchange.bundle_checks import ImportPlan, SignedBundle, holds_files
-from hpcddm.exchange.import_records import read_signed_bundle, record_folder
 from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.launch.collaboration.bundle_checks import ImportPlan, SignedBundle, holds_files
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
+from hpcddm.runs.import_records import read_signed_bundle, record_folder
 from hpcddm.runs.lease import lease
 from hpcddm.runs.manifest import Output
 from hpcddm.runs.run_dir import RunDir, replace_folder
@@ -86,6 +86,9 @@ def _quarantine(run: RunDir) -> Iterator[Path]:
 
 
 def _check_tensors(files: Path, signed: SignedBundle, advance: Callable[[int], None]) -> None:
+    # numpy, which no other verb of the login node waits for.
+    from hpcddm.exchange import tensor_check
+
     table = signed.contract.table(signed.key)
     for name in signed.bundle.files:
         try:

@@ -12,7 +12,12 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.bundle import FILE, Bundle
 from hpcddm.exchange.contract import AgreedExpert, Contract
-from hpcddm.exchange.contract_checks import (
+from hpcddm.exchange.signed_folder import ListedFile
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.files import atomic
+from hpcddm.files.checked_reads import MIB
+from hpcddm.files.tensor_file import HEADER_BYTES, LENGTH_BYTES
+from hpcddm.launch.collaboration.contract_checks import (
     agreed_expert,
     agreed_paths,
     require_contract,
@@ -21,19 +26,16 @@ from hpcddm.exchange.contract_checks import (
     require_recipe,
     require_same_files,
 )
-from hpcddm.exchange.import_records import (
-    imported_bundle,
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.pipeline.unit_states import require_complete, survey_units
+from hpcddm.runs import links, manifest
+from hpcddm.runs.files import CURVE
+from hpcddm.runs.import_records import (
+    counted_bundle,
     read_signed_bundle,
     record_folder,
     record_numbers,
 )
-from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.files import atomic
-from hpcddm.files.checked_reads import MIB
-from hpcddm.files.tensor_file import HEADER_BYTES, LENGTH_BYTES
-from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.pipeline.unit_states import require_complete, survey_units
-from hpcddm.runs import links, manifest
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 
@@ -130,6 +132,15 @@ def is_imported(run: RunDir, signed: SignedBundle) -> bool:
     made, present = imported_bundle(run, signed.key), manifest.read_if_usable(run.unit(signed.key))
     is_here = made is not None and made.files == signed.bundle.files
     return is_here and present is not None and manifest.find_damage(run.unit(signed.key), present) is None
+
+
+def imported_bundle(run: RunDir, key: str) -> Bundle | None:
+    """Return the bundle from which the present folder of an expert was made; None where there is none."""
+    present = manifest.read_if_usable(run.unit(key))
+    if present is None:
+        return None
+    files = {output.path: ListedFile(output.size, output.sha256) for output in present.outputs if output.path != CURVE}
+    return counted_bundle(run, key, files)
 
 
 def plan_import(run: RunDir, experiment: Experiment, signed: SignedBundle, is_replaced: bool) -> ImportPlan:

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
-from hpcddm.exchange import ssh_keys, tensor_check
+from hpcddm.exchange import ssh_keys
 from hpcddm.exchange.bundle import FILE, MAX_CURVE, Bundle, SiteWord
 from hpcddm.exchange.contract import AgreedExpert, Contract
-from hpcddm.exchange.contract_checks import (
+from hpcddm.exchange.signed_folder import write_folder
+from hpcddm.exchange.signing import BUNDLE
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.files import atomic, checked_reads
+from hpcddm.files.checked_reads import Unreadable
+from hpcddm.launch.collaboration.contract_checks import (
     agreed_expert,
     agreed_paths,
     require_contract,
@@ -18,16 +23,11 @@ from hpcddm.exchange.contract_checks import (
     require_planned,
     require_recipe,
 )
-from hpcddm.exchange.import_records import read_signed_bundle
-from hpcddm.exchange.signed_folder import write_folder
-from hpcddm.exchange.signing import BUNDLE
-from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.files import atomic, checked_reads
-from hpcddm.files.checked_reads import Unreadable
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import require_complete, survey_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
+from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 
@@ -106,6 +106,9 @@ def _complete(run: RunDir, experiment: Experiment, key: str) -> Manifest:
 
 def _checked(run: RunDir, contract: Contract, key: str, made: Manifest, path: str) -> str:
     """Return the SHA-256 of a file of weights that is as its manifest and the contract say."""
+    # numpy, which no other verb of the login node waits for.
+    from hpcddm.exchange import tensor_check
+
     file = run.output(key, path)
     recorded = {output.path: output.sha256 for output in made.outputs}
     try:

@@ -8,8 +8,9 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import AgreedExpert, Contract, flat_name, run_contract
+from hpcddm.exchange.contract import AgreedExpert, Contract, flat_name
 from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_training import unit_training

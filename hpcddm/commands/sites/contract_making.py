@@ -18,8 +18,6 @@ from hpcddm.data.reader import TarReader
 from hpcddm.data.run_samples import clusters, open_catalog
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command, step
-from hpcddm.exchange.agreed_experiment import shared_settings
-from hpcddm.exchange.agreed_packages import accepted_versions
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import (
     PROBE_IMAGES,
@@ -33,6 +31,8 @@ from hpcddm.exchange.contract import (
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files.atomic import digest
 from hpcddm.files.tensors import tensor_specs
+from hpcddm.launch.collaboration.agreed_packages import accepted_versions
+from hpcddm.launch.collaboration.contract_settings import shared_settings
 from hpcddm.models import build_denoiser
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.unit_graph import PlannedUnit, plan_units

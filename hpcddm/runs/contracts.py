@@ -1,0 +1,113 @@
+"""Contracts that a run keeps: each revision in a folder of its own; the newest counts."""
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from hpcddm.config import trusted_submissions
+from hpcddm.errors import UserError
+from hpcddm.exchange import signed_folder
+from hpcddm.exchange.contract import FILE, MAX_BYTES, Contract, read_contract
+from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.runs.files import CONTRACT
+from hpcddm.runs.journal import Journal
+from hpcddm.runs.run_dir import RunDir
+
+
+def revision_folder(run: RunDir, revision: int) -> Path:
+    """Return the folder in which a run keeps a revision of its contract."""
+    return run.root / CONTRACT / str(revision)
+
+
+def current_folder(run: RunDir) -> Path | None:
+    """Return the folder of the newest revision that counts in a run; None for a run without a contract.
+
+    If this user has vouched for a coordinator, other coordinators' contracts in the folder do not count: they came with
+    another run that was copied over this one.
+    """
+    folders = _folders(run)
+    return next((folder for folder in folders if _own_sites(run, folder)), folders[0] if folders else None)
+
+
+def run_contract(run: RunDir) -> Contract | None:
+    """Return the newest revision of the contract that counts in a run; None for a run without one.
+
+    Raises:
+        UserError: The contract is damaged.
+    """
+    folder = current_folder(run)
+    return None if folder is None else read_contract(folder)[0]
+
+
+def own_sites(run: RunDir) -> frozenset[str]:
+    """Return the sites whose experts are trained in a run: as this user has vouched, else as its journal says."""
+    folder = current_folder(run)
+    known = frozenset[str]() if folder is None else _own_sites(run, folder)
+    return known or frozenset(submission.site for submission in Journal(run.journal).submissions())
+
+
+def accepted_keys(run: RunDir, site: str) -> frozenset[str]:
+    """Return the keys, as text, of which bundles of a site count: those of all revisions that were not revoked."""
+    contract = run_contract(run)
+    kept = [read_contract(folder)[0] for folder in _folders(run)] if contract else []
+    agreed = [
+        one.sites[site]
+        for one in kept
+        if contract and site in one.sites and (one.id, one.coordinator) == (contract.id, contract.coordinator)
+    ]
+    return frozenset(one.key for one in agreed) - {one.key for one in agreed if one.is_revoked}
+
+
+def vouched(contract: Contract, site: str) -> dict[str, str]:
+    """Return what a user vouches for: the contract, its coordinator's key, and the site whose experts are trained."""
+    return {"contract": contract.id, "coordinator": contract.sites[contract.coordinator].key, "site": site}
+
+
+def vouched_here(run: RunDir, site: str) -> list[dict[str, str]]:
+    """Return what the jobs of a submission know of its contract; nothing for a run without one."""
+    contract = run_contract(run)
+    return [] if contract is None else [vouched(contract, site)]
+
+
+def _folders(run: RunDir) -> list[Path]:
+    """List the folders of all revisions, the newest first."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        names = [name for name in os.listdir(run.root / CONTRACT) if name.isdecimal() and name.isascii()]
+        return [revision_folder(run, number) for number in sorted(map(int, names), reverse=True)]
+    return []
+
+
+def _own_sites(run: RunDir, folder: Path) -> frozenset[str]:
+    """Return the sites that this user has vouched for with a contract; empty also for a contract that is damaged."""
+    try:
+        contract, _ = read_contract(folder)
+    except UserError:
+        return frozenset()
+    return frozenset(site for site in contract.sites if trusted_submissions.is_known(run.root, vouched(contract, site)))
+
+
+def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:
+    """Copy a contract and its files into a run, at once, and return the folder there.
+
+    Raises:
+        UserError: A file is missing, not listed, or not what was signed; or the run has another such revision.
+    """
+    kept = revision_folder(run, contract.revision)
+    if kept.exists():
+        if read_contract(kept)[0] != contract:
+            raise UserError(f"{folder}: not the revision {contract.revision} of {kept}; refused, ask the coordinator")
+        return kept
+    staged = kept.parent / f".new-{atomic.unique_suffix()}"
+    try:
+        guarded_writes.make_folder(staged)
+        signed_folder.receive(folder, FILE, contract.files, staged, lambda size: None)
+        for name in (FILE, f"{FILE}.sig"):
+            text = checked_reads.read_bytes(folder / name, MAX_BYTES, root=folder).decode("ascii", "replace")
+            atomic.write_text(staged / name, text)
+        if read_contract(staged)[0] != contract:
+            raise UserError(f"{folder / FILE} has changed while it was read; repeat this")
+        staged.rename(kept)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return kept

@@ -1,0 +1,94 @@
+"""Records of imports: `imports/<expert>/<number>/` keeps the signed list of every bundle that a run has taken."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hpcddm.errors import UserError
+from hpcddm.exchange.bundle import FILE, MAX_BYTES, Bundle
+from hpcddm.exchange.contract import flat_name
+from hpcddm.exchange.signed_folder import ListedFile, read_document
+from hpcddm.exchange.signing import BUNDLE
+from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.runs.contracts import accepted_keys, own_sites, run_contract
+from hpcddm.runs.files import CURVE
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.unit_keys import unit_name
+
+UNIT_STAGES, WHOLE_STAGES = ("train", "evaluators"), ("router", "distill", "autoencoder")
+"""Stages that train networks: those with a folder for each unit, and those with one unit."""
+UNVERIFIED = "unverified"
+
+
+def record_folder(run: RunDir, key: str, number: int) -> Path:
+    """Return the folder of the record of one bundle."""
+    return run.imports / unit_name(key) / str(number)
+
+
+def record_numbers(run: RunDir, key: str) -> list[int]:
+    """List the numbers of the bundles of an expert that were taken, in ascending order."""
+    folder = run.imports / unit_name(key)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+
+
+def read_signed_bundle(folder: Path) -> tuple[Bundle, PublicKey]:
+    """Read the signed list of a bundle, and the key that signed it; whether to trust the key is for the caller.
+
+    Raises:
+        UserError: A file is missing or malformed, or the signature does not fit. The message names it.
+    """
+    return read_document(folder, FILE, Bundle, BUNDLE, MAX_BYTES)
+
+
+def counted_bundle(run: RunDir, key: str, outputs: Mapping[str, ListedFile]) -> Bundle | None:
+    """Return the imported bundle that lists just these files of an expert, signed by an accepted key of its site.
+
+    Sizes and SHA-256 are compared, not the bytes of the files, which are hashed when they are loaded.
+
+    Args:
+        run: The run; it has a contract.
+        key: The expert, as `stage/unit`.
+        outputs: Size and SHA-256 of every file of weights in its manifest, by path.
+    """
+    contract = run_contract(run)
+    if contract is None or key not in contract.experts:
+        return None
+    site, named = contract.experts[key].site, {flat_name(path): file for path, file in outputs.items()}
+    accepted = accepted_keys(run, site)
+    for number in reversed(record_numbers(run, key)):
+        with suppress(UserError):
+            bundle, signer = read_signed_bundle(record_folder(run, key, number))
+            is_its_own = (bundle.contract, bundle.unit, bundle.site) == (contract.id, key, site)
+            if is_its_own and signer.text in accepted and bundle.files == named:
+                return bundle
+    return None
+
+
+def unverified_reason(folder: Path, outputs: Mapping[str, tuple[int, str]]) -> str | None:
+    """Return why a unit does not count: its run has a contract, and another site has not signed it; None otherwise.
+
+    Experts count if this site trains them, or from a signed bundle. Of other networks, those of the contract's
+    coordinator count where this site is the coordinator.
+
+    Args:
+        folder: Folder of the unit.
+        outputs: Size and SHA-256 of every file in its manifest, by path.
+    """
+    root = folder.parent.parent if folder.parent.name in UNIT_STAGES else folder.parent
+    stage = folder.parent.name if folder.parent.name in UNIT_STAGES else folder.name
+    if stage not in (*UNIT_STAGES, *WHOLE_STAGES):
+        return None
+    run = RunDir(root)
+    try:
+        contract = run_contract(run)
+    except UserError as error:
+        return str(error)
+    key = f"{stage}/{folder.name}"
+    if contract is None:
+        return None
+    site = contract.experts[key].site if key in contract.experts else contract.coordinator
+    weights = {path: ListedFile(*file) for path, file in outputs.items() if path != CURVE}
+    if site in own_sites(run) or counted_bundle(run, key, weights) is not None:
+        return None
+    return f"{UNVERIFIED}: is of site {site}, and no bundle of it was imported that lists these files"
