@@ -1,5 +1,6 @@
 """Classes as clusters: one for each, or one for each of several groups of them."""
 
+from collections import Counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,14 +42,14 @@ class LabelClusteringSettings(ClusteringSettings):
             raise ValueError(f"groups: {len(self.groups)} groups for {num_experts} experts")
         if [] in self.groups:
             raise ValueError(f"groups: group {self.groups.index([])} has no class")
-        grouped = [label for group in self.groups for label in group]
+        grouped = Counter(label for group in self.groups for label in group)
         if num_classes is None:
-            num_classes = len(set(grouped))
+            num_classes = len(grouped)
         for label in sorted({*grouped, *range(num_classes)}):
             if not 0 <= label < num_classes:
                 raise ValueError(f"groups: {label} is not a class; valid classes are 0 to {num_classes - 1}")
-            if grouped.count(label) != 1:
-                raise ValueError(f"groups: class {label} is listed {grouped.count(label)} times, must be once")
+            if grouped[label] != 1:
+                raise ValueError(f"groups: class {label} is listed {grouped[label]} times, must be once")
 
 
 class ClusterOfClass(Partition):

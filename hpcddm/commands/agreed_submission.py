@@ -1,7 +1,9 @@
 """What submit does for a contract: whom to trust, what it costs, and the experiment of this site."""
 
 import hashlib
-from collections.abc import Collection
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +15,9 @@ from hpcddm.config import paths, trusted_submissions
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.errors.printing import echo
+from hpcddm.errors.printing import echo, printable
 from hpcddm.exchange import contract as contracts
-from hpcddm.exchange import ssh_keys
+from hpcddm.exchange import signed_folder, ssh_keys
 from hpcddm.exchange.contract import FILE, Contract
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
@@ -26,6 +28,9 @@ from hpcddm.launch.run_folder import make_folder
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs.contracts import vouched
 from hpcddm.runs.run_dir import RunDir
+
+PLAN_SECONDS = 40
+"""Seconds for which what an unknown coordinator asks for is planned, with the measurement of its networks."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class AgreedSubmission:
         check_packages(self.contract)
         self._check_revision()
         experiment = load_agreed(self.contract, self.folder, self.overrides)
+        signed_folder.receive(self.folder, FILE, self.contract.files, None, lambda size: None)
         if trusted is None and not trusted_submissions.is_known(self.run.root, self._vouched):
             self._print_terms(experiment)
             ask = f"compare the fingerprint with the one that {self.contract.coordinator} tells you by another channel"
@@ -103,7 +109,36 @@ class AgreedSubmission:
         del values["cluster"]["clustering"]
         for holder, key in paths.find_paths(values, Experiment):
             echo(f"reads     {holder[key]}")
-        print_plan(experiment, self.run, self.site)
+        try:
+            with _limited_time():
+                print_plan(experiment, self.run, self.site)
+        except _TooLong:
+            echo(f"costs     not told: to plan it takes more than {PLAN_SECONDS} seconds here")
+        except (RuntimeError, ArithmeticError, MemoryError, ValueError) as error:
+            # Sizes that are valid one by one, and too large together for the tensors that are counted.
+            raise UserError(
+                f"{self.folder / FILE}: its networks cannot be built ({printable(error)}); refused"
+            ) from None
+
+
+class _TooLong(Exception):
+    """A block has taken more than its time."""
+
+
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    """Raise `_TooLong` in a block that takes more than `PLAN_SECONDS`: nobody vouches yet for what is planned."""
+
+    def stop(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(PLAN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def own_settings(name: str, overrides: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import fractions
 import math
+from collections import Counter
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
@@ -97,12 +98,12 @@ def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
         problems.append(("experts.training.batch", text))
     if experts.sites is not None and len(experts.sites) != num_experts:
         problems.append(("experts.sites", f"names {len(experts.sites)} sites for {num_experts} experts; name one each"))
-    named = [cluster for override in experts.overrides for cluster in override.clusters]
-    for cluster in named:
+    named = Counter(cluster for override in experts.overrides for cluster in override.clusters)
+    for cluster, count in named.items():
         if cluster >= num_experts:
             problems.append(("experts.overrides", f"cluster {cluster}: there are {num_experts}, numbered from 0"))
-        if named.count(cluster) > 1:
-            problems.append(("experts.overrides", f"cluster {cluster} is named {named.count(cluster)} times"))
+        if count > 1:
+            problems.append(("experts.overrides", f"cluster {cluster} is named {count} times"))
     if distill is not None and (fractions.Fraction(str(distill.share)) * batch).denominator != 1:
         problems.append(("distill.share", f"{distill.share:g} of a batch of {batch} is not a whole number of images"))
     return problems
@@ -110,7 +111,7 @@ def _of_experts(experiment: Experiment) -> list[tuple[str, str]]:
 
 def _of_joined(experiment: Experiment) -> list[tuple[str, str]]:
     extra, sites, problems = experiment.experts.extra, experiment.experts.sites, []
-    names = [entry.name for entry in extra]
+    names = Counter(entry.name for entry in extra)
     for number, entry in enumerate(extra):
         place = f"experts.extra.{number}"
         if (
@@ -120,8 +121,8 @@ def _of_joined(experiment: Experiment) -> list[tuple[str, str]]:
             or is_strategy(entry.name)
         ):
             problems.append((f"{place}.name", f"{entry.name} is taken already; choose another name"))
-        if names.count(entry.name) > 1:
-            problems.append((f"{place}.name", f"{entry.name} is listed {names.count(entry.name)} times"))
+        if names[entry.name] > 1:
+            problems.append((f"{place}.name", f"{entry.name} is listed {names[entry.name]} times"))
         if sites is not None and entry.site is None:
             problems.append((f"{place}.site", "this key is needed, as experts.sites names the sites of the others"))
     return problems

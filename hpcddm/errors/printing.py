@@ -28,6 +28,14 @@ def printable(text: object, max_characters: int = MAX_CHARACTERS) -> str:
     return "".join(character if character.isprintable() else _escaped(character) for character in shown)
 
 
+def ascii_only(text: object, max_characters: int = MAX_CHARACTERS) -> str:
+    r"""Return a text from somebody who is not trusted as `printable` does, with letters beyond ASCII as escapes.
+
+    A Kelvin sign looks like a K: only as '\u212a' does it tell why a name is not the one that it seems to be.
+    """
+    return printable(text, max_characters).encode("ascii", "backslashreplace").decode()
+
+
 def quoted(value: object) -> str:
     """Return a value quoted as one word of a shell command."""
     return shlex.quote(printable(value, MAX_LINE_CHARACTERS))

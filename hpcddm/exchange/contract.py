@@ -26,8 +26,12 @@ from hpcddm.files.tensor_file import TensorSpec
 
 FILE = "contract.json"
 PARTITION, PROBE = "partition.safetensors", "probe.safetensors"
+PROBE_IMAGES = 64
+"""Held-out images of every cluster in the probe, at most."""
 MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""
+MAX_PARTIES = 1000
+"""Most sites, and most experts, of a contract."""
 UnitKey = Annotated[str, StringConstraints(pattern=r"^train/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Day = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
@@ -106,10 +110,10 @@ class Contract:
     previous: Sha256 | None
     """SHA-256 of the revision before."""
     coordinator: SiteName
-    sites: dict[SiteName, AgreedSite]
+    sites: Annotated[dict[SiteName, AgreedSite], Field(max_length=MAX_PARTIES)]
     experiment: dict[str, Any]
     """Settings that experts depend on, nested as in the YAML file, without any path."""
-    experts: dict[UnitKey, AgreedExpert]
+    experts: Annotated[dict[UnitKey, AgreedExpert], Field(max_length=MAX_PARTIES)]
     tables: dict[Sha256, dict[str, AgreedTensor]]
     """Tables of tensors, by their digests."""
     data: AgreedData

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import Field, StringConstraints
 
 from hpcddm.errors import UserError
-from hpcddm.errors.printing import printable
+from hpcddm.errors.printing import ascii_only, printable
 from hpcddm.exchange import signing, strict_json
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.exchange.ssh_wire import Malformed
@@ -155,8 +155,8 @@ def parse_signed(path: Path, content: bytes, armoured: bytes, kind: type[D], nam
 
 
 def _refusal(path: Path, error: Exception) -> UserError:
-    reason = printable(str(getattr(error, "reason", error)), 400)
-    return UserError(f"{path}: {reason}; refused, ask the sender for the folder again")
+    place, reason = getattr(error, "path", path), ascii_only(getattr(error, "reason", error), 400)
+    return UserError(f"{printable(place)}: {reason}; refused, ask the sender for the folder again")
 
 
 def receive(
@@ -197,7 +197,7 @@ def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
             if number >= MAX_FILES:
                 raise UserError(f"{folder}: more than {MAX_FILES} files; refused")
             if entry.name not in expected:
-                raise UserError(f"{folder}: {printable(entry.name, 100)} is not listed in what was signed; refused")
+                raise UserError(f"{folder}: {ascii_only(entry.name, 100)} is not listed in what was signed; refused")
 
 
 def _receive_file(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from hpcddm.files import checked_reads
 
@@ -13,6 +13,8 @@ PRINTABLE = re.compile(r"[\x20-\x7e]*")
 """Texts that can be shown as they are, on any terminal."""
 TEXT_LENGTH = 4096
 """Most characters of a text."""
+MAX_ITEMS = 250_000
+"""Most keys and values; a contract of a thousand experts has less than half of them."""
 
 
 def parse(content: bytes, kind: type[T]) -> T:
@@ -27,7 +29,8 @@ def parse(content: bytes, kind: type[T]) -> T:
 
     Raises:
         ValueError: A key occurs twice; a number is not finite or has more than 20 digits; a text has more than
-            4,096 characters or others than printable ASCII; the content is too deep or does not fit the dataclass.
+            4,096 characters or others than printable ASCII; the content is too deep, has too many values, or does not
+            fit the dataclass.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -37,21 +40,29 @@ def parse(content: bytes, kind: type[T]) -> T:
         >>> parse(b'{"images": 3}', Count)
         Count(images=3)
     """
-    value: Any = checked_reads.parse_json(content, kind)
+    # Texts first: an error of a type may name a key.
+    _require_plain(content)
+    made: T = checked_reads.parse_json(content, kind)
+    return made
+
+
+def _require_plain(content: bytes) -> None:
     try:
-        texts = [json.loads(content, parse_int=_number, parse_float=_number, parse_constant=_constant)]
+        level = [json.loads(content, parse_int=_number, parse_float=_number, parse_constant=_constant)]
     except RecursionError:
         raise ValueError(checked_reads.TOO_DEEP) from None
-    while texts:
-        item = texts.pop()
+    count = 0
+    while level:
+        item, count = level.pop(), count + 1
+        if count > MAX_ITEMS:
+            # Each of them can be an error of its type, which takes thousands of times the memory of its text.
+            raise ValueError(f"holds more than {MAX_ITEMS:,} keys and values")
         if isinstance(item, dict):
-            texts += [*item, *item.values()]
+            level += [*item, *item.values()]
         elif isinstance(item, list):
-            texts += item
+            level += item
         elif isinstance(item, str) and (len(item) > TEXT_LENGTH or not PRINTABLE.fullmatch(item)):
             raise ValueError(f"holds a text that is too long or not printable ASCII, {item[:40]!a}")
-    made: T = value
-    return made
 
 
 def _number(text: str) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -16,7 +17,7 @@ from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 MIB = 1 << 20
 RECORD_BYTES = MIB
@@ -256,17 +257,18 @@ def _typed(content: bytes, value: Any, kind: Any) -> Any:
     except ValidationError as error:
         # Names of files may hold bytes that are not UTF-8, as lone surrogates, which pydantic does not take.
         plain = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        if error.errors(include_url=False)[0]["type"] == "json_invalid" and plain != content:
+        # Listed once: there may be one for every value.
+        first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "json_invalid" and plain != content:
             _typed(plain, None, kind)
             return _built(value, kind)
-        raise ValueError(_first_fault(error)) from None
+        raise ValueError(_fault(first)) from None
     if made is None:
         raise ValueError("is null")
     return made
 
 
-def _first_fault(error: "ValidationError") -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
+def _fault(first: "ErrorDetails") -> str:
     place = printable(".".join(map(str, first["loc"])), 100)
     message = printable(first["msg"].removeprefix("Value error, "))
     return f"{place}: {message}" if place else message
@@ -337,8 +339,8 @@ def require_inside(name: str) -> None:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key '{printable(next(key for key in values if keys.count(key) > 1), 100)}' appears twice")
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"key '{printable(key, 100)}' appears twice")
     return values
 
 

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hpcddm.errors import UserError
@@ -50,7 +50,9 @@ def lease(path: Path, purpose: str, patience_seconds: float = 0) -> Iterator[Non
                 raise HeldElsewhere(message, holder)
             time.sleep(0.5)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{purpose} (process {os.getpid()} on {socket.gethostname()})\n".encode(), 0)
+        with suppress(OSError):
+            # A full disk takes no text, and whoever makes room on it needs the lock.
+            os.pwrite(descriptor, f"{purpose} (process {os.getpid()} on {socket.gethostname()})\n".encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:

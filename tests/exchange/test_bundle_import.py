@@ -1,9 +1,7 @@
 """Importing a bundle: what arrives, what is refused, and what a killed import leaves."""
 
-import hashlib
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -16,7 +14,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.commands.sites import site_import
-from hpcddm.errors import UserError
 from hpcddm.exchange import signing
 from hpcddm.exchange.bundle import FILE
 from hpcddm.files import guarded_writes
@@ -31,6 +28,7 @@ from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import EXPERT_LISTS
 from tests.exchange.agreed_runs import FLOPS, KEY, train
+from tests.exchange.hostile import listed, refused, sign_file, sign_list, tree
 from tests.helpers import python
 
 
@@ -39,28 +37,8 @@ def sent(runs):
     return runs.pack("sent")
 
 
-def tree(run):
-    """Return every file of a run with its content; the lock may stay."""
-    paths = (path for path in run.root.rglob("*") if path.name != ".submit.lock")
-    return {
-        str(path.relative_to(run.root)): path.read_bytes() if path.is_file() else None
-        for path in paths
-        if path != run.imports
-    }
-
-
 def state(run, experiment, key=KEY):
     return survey_units(plan_units(experiment), run)[key].state
-
-
-def refused(runs, folder, reason, *options):
-    """An import fails with a reason in one line, and changes nothing."""
-    before = tree(runs.home)
-    done = runs.take(folder, *options)
-    lines = [line for line in done.output.splitlines() if not line.startswith("copying and checking")]
-    assert done.exit_code == 1 and len(lines) == 1 and reason in lines[0], done.output
-    assert lines[0].isprintable() and lines[0].isascii() and len(lines[0]) < 1000
-    assert tree(runs.home) == before
 
 
 def test_an_expert_arrives_with_the_figures_of_this_run(runs, sent):
@@ -139,26 +117,6 @@ def test_a_copied_expert_is_replaced_only_on_demand(runs, sent):
     assert runs.take(sent, "--replace").exit_code == 0 and imported_bundle(runs.home, KEY) is not None
 
 
-def rewritten(folder, runs, site="uni-b", namespace=signing.BUNDLE, **changes):
-    """Change the signed list of a bundle, and sign it again."""
-    content = json.dumps(json.loads((folder / FILE).read_text()) | changes).encode()
-    (folder / FILE).write_bytes(content)
-    (folder / f"{FILE}.sig").write_bytes(signing.sign_here(content, runs.key(site), namespace))
-
-
-def listed(folder, name="weights.safetensors", **changes):
-    """Return the list of files with one entry changed."""
-    files = json.loads((folder / FILE).read_text())["files"]
-    return files | {name: files[name] | changes}
-
-
-def resigned(folder, runs, name="weights.safetensors"):
-    """Sign a file as it is now."""
-    content = (folder / name).read_bytes()
-    entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    rewritten(folder, runs, files=listed(folder, name, **entry))
-
-
 def other_weights(change):
     """Return a case of weights that the site itself has signed."""
 
@@ -166,7 +124,7 @@ def other_weights(change):
         tensors = load_file(folder / "weights.safetensors")
         change(tensors)
         save_file(tensors, folder / "weights.safetensors")
-        resigned(folder, runs)
+        sign_file(folder, runs)
 
     return case
 
@@ -184,13 +142,13 @@ def poison(value):
 
 def with_metadata(folder, runs):
     save_file(load_file(folder / "weights.safetensors"), folder / "weights.safetensors", {"user": "ada"})
-    resigned(folder, runs)
+    sign_file(folder, runs)
 
 
 def bytes_of(content):
     def case(folder, runs):
         (folder / "weights.safetensors").write_bytes(content)
-        resigned(folder, runs)
+        sign_file(folder, runs)
 
     return case
 
@@ -200,40 +158,40 @@ def remove_key(folder, runs):
 
 
 HOSTILE = {
-    "signed by another site": (lambda folder, runs: rewritten(folder, runs, site="uni-a"), "is not that of uni-b"),
+    "signed by another site": (lambda folder, runs: sign_list(folder, runs, signer="uni-a"), "is not that of uni-b"),
     "signed for another purpose": (
-        lambda folder, runs: rewritten(folder, runs, namespace=signing.CONTRACT),
+        lambda folder, runs: sign_list(folder, runs, namespace=signing.CONTRACT),
         "a signature for 'contract@hpcddm'",
     ),
     "not signed": (remove_key, "bundle.json.sig is missing"),
-    "of another contract": (lambda folder, runs: rewritten(folder, runs, contract="1" * 32), "is of another contract"),
-    "of another recipe": (lambda folder, runs: rewritten(folder, runs, recipe="1" * 64), "by another recipe"),
-    "of another expert": (lambda folder, runs: rewritten(folder, runs, unit="train/expert-00"), "by another recipe"),
+    "of another contract": (lambda folder, runs: sign_list(folder, runs, contract="1" * 32), "is of another contract"),
+    "of another recipe": (lambda folder, runs: sign_list(folder, runs, recipe="1" * 64), "by another recipe"),
+    "of another expert": (lambda folder, runs: sign_list(folder, runs, unit="train/expert-00"), "by another recipe"),
     "of an unknown expert": (
-        lambda folder, runs: rewritten(folder, runs, unit="train/all"),
+        lambda folder, runs: sign_list(folder, runs, unit="train/all"),
         "train/all is not an expert of the contract",
     ),
-    "of a path as expert": (lambda folder, runs: rewritten(folder, runs, unit="train/../x"), "unit"),
+    "of a path as expert": (lambda folder, runs: sign_list(folder, runs, unit="train/../x"), "unit"),
     "without a snapshot": (
-        lambda folder, runs: rewritten(
+        lambda folder, runs: sign_list(
             folder, runs, files={"weights.safetensors": listed(folder)["weights.safetensors"]}
         ),
         "does not list images-000000000032.safetensors",
     ),
     "with a file more": (
-        lambda folder, runs: rewritten(folder, runs, files=listed(folder) | {"x": {"size": 0, "sha256": "0" * 64}}),
+        lambda folder, runs: sign_list(folder, runs, files=listed(folder) | {"x": {"size": 0, "sha256": "0" * 64}}),
         "lists x, which the contract does not want",
     ),
     "of ten terabytes": (
-        lambda folder, runs: rewritten(folder, runs, files=listed(folder, size=10 << 40)),
+        lambda folder, runs: sign_list(folder, runs, files=listed(folder, size=10 << 40)),
         "more than",
     ),
     "of a curve that goes back": (
-        lambda folder, runs: rewritten(folder, runs, curve=[[16, 0.5], [8, 0.4]]),
+        lambda folder, runs: sign_list(folder, runs, curve=[[16, 0.5], [8, 0.4]]),
         "curve: its images do not ascend to at most 32",
     ),
     "of a curve beyond the end": (
-        lambda folder, runs: rewritten(folder, runs, curve=[[48, 0.5]]),
+        lambda folder, runs: sign_list(folder, runs, curve=[[48, 0.5]]),
         "curve: its images do not ascend to at most 32",
     ),
     "a file less": (lambda folder, runs: (folder / "images-000000000032.safetensors").unlink(), "is missing; complete"),
@@ -276,52 +234,8 @@ def test_what_was_not_agreed_on_is_refused_in_one_line(runs, sent, case):
     assert runs.take(runs.pack("honest")).exit_code == 0
 
 
-def damage(content, generator):
-    """Change some bytes, cut, lengthen, or repeat a part."""
-    place = generator.randrange(len(content))
-    end = min(len(content), place + generator.randrange(1, 64))
-    kind = generator.randrange(5)
-    if kind == 0:
-        return content[:place] + bytes([content[place] ^ 1 << generator.randrange(8)]) + content[place + 1 :]
-    if kind == 1:
-        return content[:place]
-    if kind == 2:
-        return content + generator.randbytes(generator.randrange(1, 64))
-    if kind == 3:
-        return content[:place] + generator.randbytes(end - place) + content[end:]
-    return content[:place] + content[place:end] * 2 + content[end:]
-
-
-@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
-def test_whatever_is_damaged_what_is_loaded_was_signed(runs, sent, count):
-    generator, contents = random.Random(0), {path.name: path.read_bytes() for path in sent.iterdir()}
-    accepted = 0
-    for _ in range(count):
-        name = generator.choice(sorted(contents))
-        (sent / name).write_bytes(damage(contents[name], generator))
-        try:
-            signed = bundle_checks.open_bundle(runs.home, sent)
-            plan = bundle_checks.plan_import(runs.home, runs.experiment, signed, False)
-            bundle_import.import_bundle(runs.home, signed, plan, lambda size: None)
-        except UserError as error:
-            text = str(error)
-            assert text.isprintable() and text.isascii() and len(text) < 1000
-        else:
-            accepted += 1
-            for own, path in plan.paths.items():
-                assert runs.home.output(KEY, path).read_bytes() == contents[own]
-            shutil.rmtree(runs.home.unit(KEY))
-            shutil.rmtree(runs.home.imports / "expert-01")
-        (sent / name).write_bytes(contents[name])
-    # The sums for coreutils are nobody's evidence, and a signature may end with or without a line break.
-    assert 0 < accepted < count / 2
-
-
 def test_a_bundle_that_names_another_site_is_refused(runs, sent):
-    values = json.loads((sent / FILE).read_text()) | {"site": "uni-a"}
-    content = json.dumps(values).encode()
-    (sent / FILE).write_bytes(content)
-    (sent / f"{FILE}.sig").write_bytes(signing.sign_here(content, runs.key("uni-a"), signing.BUNDLE))
+    sign_list(sent, runs, signer="uni-a", site="uni-a")
     refused(runs, sent, "is of uni-a, but train/expert-01 is of uni-b")
 
 
@@ -340,7 +254,7 @@ def test_a_key_that_may_not_sign_any_more_is_refused(runs, sent, change, reason)
 
 def test_a_number_is_never_two_bundles(runs, sent):
     runs.take(sent)
-    rewritten(sent, runs, files=listed(sent, sha256="1" * 64))
+    sign_list(sent, runs, files=listed(sent, sha256="1" * 64))
     refused(runs, sent, "is another bundle 1 of train/expert-01", "--replace")
 
 

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import shutil
+import signal
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from hpcddm.clustering.partition import read_arrays
+from hpcddm.commands import agreed_submission
+from hpcddm.commands.planning.benchmark import Benchmark
 from hpcddm.commands.sites import contract_making
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources
@@ -229,6 +233,10 @@ def test_a_site_says_where_its_images_are(shared):
         ({"site": None}, "site: not named"),
         ({"experts": {"sites": None}}, "experts.sites: not named"),
         ({"experts": {"init_from": {"weights": "start.safetensors"}}}, "experts.init_from.weights: a private file"),
+        (
+            {"data": {"source": {"name": "webdataset", "folder": "x", "tars": "../*.tar", "heldout": {"shards": 1}}}},
+            "data.source.tars: leads out of the folder",
+        ),
         ({"data": {"table": {"file": "table.csv"}}}, "data.table.file: a private file"),
         ({"experts": {"extra": [{"name": "hats", "list": "hats.txt", "images": 8, "batch": 8}]}}, "experts.extra"),
     ],
@@ -310,12 +318,48 @@ HOSTILE = {
         "experiment/cluster/clustering",
         {"name": "contract", "partition": "/etc/passwd", "content_hash": "0" * 64, "fitted_by": {"name": "kmeans"}},
     ),
+    "tars beside the folder": put(
+        "experiment/data/source", {"name": "webdataset", "tars": "../*/*.tar", "heldout": {"shards": 1}}
+    ),
+    "held-out tars elsewhere": put(
+        "experiment/data/source", {"name": "webdataset", "heldout": {"tars": "/home/**/*.tar"}}
+    ),
     "an unknown variant": put("experiment/cluster/clustering", {"name": "../../evil"}),
     "a variant that is a list": put("experiment/cluster/clustering", [["kmeans"]]),
     "a billion experts": put("experiment/cluster/experts", 10**9),
     "a billion shards": put("experiment/data/shards", 10**9),
     "a billion blocks": put("experiment/experts/model/depth", 10**9),
     "a billion blocks of a router": put("experiment/router/model/depth", 10**9),
+    "images that take no time to count": put("experiment/experts/training/images", 10**19),
+    "a number as a text": put("experiment/experts/training/batch", "1_000_000_000_000_000_000"),
+    "a number as a fraction": put("experiment/experts/training/batch", 1e19),
+    "a width of a billion": put("experiment/experts/model/width", 10**9),
+    "features of a billion numbers": put("experiment/evaluators/extractor/model/features", 10**9),
+    "images as large as a country": put("experiment/data/image_size", 8 * 10**8),
+    "a billion classes": put("experiment/data/num_classes", 10**9),
+    "a billion ranges of samples": lambda content: content["experiment"]["evaluate"].update(
+        images=8 * 10**9, units=10**9
+    ),
+    "a million snapshots": lambda content: content["experiment"]["experts"]["training"].update(
+        images=10**9, snapshots=list(range(1, 400_000))
+    ),
+    "a cluster a hundred thousand times": put("experiment/experts/overrides", [{"clusters": [0] * 100_000}]),
+    "a hundred thousand settings that do not exist": lambda content: content["experiment"].update(
+        {f"key-{number}": 1 for number in range(100_000)}
+    ),
+    "fifty thousand keys that do not exist": lambda content: content.update(
+        {f"key-{number}": 1 for number in range(50_000)}
+    ),
+    "fifty thousand files": put("files", {f"A{number}": 0 for number in range(50_000)}),
+    "a million values": put("files", [0] * 1_000_000),
+    "a thousand and one sites": lambda content: content["sites"].update(
+        {f"site-{number}": content["sites"]["south"] for number in range(1000)}
+    ),
+    "a thousand and one experts": lambda content: content["experts"].update(
+        {f"train/expert-{number:02d}": content["experts"][KEY] for number in range(1001)}
+    ),
+    "a key that is not ASCII": put("experiment/\u212aey", 1),
+    "many mistakes": put("experiment/evaluate", {"a": 1, "b": 2, "steps": "x", "images": "y"}),
     "no data": put("experiment", {}),
     "an experiment that is a list": put("experiment", []),
     "a hidden key": put("surprise", 1),
@@ -331,6 +375,8 @@ HOSTILE = {
     "a unit that is a path": lambda content: content["experts"].update({"../../x": content["experts"][KEY]}),
     "one expert too few": lambda content: content["experts"].pop("train/expert-00"),
     "a file that is a path": put("files", {"../partition.safetensors": {"size": 1, "sha256": "0" * 64}}),
+    "a partition of ten terabytes": put("files/partition.safetensors/size", 10 << 40),
+    "a probe of ten terabytes": put("files/probe.safetensors/size", 10 << 40),
     "no partition": put("files", {}),
     "a table of another digest": lambda content: content["tables"].update({"0" * 64: {}}),
     "a negative revision": put("revision", -1),
@@ -358,8 +404,9 @@ def test_a_contract_signed_by_another_key_or_for_another_purpose(shared, tmp_pat
         assert done.exit_code == 1 and "refused" in done.output, done.output
     shutil.copytree(shared.contract, tmp_path / "changed")
     (tmp_path / "changed" / PARTITION).write_bytes(b"x" * (shared.contract / PARTITION).stat().st_size)
-    done = shared.submit(tmp_path / "changed", tmp_path / "run", "--trust", shared.fingerprint("north"))
-    assert done.exit_code == 1 and "others were signed" in done.output
+    for options in ((), ("--dry-run",), ("--trust", shared.fingerprint("north"))):
+        done = shared.submit(tmp_path / "changed", tmp_path / "run", *options)
+        assert done.exit_code == 1 and "others were signed" in done.output
     assert not any((tmp_path / "run").rglob("contract.json"))
 
 
@@ -371,6 +418,23 @@ def test_verify_says_whose_contract_it_is_and_whether_it_is_whole(shared, tmp_pa
     done = hpcddm("site", "verify", tmp_path / "changed")
     assert done.exit_code == 1 and f"{PROBE} is missing; complete the folder" in done.output
     assert hpcddm("site", "verify", shared.contract, "--fingerprint", "SHA256:x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "seconds", "said"),
+    [("model/depth", 1000, 3, "costs     not told"), ("training/batch", 10**15, 40, "its networks cannot be built")],
+)
+def test_an_unknown_coordinator_is_planned_for_in_bounded_time(
+    shared, tmp_path, monkeypatch, key, value, seconds, said
+):
+    monkeypatch.setattr(agreed_submission, "PLAN_SECONDS", seconds)
+    if seconds > 3:
+        monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
+    started, change = time.monotonic(), put(f"experiment/experts/{key}", value)
+    done = shared.submit(shared.forge(tmp_path / "forged", change), tmp_path / "run")
+    assert done.exit_code == 1 and said in done.output, done.output
+    assert time.monotonic() - started < 30 and not (tmp_path / "run").exists()
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
 PAST, FUTURE = ("2020-01-01", "2020-12-31"), ("2999-01-01", "2999-12-31")

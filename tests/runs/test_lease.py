@@ -1,3 +1,4 @@
+import resource
 import subprocess
 import sys
 
@@ -51,3 +52,15 @@ def test_a_place_that_takes_no_lock_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file"), lease(tmp_path / "file" / "lock", "me"):
         pass
+
+
+def test_a_full_disk_takes_no_name_of_the_holder_and_gives_the_lock(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with lease(tmp_path / "lock", "me"):
+            assert (tmp_path / "lock").read_text() == ""
+            with pytest.raises(HeldElsewhere, match="another process is at work"), lease(tmp_path / "lock", "you"):
+                pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

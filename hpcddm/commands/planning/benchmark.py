@@ -36,6 +36,8 @@ class Benchmark:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._child:
+            if error is not None:
+                self._child.process.kill()
             self._child.requests.close()
             self._child.process.wait()
             self._child.replies.close()

@@ -21,6 +21,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import NextStep, command, step
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import (
+    PROBE_IMAGES,
     AgreedData,
     AgreedExpert,
     AgreedSite,
@@ -52,8 +53,6 @@ from hpcddm.training.flops_budget import train_flops
 
 VALID_DAYS = 730
 """Days for which a key is valid; a later revision of the contract prolongs it."""
-PROBE_IMAGES = 64
-"""Held-out images of every cluster in the probe, at most."""
 
 
 @dataclass(frozen=True)

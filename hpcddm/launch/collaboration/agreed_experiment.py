@@ -40,7 +40,8 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         experiment = validate_experiment(values, origins)
     except ConfigError as error:
         hint = "where this site has its files, KEY=VALUE says, such as data.source.folder=/data/images"
-        raise ConfigError(f"{error}; {hint}") from None
+        reason = "; ".join(str(error).splitlines())
+        raise ConfigError(f"{reason}; {hint}") from None
     contract_settings.check_experiment(contract, experiment)
     return experiment
 

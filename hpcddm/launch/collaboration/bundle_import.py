@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import ascii_only
 from hpcddm.exchange import signed_folder
 from hpcddm.exchange.bundle import FILE, MAX_BYTES
 from hpcddm.files import atomic, checked_reads, guarded_writes
@@ -94,7 +95,9 @@ def _check_tensors(files: Path, signed: SignedBundle, advance: Callable[[int], N
             tensor_check.check_weights(files / name, table, advance)
         except Unreadable as error:
             place = signed.folder / name
-            raise UserError(f"{place}: {error.reason}; refused, ask {signed.bundle.site} for another") from None
+            raise UserError(
+                f"{place}: {ascii_only(error.reason)}; refused, ask {signed.bundle.site} for another"
+            ) from None
 
 
 def _build_unit(files: Path, unit: Path, signed: SignedBundle, plan: ImportPlan) -> None:

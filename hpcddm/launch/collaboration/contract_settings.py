@@ -1,6 +1,7 @@
 """Settings that a contract carries: what goes into it without any path, and what a contract may make a site do."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
@@ -10,16 +11,23 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import settings_to_hash, variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import PARTITION, PROBE, Contract
+from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_IMAGES, Contract
+from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
 from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs.manifest import Manifest, flatten
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
 
-CLUSTERING, SOURCE = "cluster.clustering", "data.source"
-LIMITS = {"data.shards": 1_000_000, "data.heldout_shards": 1_000_000}
-"""Largest values of settings that a contract may have, where units are counted by them."""
-MAX_DEPTH = 1000
-"""Most blocks of a network: it is built to be counted."""
+CLUSTERING, SOURCE, CLASS_NAMES = "cluster.clustering", "data.source", "data.class_names"
+MAX_VALUES = 50_000
+"""Most values among the settings of a contract, besides the names of the classes."""
+LIMITS = {"depth": 1000, "image_size": 8192, "units": 10_000}
+"""Largest numbers by the last part of their keys: by these, units are listed, and networks built to be counted."""
+LARGE_KEYS = re.compile(r"(.*_)?images|batch|snapshots|first_sample|seed")
+"""Keys whose numbers are as large as trainings are long; nothing is listed by them."""
+MAX_LARGE, MAX_OTHER = 10**15, 10**6
+"""Largest numbers of these keys, and of all others."""
+MAX_PARTITION = 4 << 30
+"""Largest size of a partition: a million fine clusters of a thousand features."""
 OWN_KEYS = (
     "concepts",
     "distill",
@@ -59,6 +67,9 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
             raise ConfigError(f"{place}: a private file, which other sites do not have; a contract names no file")
         # Each site names its own place of images and public weights; their hashes are in the contract.
         del holder[key]
+    outside = next((place for place, value in _leaves(values) if _leads_outside(value)), None)
+    if outside is not None:
+        raise ConfigError(f"{outside}: leads out of the folder of the images; a contract names no place of one site")
     return values
 
 
@@ -66,33 +77,33 @@ def check_settings(contract: Contract) -> None:
     """Check what the settings of a contract that somebody sent would make a site do, before they are used.
 
     Raises:
-        UserError: They name a file, or ask for more units than experts are agreed on; or other files belong to the
-            contract than partition and probe. The message names the key.
+        UserError: They name a file, ask for other units than experts are agreed on, or are more or larger than any
+            experiment needs; or other files belong to the contract than partition and probe. The message names the key.
     """
     if contract.files.keys() != {PARTITION, PROBE}:
         raise UserError(f"contract.json: files: are not {PARTITION} and {PROBE}; refused")
-    place = next((place for place, _, _ in _paths(contract.experiment)), None)
-    if place is not None:
-        raise UserError(f"contract.json: {printable(place)} names a file; refused, a contract names none")
+    for number, (place, value) in enumerate(_leaves(contract.experiment)):
+        if number == MAX_VALUES:
+            raise UserError(f"contract.json: experiment: has more than {MAX_VALUES:,} values; refused")
+        if _leads_outside(value):
+            raise UserError(f"contract.json: {printable(place)} leads out of a folder; refused")
+        most = _largest(place)
+        if abs(_number(value)) > most:
+            raise UserError(f"contract.json: {printable(place)}: is not a number up to {most:,}; refused")
+    path = next((place for place, _, _ in _paths(contract.experiment)), None)
+    if path is not None:
+        raise UserError(f"contract.json: {printable(path)} names a file; refused, a contract names none")
     num_experts = sum(isinstance(expert_of(key), int) for key in contract.experts)
     if _value_at(contract.experiment, "cluster.experts") != num_experts:
         raise UserError(f"contract.json: cluster.experts: is not {num_experts}, the experts that it lists; refused")
-    depths = [
-        (f"{place}.depth", holder["depth"], MAX_DEPTH)
-        for place, holder in _holders(contract.experiment, "")
-        if isinstance(holder, dict) and "depth" in holder
-    ]
-    limited = [(key, _value_at(contract.experiment, key), most) for key, most in LIMITS.items()]
-    for key, value, most in [*limited, *depths]:
-        if not isinstance(value, int) or not 0 < value <= most:
-            raise UserError(f"contract.json: {printable(key)}: is not a number from 1 to {most:,}; refused")
 
 
 def check_experiment(contract: Contract, experiment: Experiment) -> None:
     """Check an experiment that was made of the settings of a contract.
 
     Raises:
-        UserError: It has a variant that is not in the package, or other experts than the contract.
+        UserError: It has a variant that is not in the package, or other experts than the contract, whose files are
+            larger than they need be.
     """
     own = variant_files.user_files()
     for place, variant in variants_of(experiment):
@@ -101,6 +112,12 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
             raise UserError(f"{reason}; refused, rename yours")
     if {*expert_keys(experiment), *extra_expert_keys(experiment)} != contract.experts.keys():
         raise UserError("contract.json: its experiment has other experts than it lists; refused")
+    data = experiment.data
+    image = data.image_size**2 * data.channels + VALUE_BYTES["I64"]
+    largest = {PARTITION: MAX_PARTITION, PROBE: len(contract.experts) * PROBE_IMAGES * image + HEADER_BYTES}
+    for name, most in largest.items():
+        if contract.files[name].size > most:
+            raise UserError(f"contract.json: {name} has more than {most:,} bytes; refused")
 
 
 def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tuple[Any, Any]]:
@@ -162,6 +179,34 @@ def _holders(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield place, value
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _holders(inner, f"{place}.{key}".lstrip("."))
+
+
+def _leaves(experiment: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield all settings that are not mappings or lists, and empty ones, with their places; no names of classes."""
+    for place, holder in _holders(experiment, ""):
+        if place != CLASS_NAMES:
+            for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
+                if not isinstance(value, dict | list) or not value:
+                    yield f"{place}.{key}".lstrip("."), value
+
+
+def _leads_outside(value: Any) -> bool:
+    """Return True for a text, such as a pattern of tars, that leads out of the folder to which it is relative."""
+    return isinstance(value, str) and (value.startswith(("/", "~")) or ".." in value.split("/"))
+
+
+def _largest(place: str) -> int:
+    """Return the largest whole number at a place."""
+    key = next((part for part in reversed(place.split(".")) if not part.isdecimal()), "")
+    return MAX_LARGE if LARGE_KEYS.fullmatch(key) else LIMITS.get(key, MAX_OTHER)
+
+
+def _number(value: Any) -> float:
+    """Return a value as the schema takes it for a number, which may be written as a text; 0 for one that is not."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _value_at(values: Any, place: str) -> Any:
