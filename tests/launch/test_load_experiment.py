@@ -38,6 +38,12 @@ def test_an_override_reaches_one_place_of_a_mapping_that_stands_in_several(tmp_p
     assert (experiment.router.training.images, experiment.experts.training.images) == (48, 64)
 
 
+def test_an_override_names_an_entry_of_a_list_by_its_number(tmp_path):
+    path = write_experiment(tmp_path, experts__overrides=[{"clusters": [0]}, {"clusters": [1]}])
+    experiment = load_experiment(str(path), ("experts.overrides.1.precision=bf16", "experts.overrides.0.clusters.0=0"))
+    assert [own.precision for own in experiment.experts.overrides] == [None, "bf16"]
+
+
 @pytest.mark.parametrize(
     "override, message",
     [
@@ -46,13 +52,15 @@ def test_an_override_reaches_one_place_of_a_mapping_that_stands_in_several(tmp_p
         ("seed", "'seed': an override is key.key=value"),
         ("=3", "'=3': an override is key.key=value"),
         ("name.first=x", "'name.first=x': name holds a value and no further keys"),
+        ("experts.overrides.1.batch=8", "overrides is a list of 1; its entries are numbered from 0"),
+        ("experts.overrides.first.batch=8", "overrides is a list of 1; its entries are numbered from 0"),
         ("seed=[1", "'[1' is not a YAML value"),
         ("seed.=1", "seed"),
     ],
 )
 def test_a_wrong_override_is_named(tmp_path, override, message):
     with pytest.raises(ConfigError) as caught:
-        load_experiment(str(write_experiment(tmp_path)), (override,))
+        load_experiment(str(write_experiment(tmp_path, experts__overrides=[{"clusters": [1]}])), (override,))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 

@@ -206,7 +206,8 @@ def _last_day(first: date) -> str:
 def write_partition(run: RunDir, path: Path) -> None:
     """Write the arrays that define a run's partition as safetensors."""
     arrays = read_arrays(run.output(CLUSTER, PARTITION))
-    save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, path)
+    # Not ascontiguousarray, which gives single numbers a dimension.
+    save_file({name: np.array(values, order="C") for name, values in arrays.items()}, path)
 
 
 def write_probe(run: RunDir, experiment: Experiment, path: Path) -> None:
