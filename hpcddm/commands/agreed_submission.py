@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+from click.core import ParameterSource
+
 from hpcddm.commands.plan import print_plan
 from hpcddm.config import paths, trusted_submissions
 from hpcddm.config.experiment import Experiment
@@ -84,7 +87,7 @@ class AgreedSubmission:
         if kept.id != self.contract.id:
             raise ConfigError(f"--run-dir {self.run.root}: has another contract; name another folder")
         if kept.revision > self.contract.revision:
-            raise ConfigError(f"--contract {self.folder}: revision {kept.revision} is here already; name its folder")
+            raise ConfigError(f"--contract {self.folder}: revision {kept.revision} is here already; name {current}")
         digest = hashlib.sha256((current / FILE).read_bytes()).hexdigest()
         if kept.revision + 1 == self.contract.revision and self.contract.previous != digest:
             raise UserError(f"{self.folder / FILE}: does not follow the revision that is here; ask the coordinator")
@@ -136,6 +139,15 @@ def _limited_time() -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def own_settings(name: str, overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """Return this site's KEY=VALUE for a contract: without EXPERIMENT, the first of them takes its place."""
+    if "=" in name:
+        return (name, *overrides)
+    if click.get_current_context().get_parameter_source("name") is not ParameterSource.DEFAULT:
+        raise ConfigError(f"--contract: has its experiment; leave {name} out")
+    return overrides
 
 
 def open_submission(folder: Path, overrides: tuple[str, ...], site: Site, run_dir: Path | None) -> AgreedSubmission:

@@ -1,11 +1,12 @@
 """The verb submit: selects the units to run, then submits them to the queue, or runs them here."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from hpcddm.commands.agreed_submission import open_submission
+from hpcddm.commands.agreed_submission import open_submission, own_settings
 from hpcddm.commands.last_command import (
     SubmitCommand,
     keep_command,
@@ -52,7 +53,7 @@ from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import is_sweep, with_relative_paths
+from hpcddm.runs.stored_experiment import is_sweep, stored_experiment, with_relative_paths
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 
 PATIENCE_SECONDS = 60
@@ -105,14 +106,14 @@ def submit(
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
+    if folder is None and trusted is not None:
+        raise ConfigError("--trust: is for --contract, which names the contract; leave one out, or name both")
     if folder is None:
         experiment, run, site, defaults = _load(name, overrides, site_name, run_dir, redo)
     elif site_name == "auto":
         raise ConfigError("--contract: name this site, as the contract does, with --site")
     else:
-        # Without EXPERIMENT, the first KEY=VALUE takes its place.
-        own = (*([name] if "=" in name else []), *overrides)
-        agreed = open_submission(folder, own, load_site(site_name), run_dir)
+        agreed = open_submission(folder, own_settings(name, overrides), load_site(site_name), run_dir)
         experiment, run, site, defaults = agreed.experiment(trusted, redo, dry_run), agreed.run, agreed.site, None
     typed = submit_command(name, overrides, site_name, live, until, folder)
     code = submit_missing(
@@ -188,6 +189,7 @@ def submit_missing(
     if not decision.to_run:
         if not dry_run:
             keep_command(typed, run)
+            _keep_settings(experiment, run, decision, typed)
         print_nothing_to_do(decision, run)
         return 0
     _check(experiment, site, run, launcher, decision, dry_run)
@@ -242,6 +244,16 @@ def _store(
     store_experiment(experiment, run)
     store_site(site, run)
     store_parts(run, launcher.template_parts)
+
+
+def _keep_settings(experiment: Experiment, run: RunDir, decision: Decision, typed: SubmitCommand | None) -> None:
+    """Store settings that make no unit run again, such as the site of an expert, where this user may write the run."""
+    if typed is None or decision.active or not run.experiment.exists():
+        return
+    with suppress(OSError, UserError), lease(run.lock, "hpcddm submit"):
+        changed = with_relative_paths(experiment, run)
+        if stored_experiment(run) != changed:
+            store_experiment(changed, run)
 
 
 def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -64,8 +65,37 @@ def write_folder(folder: Path, name: str, document: D, paths: Mapping[str, Path]
         The document as it was written.
 
     Raises:
-        UserError: The key cannot be used, or a file cannot be read.
+        UserError: The key cannot be used, a file cannot be read or written, or other sites would refuse the document.
+            A folder that was new or empty is removed again.
     """
+    _require_acceptable(name, document)
+    try:
+        is_new = not folder.exists() or not any(folder.iterdir())
+        try:
+            return _write(folder, name, document, paths, key, namespace)
+        except BaseException:
+            if is_new:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or folder}: cannot be written ({error.strerror}); name another folder"
+        ) from None
+
+
+def _require_acceptable(name: str, document: Any) -> None:
+    """Raise `UserError` for a document that `read_document` would not take from us."""
+    try:
+        strict_json.parse(_json(document).encode(), type(document))
+    except ValueError as error:
+        raise UserError(f"{name}: {printable(error, 400)}; other sites would refuse it, so change that") from None
+
+
+def _json(document: Any) -> str:
+    return f"{json.dumps(asdict(document), indent=1, allow_nan=False)}\n"
+
+
+def _write(folder: Path, name: str, document: D, paths: Mapping[str, Path], key: Path, namespace: str) -> D:
     folder.mkdir(parents=True, exist_ok=True)
     listed = {}
     for own, path in paths.items():
@@ -75,7 +105,7 @@ def write_folder(folder: Path, name: str, document: D, paths: Mapping[str, Path]
         with open(descriptor, "rb") as source, atomic.replacing(folder / own) as staged:
             listed[own] = _copy(source.fileno(), staged, None)
     filled: D = replace(cast(Any, document), files=listed)
-    content = f"{json.dumps(asdict(cast(Any, filled)), indent=1, allow_nan=False)}\n"
+    content = _json(filled)
     signature = signing.sign(content.encode(), key, namespace).decode()
     texts = {name: content, f"{name}.sig": signature}
     sums = [(own, file.sha256) for own, file in listed.items()]

@@ -77,7 +77,7 @@ def read_identity(folder: Path) -> tuple[str, PublicKey]:
         if signing.verify(content, signature, signing.SITE) != key:
             raise Malformed("signed by another key than it names")
     except FileNotFoundError as error:
-        missing = folder / str(error.filename)
+        missing = folder / Path(str(error.filename)).name if folder.is_dir() else folder
         raise UserError(f"{missing} is missing; ask the site for the folder of 'hpcddm site key'") from None
     except (Unreadable, Malformed, ValueError) as error:
         raise UserError(f"{path}: {getattr(error, 'reason', error)}; ask the site to send it again") from None

@@ -130,7 +130,9 @@ def read_public(path: Path) -> PublicKey:
         text = checked_reads.read_bytes(file, MAX_KEY_BYTES, follows_links=True).decode()
         return parse_text(" ".join(text.split()[:2]))
     except FileNotFoundError:
-        raise UserError(f"{file} is missing; write it with: ssh-keygen -y -f {path} > {file}") from None
+        if path.exists():
+            raise UserError(f"{file} is missing; write it with: ssh-keygen -y -f {path} > {file}") from None
+        raise UserError(str(step("hpcddm", "site", "key", "SITE", reason=f"{path} is missing"))) from None
     except (Unreadable, UnicodeDecodeError, Malformed) as error:
         reason = f"{file}: {getattr(error, 'reason', error)}"
         raise UserError(str(step("hpcddm", "site", "key", "SITE", reason=reason))) from None

@@ -208,6 +208,13 @@ def test_a_signed_document_of_another_form_is_refused(sent, key, case):
     assert reason in shown and shown.isprintable() and shown.isascii()
 
 
+@pytest.mark.parametrize("loss", [-0.00012345678901234567, -1.2345678901234567e-300, 1.7976931348623157e308])
+def test_every_float_crosses_as_it_is(key, tmp_path, loss):
+    document = Letter("letter 1", 3, loss)
+    write_folder(tmp_path / "sent", NAME, document, {}, key, signing.BUNDLE)
+    assert read(tmp_path / "sent")[0] == document
+
+
 def test_a_file_that_grows_meanwhile_is_refused(sent, tmp_path):
     document, _ = read(sent)
     (tmp_path / "inbox").mkdir()

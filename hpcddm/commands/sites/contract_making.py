@@ -175,6 +175,10 @@ def _sites(experiment: Experiment, coordinator: str, terms: Terms, before: Contr
     for name in terms.revoked:
         if name not in sites:
             raise UserError(f"--revoke {name}: not a site of the contract; its sites: {', '.join(sites)}")
+        if name == coordinator or name in terms.keys:
+            raise ConfigError(
+                f"--revoke {name}: --site with a new key of {name} takes the old one's place; leave this out"
+            )
         sites[name] = replace(sites[name], is_revoked=True)
     needed = dict.fromkeys([coordinator, *(experiment.experts.sites or [])])
     for name in needed:

@@ -1,7 +1,9 @@
 """The verb site contract: writes what all sites of a collaboration agree on, signed by the coordinator."""
 
 import hashlib
+import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -11,7 +13,9 @@ from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import KEY, own_key
 from hpcddm.commands.terminal import table_console
 from hpcddm.config import trusted_submissions
+from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, signing, site_identity, ssh_keys
@@ -66,8 +70,10 @@ def site_contract(
     before, previous = _revision_before(run)
     own = ssh_keys.read_public(path)
     keys = _trusted_keys(folders, trusted)
-    if experiment.site is not None and (before is None or before.sites[before.coordinator].key != own.text):
-        keys[experiment.site] = own
+    if before is not None:
+        _require_coordinator(before, experiment, own, keys)
+    elif experiment.site is not None:
+        keys = {experiment.site: own} | keys
     said = before.data if before else None
     license = license or (said.license if said else NOT_STATED)
     terms = terms or (said.terms if said else NOT_STATED)
@@ -78,11 +84,25 @@ def site_contract(
         files = {name: Path(scratch) / name for name in (PARTITION, PROBE)}
         write_partition(run, files[PARTITION])
         write_probe(run, experiment, files[PROBE])
-        written = signed_folder.write_folder(output, FILE, draft, files, path, signing.CONTRACT)
-    contracts.read_contract(output)
-    run_contracts.keep_contract(output, written, run)
-    trusted_submissions.remember(run.root, run_contracts.vouched(written, written.coordinator))
+        sent = Path(scratch) / "contract"
+        written = signed_folder.write_folder(sent, FILE, draft, files, path, signing.CONTRACT)
+        contracts.read_contract(sent)
+        # First in the run: two contracts never have one revision.
+        kept = run_contracts.keep_contract(sent, written, run)
+        trusted_submissions.remember(run.root, run_contracts.vouched(written, written.coordinator))
+        _hand_out(sent, output, kept)
     _print(written, own, output)
+
+
+def _hand_out(sent: Path, output: Path, kept: Path) -> None:
+    try:
+        shutil.copytree(sent, output)
+    except OSError as error:
+        shutil.rmtree(output, ignore_errors=True)
+        reason = error.strerror or f"{error.args[0][0][2]}"
+        raise UserError(
+            f"--output {output}: cannot be written ({reason}); the contract is in {kept}, send that"
+        ) from None
 
 
 def _revision_before(run: RunDir) -> tuple[Contract | None, str | None]:
@@ -105,7 +125,26 @@ def _trusted_keys(folders: tuple[Path, ...], trusted: tuple[str, ...]) -> dict[s
         if name in keys:
             raise ConfigError(f"--site {folder}: {name} is named twice")
         keys[name] = key
+    surplus = set(trusted) - {key.fingerprint for key in keys.values()}
+    if surplus:
+        raise ConfigError(f"--trust {min(surplus)}: no --site has this key; name the folder that the site sent")
     return keys
+
+
+def _require_coordinator(
+    before: Contract, experiment: Experiment, own: PublicKey, keys: Mapping[str, PublicKey]
+) -> None:
+    """Raise an error where somebody other than the coordinator would write the next revision."""
+    name = before.coordinator
+    if experiment.site != name:
+        raise ConfigError(f"site: is {experiment.site}, and the contract is of {name}, which writes every revision")
+    agreed = keys.get(name) or ssh_keys.parse_text(before.sites[name].key)
+    if own != agreed:
+        raise UserError(
+            f"the contract is of {name}, whose key is {agreed.fingerprint}, and --key is {own.fingerprint}; only {name}"
+            f" writes revisions. If this is its new key, name the folder of '{command('hpcddm', 'site', 'key', name)}'"
+            " with --site and --trust, too"
+        )
 
 
 def _print(contract: Contract, own: PublicKey, output: Path) -> None:
