@@ -1,5 +1,6 @@
 """Bases of the settings under `data` that select a variant: the order of samples, and the reading of their images."""
 
+from itertools import islice
 from typing import Any, ClassVar
 
 from hpcddm.config.schema import VariantSettings
@@ -45,5 +46,7 @@ class AugmentationSettings(VariantSettings):
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError for an augmentation that is listed twice: both would draw the same random numbers."""
-        if [item.name for item in experiment.data.augmentations].count(self.name) > 1:
+        same = (item for item in experiment.data.augmentations if item.name == self.name)
+        # Not counted to the end: every entry of a long list is checked.
+        if len(list(islice(same, 2))) > 1:
             raise ValueError(f"{self.name} is listed twice; list it once")

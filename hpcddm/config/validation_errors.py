@@ -146,13 +146,16 @@ def _own(schema: type[Any], origins: Origins, parse: Callable[[Any], Any]) -> li
 def _texts(mistakes: list[_SettingError]) -> Iterator[tuple[_SettingError, str]]:
     """Yield every line to show without its place; the valid keys of a mapping stand in the first line about it."""
     told: set[Location] = set()
+    lacking: dict[Location, list[str]] = {}
+    for mistake in mistakes:
+        if mistake.type == "missing":
+            lacking.setdefault(mistake.location[:-1], []).append(str(mistake.location[-1]))
     for mistake in mistakes:
         parent, text = mistake.location[:-1], f"{mistake.key}: {mistake.text}" if mistake.key else mistake.text
         if mistake.type == "missing":
-            lacking = [other for other in mistakes if other.type == "missing" and other.location[:-1] == parent]
-            if len(lacking) > 1:
+            if len(lacking[parent]) > 1:
                 holder = f"{'.'.join(map(str, parent))}: " if parent else ""
-                text = f"{holder}these keys are needed: {', '.join(str(other.location[-1]) for other in lacking)}"
+                text = f"{holder}these keys are needed: {', '.join(lacking[parent])}"
         elif mistake.keys:
             near = _near(mistake)
             text += f"; valid keys: {', '.join(mistake.keys)}" if parent not in told else ""
@@ -194,11 +197,13 @@ def _located(loc: Location, schema: Any, values: Any) -> tuple[Location, Any]:
     location: list[str | int] = []
     owner = schema
     for part in loc:
-        is_there = part in values if isinstance(values, dict) else isinstance(values, list) and isinstance(part, int)
+        # A list may end before a position that its type needs.
+        is_position = isinstance(values, list) and isinstance(part, int)
+        is_there = part in values if isinstance(values, dict) else is_position and int(part) < len(values)
         picked = variants.resolve_schema(schema, values)
         is_key = isinstance(part, str) and part in getattr(picked, "model_fields", {})
         # An alternative of a type has a name in pydantic's locations; a missing key is one of the schema.
-        if not is_there and not (isinstance(values, dict) and is_key):
+        if not (is_there or is_position or (isinstance(values, dict) and is_key)):
             continue
         location.append(part)
         owner = picked

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from hpcddm.config.cross_checks import validate_experiment
@@ -121,6 +123,10 @@ WRONG = {
     "a cluster with two overrides": (
         {"experts__overrides": [{"clusters": [1]}, {"clusters": [1]}]},
         "experts.overrides: cluster 1 is named 2 times",
+    ),
+    "one number where two are needed": (
+        {"experts__training__betas": [0.9]},
+        "experts.training.betas.1: this key is needed",
     ),
     "unknown key in a list": (
         {"experts__overrides": [{"cluster": [1]}]},
@@ -246,3 +252,22 @@ def test_what_is_covered_keeps_the_nesting_of_the_file(tmp_path):
     kept = settings_to_hash(tiny(tmp_path).experts)
     assert {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4}.items() <= kept["model"].items()
     assert kept["training"]["images"] == 64 and "checkpoint_minutes" not in kept["training"]
+
+
+LONG = {
+    "a cluster": {"experts__overrides": [{"clusters": [0] * 20_000}]},
+    "augmentations": {"data__augmentations": [{"name": "flip"}] * 20_000},
+    "groups": {
+        "data__num_classes": 20_000,
+        "cluster__clustering": {"name": "labels", "groups": [list(range(20_000)), [0] * 20_000]},
+    },
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_long_lists_of_mistakes_are_told_in_time(case):
+    """Work that grows with the square of these would take minutes."""
+    values, started = changed(EXPERIMENT, **LONG[case]), time.monotonic()
+    with pytest.raises(ConfigError):
+        validate_experiment(values, "x")
+    assert time.monotonic() - started < 20

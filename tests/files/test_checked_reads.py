@@ -254,3 +254,11 @@ def test_mutated_json_is_read_or_refused_in_one_line(content, kind):
 @given(mutated() | st.binary(max_size=200), st.sampled_from(KINDS))
 def test_ten_thousand_mutated_jsons_are_read_or_refused_in_one_line(content, kind):
     survive(content, kind)
+
+
+def test_a_key_that_comes_twice_among_many_is_found_at_once():
+    keys = ",".join(f'"{number}":0' for number in range(200_000))
+    started = time.monotonic()
+    with pytest.raises(ValueError, match="key '199999' appears twice"):
+        checked_reads.parse_json(f'{{{keys},"199999":0}}'.encode())
+    assert time.monotonic() - started < 10
