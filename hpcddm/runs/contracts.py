@@ -26,8 +26,7 @@ def current_folder(run: RunDir) -> Path | None:
     If this user has vouched for a coordinator, other coordinators' contracts in the folder do not count: they came with
     another run that was copied over this one.
     """
-    folders = _folders(run)
-    return next((folder for folder in folders if _own_sites(run, folder)), folders[0] if folders else None)
+    return next(iter(_counted(run)), None)
 
 
 def run_contract(run: RunDir) -> Contract | None:
@@ -50,7 +49,7 @@ def own_sites(run: RunDir) -> frozenset[str]:
 def accepted_keys(run: RunDir, site: str) -> frozenset[str]:
     """Return the keys, as text, whose bundles count for a site: those of all revisions that were not revoked."""
     contract = run_contract(run)
-    kept = [read_contract(folder)[0] for folder in _folders(run)] if contract else []
+    kept = [read_contract(folder)[0] for folder in _counted(run)] if contract else []
     agreed = [
         one.sites[site]
         for one in kept
@@ -76,6 +75,12 @@ def _folders(run: RunDir) -> list[Path]:
         names = [name for name in os.listdir(run.root / CONTRACT) if name.isdecimal() and name.isascii()]
         return [revision_folder(run, number) for number in sorted(map(int, names), reverse=True)]
     return []
+
+
+def _counted(run: RunDir) -> list[Path]:
+    """List the folders of the revisions that count, the newest first."""
+    folders = _folders(run)
+    return [folder for folder in folders if _own_sites(run, folder)] or folders
 
 
 def _own_sites(run: RunDir, folder: Path) -> frozenset[str]:

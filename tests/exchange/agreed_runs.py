@@ -80,6 +80,15 @@ class Agreed:
         signed_folder.write_folder(run_contracts.revision_folder(RunDir(folder), revision), *arguments)
         return folder
 
+    def forged_revision(self, revision: int) -> Path:
+        """Return a folder like a run's, with a revision that names the coordinator, but has uni-b's key for all."""
+        folder, key = self.home.root.parent / "forged", self.contract.sites["uni-b"].key
+        sites = {name: replace(site, key=key) for name, site in self.contract.sites.items()}
+        changed = replace(self.contract, revision=revision, sites=sites)
+        arguments = (contracts.FILE, changed, {}, self.key("uni-b"), signing.CONTRACT)
+        signed_folder.write_folder(run_contracts.revision_folder(RunDir(folder), revision), *arguments)
+        return folder
+
     def pack(self, name: str, site: str = "uni-b") -> Path:
         """Pack the expert with the command, and return the folder."""
         folder = self.home.root.parent / name

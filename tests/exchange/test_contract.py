@@ -18,17 +18,14 @@ from hpcddm.commands import agreed_submission
 from hpcddm.commands.planning.benchmark import Benchmark
 from hpcddm.commands.sites import contract_making
 from hpcddm.config import variants
-from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.data.sources import webdataset
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.launch.collaboration import contract_settings
 from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
 from hpcddm.launch.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.launch.content_hashes import with_content_hashes
@@ -189,48 +186,6 @@ def test_other_images_experts_and_starts_are_refused(shared, override, reason, m
         write_source(shared.folder / "elsewhere", 201, 80)
     with pytest.raises(UserError, match=reason):
         agreed(shared, override)
-
-
-def test_of_clusters_in_a_table_a_site_needs_the_partition_alone(shared):
-    contract, run = shared.read(), RunDir(shared.run)
-    values = with_absolute_paths(stored_experiment(run), run).model_dump()
-    values["cluster"]["clustering"] = {"name": "file", "table": {"file": "/north/clusters.csv", "key": "name"}}
-    sent = contract_settings.shared_settings(Experiment.model_validate(values), None)
-    assert "/north" not in json.dumps(sent)
-    experiment = agreed(shared, contract=replace(contract, experiment=sent))
-    assert experiment.cluster.clustering.fitted_by.table.file == str(shared.contract / PARTITION)
-
-
-def test_of_several_sources_each_has_its_place_at_a_site(shared, tmp_path):
-    contract, run = shared.read(), RunDir(shared.run)
-    values = with_absolute_paths(stored_experiment(run), run).model_dump()
-    values["data"]["source"] = [
-        {"name": "webdataset", "folder": f"/north/{name}", "heldout": {"share": 0.5}, "collection": name}
-        for name in ("first", "second")
-    ]
-    sent = contract_settings.shared_settings(Experiment.model_validate(values), None)
-    assert "/north" not in json.dumps(sent)
-    contract = replace(contract, experiment=sent)
-    places = [f"data.source.sources.{number}.folder={tmp_path / str(number)}" for number in range(2)]
-    experiment = load_agreed(contract, shared.contract, places)
-    assert [source.folder for source in experiment.data.source.sources] == [str(tmp_path / "0"), str(tmp_path / "1")]
-    assert contract_settings.changed_settings(contract, experiment) == {}
-    other = load_agreed(contract, shared.contract, [*places, "data.source.sources.1.label=null"])
-    assert contract_settings.changed_settings(contract, other).keys() == {"data.source.sources"}
-    # Also where the setting of this site is the default, and the agreed one is not.
-    sent["data"]["source"]["sources"][1]["require_end"] = False
-    other = load_agreed(contract, shared.contract, [*places, "data.source.sources.1.require_end=true"])
-    assert contract_settings.changed_settings(contract, other).keys() == {"data.source.sources"}
-
-
-def test_tars_that_differ_in_time_alone_are_explained(shared):
-    source = webdataset.WebDatasetTarsSettings(name="webdataset", folder="tars", heldout={"share": 0.1})
-    run = RunDir(shared.run)
-    experiment = with_absolute_paths(stored_experiment(run), run)
-    for data, words in (({"source": source}, "rsync -t"), ({}, "right ones$")):
-        data = experiment.data.model_copy(update={"content_hash": "0" * 64} | data)
-        with pytest.raises(ConfigError, match=words):
-            check_recipes(shared.read(), experiment.model_copy(update={"data": data}), "south")
 
 
 def test_a_site_says_where_its_images_are(shared):

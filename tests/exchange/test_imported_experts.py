@@ -88,7 +88,10 @@ def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp
     shutil.copytree(contracts.revision_folder(RunDir(hostile), 9), contracts.revision_folder(home, 9))
     shutil.copy(runs.partner.journal, home.journal)
     copy(runs)
+    forged = runs.forged_revision(8)
+    shutil.copytree(contracts.revision_folder(RunDir(forged), 8), contracts.revision_folder(home, 8))
     assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
+    assert contracts.accepted_keys(home, "uni-a") == {runs.contract.sites["uni-a"].key}
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
         manifest.read(home.unit(KEY))
     assert row(home)[0] != "complete"
