@@ -18,7 +18,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo, printable
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, ssh_keys
-from hpcddm.exchange.contract import FILE, Contract
+from hpcddm.exchange.contract import FILE, PARTITION, Contract
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
 from hpcddm.launch.collaboration.agreed_packages import check_packages
@@ -28,6 +28,7 @@ from hpcddm.launch.run_folder import make_folder
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs.contracts import vouched
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
 
 PLAN_SECONDS = 40
 """Seconds for which what an unknown coordinator asks for is planned, with the measurement of its networks."""
@@ -80,7 +81,8 @@ class AgreedSubmission:
     def _check_revision(self) -> None:
         current = run_contracts.current_folder(self.run)
         if current is None:
-            if self.run.experiment.exists():
+            # Else its contract was lost, and is put back.
+            if self.run.experiment.exists() and not self._is_followed():
                 raise ConfigError(f"--run-dir {self.run.root}: a run without a contract; name another folder")
             return
         kept, _ = contracts.read_contract(current)
@@ -91,6 +93,11 @@ class AgreedSubmission:
         digest = hashlib.sha256((current / FILE).read_bytes()).hexdigest()
         if kept.revision + 1 == self.contract.revision and self.contract.previous != digest:
             raise UserError(f"{self.folder / FILE}: does not follow the revision that is here; ask the coordinator")
+
+    def _is_followed(self) -> bool:
+        """Return True if the run's clusters are the partition of this contract."""
+        clustering = stored_experiment(self.run).cluster.clustering
+        return getattr(clustering, "content_hash", None) == self.contract.files[PARTITION].sha256
 
     def _keep(self) -> Path:
         make_folder(self.run)

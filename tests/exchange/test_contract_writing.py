@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from hpcddm.exchange import ssh_keys
+from hpcddm.exchange.contract import PARTITION
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
@@ -81,6 +82,18 @@ def test_only_the_coordinator_writes_a_revision(shared, own, tmp_path):
     # A partner that knows the other key is asked again.
     done = shared.submit(tmp_path / "new", partner)
     assert done.exit_code == 1 and f"then add: --trust {own.fingerprint('north')}" in done.output
+
+
+def test_a_contract_that_a_run_has_lost_is_put_back(shared, tmp_path):
+    run, trust = tmp_path / "run", ("--trust", shared.fingerprint("north"))
+    assert shared.submit(shared.contract, run, *trust, "--until", "shard").exit_code == 0
+    shutil.rmtree(run / "contract")
+    done = shared.submit(shared.contract, run, *trust, "--until", "shard")
+    assert done.exit_code == 0 and run_contracts.run_contract(RunDir(run)) == shared.read(), done.output
+    # A run of other clusters does not follow it.
+    shutil.rmtree(run / "contract")
+    forged = shared.forge(tmp_path / "forged", lambda content: content["files"][PARTITION].update(sha256="0" * 64))
+    refused(shared.submit(forged, run, *trust), 2, "a run without a contract; name another folder")
 
 
 def test_a_folder_that_cannot_be_written_leaves_the_contract_in_the_run(own, tmp_path):
