@@ -48,7 +48,7 @@ def own_sites(run: RunDir) -> frozenset[str]:
 
 
 def accepted_keys(run: RunDir, site: str) -> frozenset[str]:
-    """Return the keys, as text, of which bundles of a site count: those of all revisions that were not revoked."""
+    """Return the keys, as text, whose bundles count for a site: those of all revisions that were not revoked."""
     contract = run_contract(run)
     kept = [read_contract(folder)[0] for folder in _folders(run)] if contract else []
     agreed = [

@@ -83,7 +83,7 @@ class Agreed:
     def pack(self, name: str, site: str = "uni-b") -> Path:
         """Pack the expert with the command, and return the folder."""
         folder = self.home.root.parent / name
-        done = hpcddm("site", "bundle", self.partner.root, KEY, "--key", self.key(site), "--output", folder)
+        done = hpcddm("site", "bundle", self.partner.root, KEY, "--sign", self.key(site), "--output", folder)
         assert done.exit_code == 0, done.output
         return folder
 

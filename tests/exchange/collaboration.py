@@ -25,6 +25,7 @@ class Collaboration:
 
     def make(self) -> "Collaboration":
         """Run north's data stages, and write keys and contract."""
+        self.folder.mkdir(exist_ok=True)
         write_source(self.images, IMAGES, 80)
         write_experiment(self.folder, **CHANGES)
         for site in SITES:
@@ -42,7 +43,7 @@ class Collaboration:
 
     def write_contract(self, output: Path, *options: object):
         """Call `hpcddm site contract`."""
-        return hpcddm("site", "contract", self.run, "--output", output, "--key", self.key("north"), *options)
+        return hpcddm("site", "contract", self.run, "--output", output, "--sign", self.key("north"), *options)
 
     def submit(self, contract: Path, run: Path, *options: object):
         """Call `hpcddm submit --contract` at south."""

@@ -1,9 +1,11 @@
 """Runs of a contract, made once."""
 
+import os
 import shutil
 from dataclasses import replace
 
 import pytest
+from filelock import FileLock
 
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import Agreed, agreed_runs
@@ -26,4 +28,9 @@ def runs(agreed, tmp_path) -> Agreed:
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory) -> Collaboration:
     """A collaboration whose contract is written; copy it before you change it."""
-    return Collaboration(tmp_path_factory.mktemp("collaboration")).make()
+    # Once for all workers: it takes longer than its tests.
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "shared-collaboration"
+    with FileLock(f"{folder}.lock"):
+        made = Collaboration(folder)
+        return made if made.contract.exists() else made.make()

@@ -23,7 +23,7 @@ from tests.helpers import hpcddm
 def refused(runs, reason, site="uni-b", key=KEY):
     """Packing fails with a reason, and leaves no folder."""
     output = runs.home.root.parent / "refused"
-    done = hpcddm("site", "bundle", runs.partner.root, key, "--key", runs.key(site), "--output", output)
+    done = hpcddm("site", "bundle", runs.partner.root, key, "--sign", runs.key(site), "--output", output)
     assert done.exit_code != 0 and reason in done.output, done.output
     assert len(done.output.splitlines()) == 1 and done.output.strip().isprintable() and not output.exists()
 
@@ -46,7 +46,7 @@ def test_a_bundle_holds_the_agreed_files_and_one_signed_list(runs):
 
 def test_the_command_says_what_is_sent_and_who_signed(runs):
     output = runs.home.root.parent / "sent"
-    done = hpcddm("site", "bundle", runs.partner.root, KEY, "--key", runs.key("uni-b"), "--output", output)
+    done = hpcddm("site", "bundle", runs.partner.root, KEY, "--sign", runs.key("uni-b"), "--output", output)
     assert "images-000000000032.safetensors" in done.output and f"sha256sum -c {SUMS}" in done.output
     assert read_public(runs.key("uni-b")).fingerprint in done.output and "bundle 1 of train/expert-01" in done.output
 
@@ -156,6 +156,6 @@ def test_only_experts_of_the_contract_are_packed(runs):
 def test_a_folder_with_files_is_left_alone(runs):
     folder = runs.pack("sent")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    done = hpcddm("site", "bundle", runs.partner.root, KEY, "--key", runs.key("uni-b"), "--output", folder)
+    done = hpcddm("site", "bundle", runs.partner.root, KEY, "--sign", runs.key("uni-b"), "--output", folder)
     assert done.exit_code != 0 and "is not empty; name a new folder" in done.output
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.partition import read_arrays
+from hpcddm.clustering.samples import Samples
 from hpcddm.commands import agreed_submission
 from hpcddm.commands.planning.benchmark import Benchmark
 from hpcddm.commands.sites import contract_making
+from hpcddm.config import variants
 from hpcddm.config.site import Resources
+from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
@@ -29,6 +33,7 @@ from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest
+from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from tests.exchange.collaboration import SITES, Collaboration
@@ -88,16 +93,22 @@ def test_partition_and_probe_are_those_of_the_run(shared):
     assert [len(probe[f"classes-{cluster:02d}"]) for cluster in range(2)] == counts
 
 
-def test_the_partition_of_a_contract_gives_the_same_lists(shared, tmp_path):
-    done = shared.submit(
-        shared.contract, tmp_path / "run", "--trust", shared.fingerprint("north"), "--until", "expert_lists"
-    )
-    assert done.exit_code == 0, done.output
-    here, there = (manifest.read(run / "expert_lists").results["digests"] for run in (tmp_path / "run", shared.run))
-    assert here == there
-    run, contract = RunDir(tmp_path / "run"), shared.read()
-    experiment = stored_experiment(run)
-    unit = next(unit for unit in plan_units(experiment) if unit.key == KEY)
+def test_the_partition_of_a_contract_is_read_as_it_is(shared, tmp_path):
+    experiment, run = agreed(shared), RunDir(shared.run)
+    clustering = variants.create(Clustering, experiment.cluster.clustering)
+    samples = Samples(open_catalog(run, TRAIN), None)
+    partition = clustering.fit(samples, range(0), 2, 0, Workspace())
+    fitted = read_arrays(run.output("cluster/all", "partition.h5"))
+    assert all((values == fitted[name]).all() for name, values in partition.arrays().items())
+    (tmp_path / "other").write_bytes((shared.contract / PROBE).read_bytes())
+    other = experiment.cluster.clustering.model_copy(update={"partition": str(tmp_path / "other")})
+    with pytest.raises(UserError, match="other"):
+        variants.create(Clustering, other).fit(samples, range(0), 2, 0, Workspace())
+
+
+def test_an_expert_is_trained_on_the_agreed_list_only(shared):
+    run, contract = RunDir(shared.run), shared.read()
+    unit = next(unit for unit in plan_units(stored_experiment(run)) if unit.key == KEY)
     inputs = {name: manifest.read(run.unit(name)) for name in unit.inputs}
     require_agreed_inputs(contract, unit, inputs)
     other = replace(contract.experts[KEY], inputs={"expert_lists/all#expert-01": "0" * 64})

@@ -51,22 +51,22 @@ def test_a_new_key_and_a_revocation_exclude_each_other(shared, tmp_path):
 
 def test_a_key_that_is_missing_is_named_itself(shared, tmp_path):
     refused(
-        hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--key", tmp_path / "none"),
+        hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--sign", tmp_path / "none"),
         1,
         f"{tmp_path / 'none'} is missing",
         "hpcddm site key SITE",
     )
     shutil.copy(shared.key("north"), tmp_path / "half")
-    done = hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--key", tmp_path / "half")
+    done = hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--sign", tmp_path / "half")
     refused(done, 1, "ssh-keygen -y -f")
 
 
 def test_only_the_coordinator_writes_a_revision(shared, own, tmp_path):
     # A partner that calls the command in its own run, by mistake.
     partner = tmp_path / "partner"
-    done = shared.submit(shared.contract, partner, "--trust", shared.fingerprint("north"), "--until", "expert_lists")
+    done = shared.submit(shared.contract, partner, "--trust", shared.fingerprint("north"), "--until", "shard")
     assert done.exit_code == 0, done.output
-    done = hpcddm("site", "contract", partner, "--output", tmp_path / "new", "--key", shared.key("south"))
+    done = hpcddm("site", "contract", partner, "--output", tmp_path / "new", "--sign", shared.key("south"))
     refused(done, 1, "only north writes revisions", shared.fingerprint("north"), shared.fingerprint("south"))
     assert not (tmp_path / "new").exists() and not (partner / "contract/2").exists()
     # The coordinator itself takes a new key as it takes one of any site.

@@ -18,10 +18,10 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 
+from hpcddm.config import trusted_submissions
 from hpcddm.exchange import ssh_keys
 from hpcddm.exchange.contract import PROBE
-from hpcddm.runs.contracts import run_contract
-from hpcddm.runs.journal import Journal
+from hpcddm.runs.contracts import run_contract, vouched
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.exchange.agreed_runs import KEY, Agreed, train
@@ -99,18 +99,19 @@ def planted(tmp_path_factory):
         call("submit", "tiny.yaml", "--site", "north.yaml", "--run-dir", run.root, "--until", "expert_lists")
         call("site", "key", "south", "--key", "south.key", "--output", "sent-key")
         trusted = ("--site", "sent-key", "--trust", ssh_keys.read_public(home / "south.key").fingerprint)
-        call("site", "contract", run.root, "--output", "sent-contract", "--key", "north.key", *trusted)
-        partner = RunDir(shutil.copytree(run.root, home / "partner"))
-        make_expert(partner)
-        call("site", "bundle", partner.root, KEY, "--key", "south.key", "--output", "sent-bundle")
-        yield partner, [home / f"sent-{name}" for name in ("key", "contract", "bundle")]
+        call("site", "contract", run.root, "--output", "sent-contract", "--sign", "north.key", *trusted)
+        make_expert(run)
+        call("site", "bundle", run.root, KEY, "--sign", "south.key", "--output", "sent-bundle")
+        yield run, [home / f"sent-{name}" for name in ("key", "contract", "bundle")]
     time.tzset()
 
 
 def make_expert(run: RunDir) -> None:
     """Complete the expert of south, and record who trained it, and where."""
-    agreed = Agreed(stored_experiment(run), run, run, run_contract(run))
-    Journal(run.journal).record_intent("local", "south", [KEY])
+    contract = run_contract(run)
+    # The same person at both sites.
+    trusted_submissions.remember(run.root, vouched(contract, "south"))
+    agreed = Agreed(stored_experiment(run), run, run, contract)
     train(agreed, run, seed=1)
     attempt = run.logs(KEY) / "attempt-1"
     attempt.mkdir(parents=True)
@@ -184,9 +185,9 @@ def test_tensors_have_no_metadata_and_the_probe_is_pixels(planted):
 def test_weights_of_a_person_are_refused_by_key(planted, tmp_path):
     run, _ = planted
     own = shutil.copytree(run.root.parent, tmp_path / "copy")
-    stored = json.loads((own / "partner/experiment.json").read_text())
+    stored = json.loads((own / "run/experiment.json").read_text())
     stored["experts"]["init_from"] = {"weights": f"/home/{PERSON}/start.safetensors"}
-    (own / "partner/experiment.json").write_text(json.dumps(stored))
-    done = hpcddm("site", "contract", own / "partner", "--output", tmp_path / "sent", "--key", own / "north.key")
+    (own / "run/experiment.json").write_text(json.dumps(stored))
+    done = hpcddm("site", "contract", own / "run", "--output", tmp_path / "sent", "--sign", own / "north.key")
     assert done.exit_code != 0 and "experts.init_from.weights: a private file" in done.output, done.output
     assert PERSON not in done.output.replace(str(tmp_path), "") and not (tmp_path / "sent").exists()

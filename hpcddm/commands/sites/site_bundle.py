@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hpcddm.commands.job_costs import list_job_costs
 from hpcddm.commands.options import PATH, RUN, UNIT
-from hpcddm.commands.sites.site_key import DEFAULT
+from hpcddm.commands.sites.site_key import SIGN, own_key
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo
@@ -28,7 +28,7 @@ from hpcddm.runs.stored_experiment import stored_experiment
 @click.command("bundle")
 @RUN
 @UNIT
-@click.option("--key", type=PATH, help="Private key of this site.  [default: ~/.ssh/hpcddm_ed25519]")
+@SIGN
 @click.option("--output", type=PATH, required=True, help="A new folder.")
 def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     """Pack and sign an expert of RUN for the other sites.
@@ -47,7 +47,7 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     guarded_writes.guard(run.root)
     present = manifest.read_if_usable(run.unit(unit))
     word = SiteWord() if present is None else site_word(run, unit, present)
-    bundle, signer = make_bundle(run, experiment, unit, key or Path.home() / DEFAULT, output, word)
+    bundle, signer = make_bundle(run, experiment, unit, own_key(key), output, word)
     table_console().print(_table(bundle))
     echo(
         f"{output}: bundle {bundle.number} of {unit}, by {bundle.site}, signed with the key {signer.fingerprint}",

@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from hpcddm.commands.options import PATH, RUN
-from hpcddm.commands.sites.site_key import KEY, own_key
+from hpcddm.commands.sites.site_key import SIGN, own_key
 from hpcddm.commands.terminal import table_console
 from hpcddm.config import trusted_submissions
 from hpcddm.config.experiment import Experiment
@@ -33,7 +33,7 @@ NOT_STATED = "not stated"
 @click.command("contract")
 @RUN
 @click.option("--output", type=PATH, required=True, help="New folder, which goes to every site.")
-@KEY
+@SIGN
 @click.option("--site", "folders", type=PATH, multiple=True, help="Folder that 'hpcddm site key' wrote at a site.")
 @click.option("--trust", "trusted", multiple=True, metavar="FINGERPRINT", help="That of a --site, told by its people.")
 @click.option("--revoke", multiple=True, metavar="SITE", help="Accept nothing more that this site's key signs.")

@@ -11,8 +11,8 @@ from hpcddm.exchange import site_identity, ssh_keys
 
 DEFAULT = Path(".ssh/hpcddm_ed25519")
 """The private key in the home folder, unless an option names another one."""
-KEY = click.option(
-    "--key", type=PATH, help="Your own Ed25519 key, also one in an agent.  [default: ~/.ssh/hpcddm_ed25519]"
+SIGN = click.option(
+    "--sign", "key", type=PATH, metavar="KEY", help="Private key of this site.  [default: ~/.ssh/hpcddm_ed25519]"
 )
 
 
@@ -23,7 +23,7 @@ def own_key(named: Path | None) -> Path:
 
 @click.command("key")
 @click.argument("name", metavar="SITE")
-@KEY
+@click.option("--key", type=PATH, help="Your own Ed25519 key, also one in an agent.  [default: ~/.ssh/hpcddm_ed25519]")
 @click.option("--output", type=PATH, help="Folder for the coordinator.  [default: SITE-key]")
 def site_key(name: str, key: Path | None, output: Path | None) -> None:
     """Make or show the key of this site.

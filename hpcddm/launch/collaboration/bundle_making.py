@@ -67,7 +67,7 @@ def make_bundle(
     """
     contract = require_contract(run)
     entry = agreed_expert(contract, key)
-    require_key(contract, entry.site, ssh_keys.read_public(signer), f"--key {signer}")
+    require_key(contract, entry.site, ssh_keys.read_public(signer), f"--sign {signer}")
     made = _complete(run, experiment, key)
     require_recipe(entry, made.settings, made.inputs, f"{run.unit(key)}: is not what the contract wants of it")
     paths = agreed_paths(experiment, key, entry)
