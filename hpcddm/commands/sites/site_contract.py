@@ -141,8 +141,8 @@ def _require_coordinator(
     agreed = keys.get(name) or ssh_keys.parse_text(before.sites[name].key)
     if own != agreed:
         raise UserError(
-            f"the contract is of {name}, whose key is {agreed.fingerprint}, and --key is {own.fingerprint}; only {name}"
-            f" writes revisions. If this is its new key, name the folder of '{command('hpcddm', 'site', 'key', name)}'"
+            f"the contract is of {name}, whose key is {agreed.fingerprint}, and --sign is {own.fingerprint}; only"
+            f" {name} writes revisions. If this is its new key, name the folder of '{command('hpcddm', 'site', 'key', name)}'"
             " with --site and --trust, too"
         )
 

@@ -51,5 +51,8 @@ def _verified(folder: Path) -> tuple[str, str, PublicKey]:
         with click.progressbar(length=size, label=f"checking {bundle.unit}") as bar:
             signed_folder.receive(folder, bundles.FILE, bundle.files, None, bar.update)
         return bundle.site, f"bundle {bundle.number} of {bundle.unit}", key
+    if folder.is_dir() and not (folder / site_identity.FILE).exists():
+        names = f"{site_identity.FILE} (a key), {contracts.FILE} and {bundles.FILE}"
+        raise UserError(f"{folder}: has none of {names}; complete the folder, or name the one that the site sent")
     name, key = site_identity.read_identity(folder)
     return name, "a key", key
