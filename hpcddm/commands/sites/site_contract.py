@@ -142,8 +142,8 @@ def _require_coordinator(
     if own != agreed:
         raise UserError(
             f"the contract is of {name}, whose key is {agreed.fingerprint}, and --sign is {own.fingerprint}; only"
-            f" {name} writes revisions. If this is its new key, name the folder of '{command('hpcddm', 'site', 'key', name)}'"
-            " with --site and --trust, too"
+            f" {name} writes revisions. If this is its new key, name the folder of"
+            f" '{command('hpcddm', 'site', 'key', name)}' with --site and --trust, too"
         )
 
 
