@@ -8,11 +8,14 @@ from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
-from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
+from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import FILE, PARTITION, Contract
 from hpcddm.launch.collaboration import contract_settings
 from hpcddm.launch.load_experiment import apply_overrides
 from hpcddm.pipeline.unit_graph import plan_units
+
+MAX_LISTED = 1500
+"""Most characters of a list of settings that differ."""
 
 
 def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) -> Experiment:
@@ -68,5 +71,6 @@ def check_recipes(contract: Contract, experiment: Experiment, site: str) -> None
     for key in contract.units_of(site):
         changed |= contract_settings.differences(contract.experts[key].settings, units[key])
     if changed:
-        listed = "; ".join(f"{key}: {here!r} here, {there!r} agreed on" for key, (here, there) in changed.items())
-        raise ConfigError(f"not what the contract says ({printable(listed, MAX_LINE_CHARACTERS)}); leave these out")
+        pairs = {key: [printable(repr(value), 80) for value in both] for key, both in changed.items()}
+        listed = "; ".join(f"{key}: {here} here, {there} agreed on" for key, (here, there) in pairs.items())
+        raise ConfigError(f"not what the contract says ({printable(listed, MAX_LISTED)}); leave these out")

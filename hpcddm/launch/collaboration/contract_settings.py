@@ -29,13 +29,15 @@ MAX_LARGE, MAX_OTHER = 10**15, 10**6
 MAX_PARTITION = 4 << 30
 """Largest size of a partition: a million fine clusters of a thousand features."""
 OWN_KEYS = (
+    "data.class_names",
     "concepts",
     "distill",
     "router.refit",
     "evaluators.extractor.pretrained",
     "evaluators.classifier.pretrained",
 )
-"""Settings of the coordinator's site alone, on which no expert depends; they stay there."""
+"""Settings of the coordinator's site alone, on which no expert depends; they stay there. Names of classes may be in any
+language, and what crosses is ASCII."""
 
 
 def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None) -> dict[str, Any]:
