@@ -14,6 +14,9 @@ from hpcddm.runs.files import CONTRACT
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 
+STAGED = ".new-"
+"""Prefix of a revision that is being copied; what a killed command left is removed by the next one."""
+
 
 def revision_folder(run: RunDir, revision: int) -> Path:
     """Return the folder in which a run keeps a revision of its contract."""
@@ -64,9 +67,8 @@ def vouched(contract: Contract, site: str) -> dict[str, str]:
 
 
 def vouched_here(run: RunDir, site: str) -> list[dict[str, str]]:
-    """Return what the jobs of a submission know of its contract; nothing for a run without one."""
-    contract = run_contract(run)
-    return [] if contract is None else [vouched(contract, site)]
+    """Return what the jobs of a submission know of the revisions that count; nothing for a run without a contract."""
+    return [vouched(read_contract(folder)[0], site) for folder in _counted(run)]
 
 
 def _folders(run: RunDir) -> list[Path]:
@@ -103,7 +105,9 @@ def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:
         if read_contract(kept)[0] != contract:
             raise UserError(f"{folder}: not the revision {contract.revision} of {kept}; refused, ask the coordinator")
         return kept
-    staged = kept.parent / f".new-{atomic.unique_suffix()}"
+    for leftover in kept.parent.glob(f"{STAGED}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    staged = kept.parent / f"{STAGED}{atomic.unique_suffix()}"
     try:
         guarded_writes.make_folder(staged)
         signed_folder.receive(folder, FILE, contract.files, staged, lambda size: None)

@@ -24,10 +24,13 @@ from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files import guarded_writes
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import group_permissions
+from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 
 NOT_STATED = "not stated"
+PATIENCE_SECONDS = 60
+"""Seconds that it waits for a submit that is at work."""
 
 
 @click.command("contract")
@@ -60,38 +63,52 @@ def site_contract(
     Example: hpcddm site contract runs/cells --output cells-contract --site uni-b-key --trust SHA256:kmYc...
     Next:    send the folder cells-contract/ to all sites, and tell them your fingerprint
     """
-    # torch takes seconds to import, and only this verb of the group needs the networks.
-    from hpcddm.commands.sites.contract_making import Terms, make_contract, write_partition, write_probe
-
     run, path = RunDir(root), own_key(key)
     experiment = with_absolute_paths(stored_experiment(run), run)
     if output.exists():
         raise ConfigError(f"--output {output}: exists; name a new folder")
-    before, previous = _revision_before(run)
-    own = ssh_keys.read_public(path)
-    keys = _trusted_keys(folders, trusted)
-    if before is not None:
-        _require_coordinator(before, experiment, own, keys)
-    elif experiment.site is not None:
-        keys = {experiment.site: own} | keys
-    said = before.data if before else None
-    license = license or (said.license if said else NOT_STATED)
-    terms = terms or (said.terms if said else NOT_STATED)
-    draft = make_contract(run, experiment, Terms(license, terms, keys, revoke), before, previous)
+    own, keys = ssh_keys.read_public(path), _trusted_keys(folders, trusted)
     group_permissions.apply_group_umask(run.root)
     guarded_writes.guard(run.root)
+    with lease(run.lock, "hpcddm site contract", PATIENCE_SECONDS):
+        before, previous = _revision_before(run)
+        if before is not None:
+            _require_coordinator(before, experiment, own, keys)
+        elif experiment.site is not None:
+            keys = {experiment.site: own} | keys
+        said = before.data if before else None
+        license = license or (said.license if said else NOT_STATED)
+        terms = terms or (said.terms if said else NOT_STATED)
+        written = _write(run, experiment, (license, terms, keys, revoke), before, previous, path, output)
+    _print(written, own, output)
+
+
+def _write(
+    run: RunDir,
+    experiment: Experiment,
+    terms: tuple[str, str, dict[str, PublicKey], tuple[str, ...]],
+    before: Contract | None,
+    previous: str | None,
+    key: Path,
+    output: Path,
+) -> Contract:
+    """Make the next revision, and put it into the run, then to where it is sent from."""
+    # torch takes seconds to import, and only this verb of the group needs the networks.
+    from hpcddm.commands.sites.contract_making import Terms, make_contract, write_partition, write_probe
+
+    draft = make_contract(run, experiment, Terms(*terms), before, previous)
     with tempfile.TemporaryDirectory() as scratch:
         files = {name: Path(scratch) / name for name in (PARTITION, PROBE)}
         write_partition(run, files[PARTITION])
         write_probe(run, experiment, files[PROBE])
         sent = Path(scratch) / "contract"
-        written = signed_folder.write_folder(sent, FILE, draft, files, path, signing.CONTRACT)
+        written = signed_folder.write_folder(sent, FILE, draft, files, key, signing.CONTRACT)
         contracts.read_contract(sent)
         # First in the run: two contracts never have one revision.
         kept = run_contracts.keep_contract(sent, written, run)
         trusted_submissions.remember(run.root, run_contracts.vouched(written, written.coordinator))
         _hand_out(sent, output, kept)
-    _print(written, own, output)
+    return written
 
 
 def _hand_out(sent: Path, output: Path, kept: Path) -> None:
