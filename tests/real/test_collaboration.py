@@ -48,7 +48,7 @@ class Sites:
             (site.folder / f"{name}.yaml").write_text(SITE.format(name=name))
             shutil.copytree(REPOSITORY / "experiments/quickstart", site.folder / "images")
         # Fewer units than those of the run with which it is compared, where they change no bit.
-        few = ["data.shards=1", "evaluate.units=1", "monolith.enabled=false"]
+        few = ["monolith.enabled=false"]
         changes = [f"experts.sites=[{', '.join(SITES)}]", "site=uni-a", "name=cells", *few]
         values = load_experiment("quickstart", (*TINY, *changes)).model_dump(mode="json")
         values["data"]["source"]["folder"] = "images"
