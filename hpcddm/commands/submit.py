@@ -250,10 +250,12 @@ def _keep_settings(experiment: Experiment, run: RunDir, decision: Decision, type
     """Store settings that make no unit run again, such as the site of an expert, where this user may write the run."""
     if typed is None or decision.active or not run.experiment.exists():
         return
-    with suppress(OSError, UserError), lease(run.lock, "hpcddm submit"):
-        changed = with_relative_paths(experiment, run)
+    changed = with_relative_paths(experiment, run)
+    with suppress(OSError, UserError):
+        # The same command again writes nothing, not even who holds the lock.
         if stored_experiment(run) != changed:
-            store_experiment(changed, run)
+            with lease(run.lock, "hpcddm submit"):
+                store_experiment(changed, run)
 
 
 def is_cancelled(rest: RemainingUnits | None, home: RunDir) -> bool:
