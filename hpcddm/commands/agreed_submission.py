@@ -1,4 +1,4 @@
-"""What submit does for a contract: whom to trust, what it costs, and the experiment of this site."""
+"""Submission of a contract: asks whom to trust, prints costs, and makes the experiment of this site."""
 
 import hashlib
 import signal

@@ -19,7 +19,7 @@ Quantity = Annotated[float, Field(ge=0, lt=1e15)]
 
 @dataclass(frozen=True)
 class SiteWord:
-    """What only the site can know of a training; nothing here is computed with. None for what it does not say."""
+    """Statements of the site about a training, which are shown and never computed with; None for each that it omits."""
 
     gpu_hours: Quantity | None = None
     gpu: Line | None = None

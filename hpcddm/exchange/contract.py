@@ -90,7 +90,7 @@ class AgreedExpert:
 
 @dataclass(frozen=True)
 class AgreedData:
-    """What the images are, and on which terms sites may use them."""
+    """Identity of the images, and the terms on which sites may use them."""
 
     content_hash: Sha256
     train: Count

@@ -57,7 +57,7 @@ VALID_DAYS = 730
 
 @dataclass(frozen=True)
 class Terms:
-    """What only people can say about the data, and the keys of the sites."""
+    """Terms of the data, and keys of the sites: the parts of a contract that people state."""
 
     license: str
     terms: str

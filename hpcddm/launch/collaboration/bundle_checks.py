@@ -66,7 +66,7 @@ class SignedBundle:
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """What this run expects of the expert: its manifest without outputs, the manifests of its inputs, its files."""
+    """Expectation of this run for an expert: its manifest without outputs, the manifests of its inputs, its files."""
 
     experiment: Experiment
     expected: Manifest
