@@ -31,6 +31,7 @@ from hpcddm.launch.cancel_jobs import cancel_jobs
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import preflight
 from hpcddm.launch.code_copy import Checkout
+from hpcddm.launch.collaboration.contract_settings import with_agreed_probe
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.load_site import load_site
@@ -50,6 +51,7 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
+from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
@@ -148,7 +150,7 @@ def _load(
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
-    experiment = with_content_hashes(experiment, run, redo=redo)
+    experiment = with_agreed_probe(with_content_hashes(experiment, run, redo=redo), run_contract(run))
     defaults.print()
     return experiment, run, site, defaults
 

@@ -36,10 +36,17 @@ class ClusterSettings(StrictModel):
     clustering: ClusteringSettings = default_variant("kmeans")
 
 
+class ProbeRule(StrictModel):
+    """Rule that an expert of another site must pass before others read it; the contract of a collaboration fixes it."""
+
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Largest loss on held-out images of the expert's cluster, as a share of the best constant prediction's."""
+
+
 class ExpertSettings(StrictModel):
     """Settings of the experts; `training.images` and `training.batch` are totals over all experts."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_every_images"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_every_images", "probe"})
 
     model: DenoiserModelSettings
     objective: ObjectiveSettings = default_variant("flow_matching")
@@ -58,6 +65,8 @@ class ExpertSettings(StrictModel):
     noise level, and samples. Probes do not change the weights. By default there are none."""
     sites: list[Name] | None = None
     """Sites of the experts, K names; by default every expert belongs to the site where the run is submitted."""
+    probe: ProbeRule | None = None
+    """Rule for the experts of other sites; by default there is none, except in a run with a contract."""
 
     def extra_expert(self, name: str) -> ExtraExpert:
         """Return the settings of an extra expert; raises `KeyError` for an unknown name."""

@@ -22,9 +22,10 @@ from hpcddm.data.columns import Column
 from hpcddm.data.latent_moments import MIRRORED, MOMENTS
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, ListOrder, RoundRobin
-from hpcddm.data.random_streams import CLUSTER_ORDER, EXAMPLE_IMAGES
+from hpcddm.data.random_streams import CLUSTER_ORDER, EXAMPLE_IMAGES, PROBE_IMAGES
 from hpcddm.data.reader import TarReader
 from hpcddm.data.readings.base import Reading
+from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.files.checked_reads import read_required_json
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs.files import CATALOG_FILE, CLUSTERS, FEATURES, LATENTS, list_file, list_name, training_file
@@ -169,6 +170,24 @@ def sample_expert_list(unit: Unit, expert: Expert, seed: int, count: int) -> Int
     # Not the first ones: sources are often sorted by class.
     stream = EXAMPLE_IMAGES.format(list_name=list_name(expert))
     return numbers.gather(randomness.random_subset(seed, stream, len(numbers), count)).astype(np.int64)
+
+
+def probe_samples(heldout: Catalog, experiment: Experiment) -> list[Int64[np.ndarray, " n"]]:
+    """Draw the held-out images of every cluster on which experts are probed.
+
+    Args:
+        heldout: Catalog of the held-out images.
+        experiment: Experiment of the run.
+
+    Returns:
+        Numbers of the images by cluster, in random order; empty for a cluster without any.
+    """
+    of_sample = clusters(heldout).gather(range(len(heldout)))
+    own = [np.flatnonzero(of_sample == cluster) for cluster in range(experiment.cluster.experts)]
+    # Not the first ones: sources are often sorted by class.
+    return [
+        numbers[randomness.random_subset(experiment.seed, PROBE_IMAGES, len(numbers), PROBE_SAMPLES)] for numbers in own
+    ]
 
 
 def training_list(unit: Unit, expert: Expert) -> Column:

@@ -5,16 +5,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from hpcddm.exchange.contract import Count, Line, UnitKey
+from hpcddm.exchange.contract import MAX_PARTIES, Count, Line, UnitKey
 from hpcddm.exchange.signed_folder import FileName, ListedFile, Sha256
 from hpcddm.exchange.site_identity import SiteName
 
 FILE = "bundle.json"
 MAX_BYTES = 1 << 20
 """Largest size of `bundle.json`."""
+MAX_LEVELS = 16
+"""Most noise levels of a probe."""
 MAX_CURVE = 2000
 """Most points of a loss curve; a longer one is thinned."""
 Quantity = Annotated[float, Field(ge=0, lt=1e15)]
+Losses = Annotated[list[Quantity], Field(max_length=MAX_LEVELS)]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class SiteWord:
     """Digest of the code."""
     versions: dict[FileName, Line] | None = None
     """Versions of Python and of the packages."""
+    probe_losses: Annotated[list[Losses], Field(max_length=MAX_PARTIES)] | None = None
+    """Its own probe of the expert: the loss on held-out images of every cluster, by noise level."""
 
 
 @dataclass(frozen=True)

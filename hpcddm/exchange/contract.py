@@ -26,7 +26,7 @@ from hpcddm.files.tensor_file import TensorSpec
 
 FILE = "contract.json"
 PARTITION, PROBE = "partition.safetensors", "probe.safetensors"
-PROBE_IMAGES = 64
+PROBE_SAMPLES = 64
 """Held-out images of every cluster in the probe, at most."""
 MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""

@@ -88,7 +88,7 @@ def missing_units(spec: Spec, run: RunDir, home: RunDir) -> set[str]:
         keys = gather_inputs(spec, run).missing
     except UserError:
         # A job may be rewriting an existing input, so that job is queried as well.
-        keys = [*spec.requires, *spec.optional]
+        keys = [*spec.requires, *spec.optional, *spec.gates.values()]
     top = home.root.resolve()
     if top == run.root.resolve():
         return set(keys)

@@ -50,6 +50,8 @@ class Spec:
     """For some required inputs, the only part that counts in the fingerprint; '' if no part of the input counts."""
     lengths: list[str] = field(default_factory=list)
     """Prefixes of settings that affect only the number of images of a training."""
+    gates: dict[str, str] = field(default_factory=dict)
+    """For some inputs, the unit without which the input does not count."""
     keep_states: bool = True
     """True to keep the last state of a finished training, from which a longer training could continue."""
 

@@ -60,7 +60,8 @@ def gather_inputs(spec: Spec, run: RunDir) -> UnitInputs:
         InputsNotReady: If inputs are missing or inconsistent.
         UserError: If a required input is damaged, or its folder is a link.
     """
-    inputs = {key: _needed(spec, run, key) for key in spec.requires}
+    gates = [spec.gates[key] for key in spec.requires if key in spec.gates]
+    inputs = {key: _needed(spec, run, key) for key in [*spec.requires, *gates]}
     faults: dict[str, str] = {}
     for key, fingerprint_settings in spec.optional.items():
         try:
@@ -74,13 +75,15 @@ def gather_inputs(spec: Spec, run: RunDir) -> UnitInputs:
             faults[key] = fault
         else:
             inputs[key] = present
+            if gate := spec.gates.get(key):
+                _open_gate(gate, key, run, inputs, faults)
     counted = [key for key in spec.optional if key not in spec.extras]
     absent = [faults[key] for key in counted if key in faults]
     there = len(counted) - len(absent)
     if there < spec.min_optional:
         text = f"it needs {spec.min_optional} of {len(counted)} experts, {there} are there ({'; '.join(absent)})"
         raise _refusal(spec, text, run)
-    for key in spec.requires:
+    for key in [*spec.requires, *gates]:
         conflict = _conflict(key, inputs[key], inputs) or _other_choice(key, inputs, spec)
         if conflict:
             raise _refusal(spec, conflict, run)
@@ -112,6 +115,17 @@ def _fault(
     if present.settings != fingerprint_settings:
         return f"{key} was made with other settings"
     return manifests.find_damage(folder, present) or _conflict(key, present, inputs)
+
+
+def _open_gate(gate: str, key: str, run: RunDir, inputs: dict[str, Manifest], faults: dict[str, str]) -> None:
+    """Add the gate of an optional input to the inputs; without it the input is a fault, and so is the gate."""
+    opened = manifests.read_if_usable(run.unit(gate))
+    fault = f"{gate} is not complete" if opened is None else _conflict(gate, opened, inputs)
+    if opened is None or fault:
+        faults[key] = faults[gate] = str(fault)
+        del inputs[key]
+    else:
+        inputs[gate] = opened
 
 
 def _conflict(key: str, present: Manifest, inputs: dict[str, Manifest]) -> str | None:

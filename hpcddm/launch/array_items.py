@@ -202,6 +202,7 @@ def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
             extras=list(unit.extras),
             parts=unit.parts,
             lengths=list(unit.lengths),
+            gates=unit.gates,
             **survival,
         )
         spec.write(item.run)

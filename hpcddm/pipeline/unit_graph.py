@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.stage import GpuUse, Stage, UnitKind, create_stage
 from hpcddm.runs.manifest import Manifest, flatten
-from hpcddm.runs.unit_keys import stage_of
+from hpcddm.runs.unit_keys import PROBE, probe_key, stage_of
 
 COSTS = {GpuUse.NONE: 1, GpuUse.ONE: 2, GpuUse.NODE: 4, GpuUse.RANKS: 8}
 """Cost of a stage, by the GPUs that it can use; its real duration depends on the experiment."""
@@ -102,6 +102,8 @@ class PlannedUnit:
     """For some required units, the only part that counts in the fingerprint; '' if no part of the unit counts."""
     lengths: tuple[str, ...] = ()
     """Prefixes of the settings that affect only the number of images of its training."""
+    gates: dict[str, str] = field(default_factory=dict)
+    """For some inputs, the unit without which the input does not count: the probe of an expert of another site."""
 
     @property
     def stage(self) -> str:
@@ -110,8 +112,8 @@ class PlannedUnit:
 
     @property
     def inputs(self) -> list[str]:
-        """Units that this unit may read, required and optional."""
-        return [*self.requires, *self.optional]
+        """Units that this unit may read, required and optional, and the gates of these."""
+        return [*self.requires, *self.optional, *self.gates.values()]
 
     def counts_in_fingerprint(self, key: str) -> bool:
         """Return True if a unit is an input that counts in the fingerprint; a copy of samples does not count."""
@@ -134,10 +136,11 @@ class PlannedUnit:
         Returns:
             The unavailable required units, and the unavailable optional units if too few others remain.
         """
+        behind = {key: self.gates[key] if key not in gone and key in self.gates else key for key in self.inputs}
         counted = [key for key in self.optional if key not in self.extras]
-        missing = [key for key in counted if key in gone]
+        missing = [behind[key] for key in counted if behind[key] in gone]
         is_enough = len(counted) - len(missing) >= self.min_optional
-        return [key for key in self.requires if key in gone] + ([] if is_enough else missing)
+        return [behind[key] for key in self.requires if behind[key] in gone] + ([] if is_enough else missing)
 
 
 def plan_units(experiment: Experiment) -> list[PlannedUnit]:
@@ -155,16 +158,22 @@ def plan_units(experiment: Experiment) -> list[PlannedUnit]:
         ['catalog/all', 'expert_lists/all']
     """
     planned: dict[str, PlannedUnit] = {}
-    for stage in STAGES.values():
-        for key in stage.units(experiment):
-            planned[key] = _planned(experiment, stage.kind(key), key, planned)
+    keys = {name: stage.units(experiment) for name, stage in STAGES.items()}
+    probes = set(keys[stage_of(PROBE)])
+    for name, stage in STAGES.items():
+        for key in keys[name]:
+            planned[key] = _planned(experiment, stage.kind(key), key, planned, probes)
     return list(planned.values())
 
 
-def _planned(experiment: Experiment, kind: UnitKind, key: str, earlier: Mapping[str, PlannedUnit]) -> PlannedUnit:
+def _planned(
+    experiment: Experiment, kind: UnitKind, key: str, earlier: Mapping[str, PlannedUnit], probes: Container[str]
+) -> PlannedUnit:
     requires, counted, extras = kind.requires(experiment, key), kind.optional(experiment), kind.extras(experiment)
     optional = [*counted, *extras]
-    for name in (*requires, *optional):
+    readable = [*requires, *optional]
+    gates = {name: gate for name in readable if (gate := probe_key(name)) in probes and gate != key}
+    for name in (*readable, *gates.values()):
         if name not in earlier:
             raise ConfigError(f"{key} reads {name}: unknown, of a stage that `reads` lacks, or behind it in `units`")
     return PlannedUnit(
@@ -175,8 +184,10 @@ def _planned(experiment: Experiment, kind: UnitKind, key: str, earlier: Mapping[
         {name: earlier[name].fingerprint_settings for name in optional},
         min(len(counted), experiment.evaluate.min_experts or len(counted)),
         tuple(extras),
-        kind.parts(experiment, key),
+        # A result does not depend on the probe, only whether it may be made.
+        kind.parts(experiment, key) | dict.fromkeys(gates.values(), ""),
         tuple(kind.lengths(experiment, key)),
+        gates,
     )
 
 

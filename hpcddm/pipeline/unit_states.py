@@ -140,7 +140,8 @@ def determine_state(
         present = manifest.read(folder)
     except Unreadable as error:
         return UnitStatus(unit, State.DAMAGED, str(error)), None
-    arrived = {key for key in unit.optional if states[key].state is State.COMPLETE}
+    needed_by = {key: (key, unit.gates.get(key, key)) for key in unit.optional}
+    arrived = {key for key, names in needed_by.items() if all(states[name].state is State.COMPLETE for name in names)}
     status = _state_of(unit, present, made, arrived, folder)
     status = replace(status, reason=printable(status.reason, MAX_LINE_CHARACTERS))
     if present is None or status.state not in FINISHED:

@@ -61,7 +61,8 @@ CONCEPTS_TABLE, CONCEPTS_PARQUET = "concepts.csv", "concepts.parquet"
 SHOWN_FILE = "page_images.h5"
 """Pictures on the page, from which the report builds one of its sections."""
 
-# evaluate, report
+# probe, evaluate, report
+PROBE_FILE = "probe.json"
 EVALUATION = "evaluation.h5"
 PAGE, METRICS = "index.html", "metrics.json"
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hpcddm.errors import UserError
@@ -10,14 +12,27 @@ from hpcddm.exchange.contract import flat_name
 from hpcddm.exchange.signed_folder import ListedFile, read_document
 from hpcddm.exchange.signing import BUNDLE
 from hpcddm.exchange.ssh_keys import PublicKey
+from hpcddm.files import atomic, checked_reads
 from hpcddm.runs.contracts import accepted_keys, own_sites, run_contract
 from hpcddm.runs.files import CURVE
+from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import unit_name
 
 UNIT_STAGES, WHOLE_STAGES = ("train", "evaluators"), ("router", "distill", "autoencoder")
 """Stages that train networks: those with a folder for each unit, and those with one unit."""
 UNVERIFIED = "unverified"
+ACCEPTED = "accepted_probe.json"
+"""File of a record: why the expert is taken although it fails the probe."""
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Content of `ACCEPTED`."""
+
+    reason: str
+    day: str
+    """In UTC."""
 
 
 def record_folder(run: RunDir, key: str, number: int) -> Path:
@@ -63,6 +78,36 @@ def counted_bundle(run: RunDir, key: str, outputs: Mapping[str, ListedFile]) -> 
             if is_its_own and signer.text in accepted and bundle.files == named:
                 return bundle
     return None
+
+
+def accept_probe(run: RunDir, key: str, number: int, reason: str) -> None:
+    """Record that an expert is taken even if it fails the probe.
+
+    Args:
+        run: The run, whose lock the caller holds.
+        key: The expert, as `stage/unit`.
+        number: Number of its bundle; another one must pass the probe itself.
+        reason: One line, which the report shows.
+    """
+    day = datetime.now(UTC).date().isoformat()
+    atomic.write_json(record_folder(run, key, number) / ACCEPTED, asdict(Acceptance(reason, day)))
+
+
+def accepted_reason(run: RunDir, key: str, made: Manifest) -> str | None:
+    """Return why an expert is taken although it fails the probe; None if nobody has accepted that.
+
+    Args:
+        run: The run.
+        key: The expert, as `stage/unit`.
+        made: Its manifest.
+    """
+    outputs = {output.path: ListedFile(output.size, output.sha256) for output in made.outputs if output.path != CURVE}
+    bundle = counted_bundle(run, key, outputs)
+    if bundle is None:
+        return None
+    path = record_folder(run, key, bundle.number) / ACCEPTED
+    accepted: Acceptance | None = checked_reads.read_json(path, Acceptance, checked_reads.RECORD_BYTES)
+    return accepted.reason if accepted else None
 
 
 def unverified_reason(folder: Path, outputs: Mapping[str, tuple[int, str]]) -> str | None:

@@ -164,6 +164,8 @@ class KnownResults:
     floor: dict[str, float] = field(default_factory=dict)
     start: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    accepted: str | None = None
     passed_over: dict[str, KnownCount] = field(default_factory=dict)
     broken: int | KnownSamples = 0
     dropped: KnownSamples | None = None

@@ -20,6 +20,8 @@ MONOLITH = "train/monolith"
 EXPERT = "train/expert-"
 """Prefix of the keys of the clusters' experts; the number follows."""
 STUDENT = "distill/student"
+PROBE = "probe/"
+"""Prefix of the units that probe experts of other sites; the name of the expert's unit follows."""
 CONCEPT_VOCABULARY, CONCEPT_TAGGER = "concept_vocabulary/all", "concept_tags/tagger"
 CONCEPT_COUNTS, CONCEPT_ALIGNMENT, CONCEPT_ANALYSIS = (
     "concept_counts/all",
@@ -86,6 +88,19 @@ def expert_of(key: str) -> "Expert | None":
     if key == MONOLITH:
         return None
     return int(key.removeprefix(EXPERT)) if key.startswith(EXPERT) else unit_name(key)
+
+
+def probe_key(key: str) -> str:
+    """Return the key of the unit that probes an expert; one exists only for some experts of other sites.
+
+    Args:
+        key: The expert, as `stage/unit`.
+
+    Examples:
+        >>> probe_key("train/expert-03")
+        'probe/expert-03'
+    """
+    return f"{PROBE}{unit_name(key)}"
 
 
 OTHER_STAGES = (stage_of(TABLE), stage_of(CONTINUATION))

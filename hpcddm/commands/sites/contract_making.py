@@ -16,12 +16,11 @@ from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
 from hpcddm.data.reader import TarReader
-from hpcddm.data.run_samples import clusters, open_catalog
+from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import NextStep, command, step
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import (
-    PROBE_IMAGES,
     AgreedData,
     AgreedExpert,
     AgreedSite,
@@ -211,17 +210,15 @@ def write_partition(run: RunDir, path: Path) -> None:
 
 
 def write_probe(run: RunDir, experiment: Experiment, path: Path) -> None:
-    """Write the first held-out images of every cluster, with their classes.
+    """Write the held-out images of every cluster on which experts are probed, with their classes.
 
     The file has, for each cluster k, `images-<k>`: (N, H, W, C), uint8, and, for images with classes, `classes-<k>`:
     (N,), int64.
     """
     catalog = open_catalog(run, HELDOUT)
-    column = clusters(catalog)
-    reader, of_sample = TarReader(catalog, column), column.gather(range(len(column)))
+    reader = TarReader(catalog, clusters(catalog))
     tensors: dict[str, Any] = {}
-    for cluster in range(experiment.cluster.experts):
-        numbers = np.flatnonzero(of_sample == cluster)[:PROBE_IMAGES]
+    for cluster, numbers in enumerate(probe_samples(catalog, experiment)):
         tensors[f"images-{cluster:02d}"] = np.ascontiguousarray(reader.images(numbers))
         if experiment.data.num_classes is not None:
             tensors[f"classes-{cluster:02d}"] = reader.labels(numbers).numpy()

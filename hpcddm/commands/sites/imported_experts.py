@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 
+from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import Contract
 from hpcddm.launch.collaboration.bundle_checks import imported_bundle
+from hpcddm.runs import manifest
 from hpcddm.runs.contracts import own_sites, run_contract
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import unit_name
+from hpcddm.runs.unit_keys import probe_key, unit_name
 
 
 def expert_origins(run: RunDir, keys: Iterable[str]) -> dict[str, str]:
@@ -24,8 +26,19 @@ def expert_origins(run: RunDir, keys: Iterable[str]) -> dict[str, str]:
     for key in (key for key in keys if key in contract.experts and contract.experts[key].site not in own):
         bundle = imported_bundle(run, key)
         if bundle is not None:
-            origins[key] = f"imported from {bundle.site} (bundle {bundle.number}){_said(bundle.word, contract)}"
+            origin = f"imported from {bundle.site} (bundle {bundle.number}){_said(bundle.word, contract)}"
+            origins[key] = f"{origin}{_verdict(run, key)}"
     return origins
+
+
+def _verdict(run: RunDir, key: str) -> str:
+    """Return the verdict of the probe of an expert, as the end of a sentence; empty before it."""
+    probe = manifest.read_if_usable(run.unit(probe_key(key)))
+    if probe is None:
+        return ""
+    faults = probe.results.get("faults", [])
+    accepted = printable(probe.results.get("accepted"), MAX_LINE_CHARACTERS)
+    return f"; fails the probe ({printable(faults[0])}), taken because: {accepted}" if faults else "; passed the probe"
 
 
 def agreed_versions(word: SiteWord, contract: Contract) -> list[str]:

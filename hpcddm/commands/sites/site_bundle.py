@@ -11,7 +11,9 @@ from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.commands.sites.site_key import SIGN, own_key
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.errors import UserError
+from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
+from hpcddm.evaluation.expert_probe import ProbeLosses
 from hpcddm.exchange.bundle import Bundle, SiteWord
 from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.files import guarded_writes
@@ -20,9 +22,11 @@ from hpcddm.launch.collaboration.bundle_making import make_bundle
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import stored_site
 from hpcddm.runs import group_permissions, manifest, provenance
+from hpcddm.runs.files import PROBE_FILE
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.runs.unit_keys import probe_key
 
 
 @click.command("bundle")
@@ -49,6 +53,9 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     word = SiteWord() if present is None else site_word(run, unit, present)
     bundle, signer = make_bundle(run, experiment, unit, own_key(key), output, word)
     table_console().print(_table(bundle))
+    if word.probe_losses is None and experiment.experts.probe is not None:
+        reason = f"note: {probe_key(unit)} is not complete, so the bundle says nothing of it"
+        echo(step("hpcddm", "status", run.root, reason=reason))
     echo(
         f"{output}: bundle {bundle.number} of {unit}, by {bundle.site}, signed with the key {signer.fingerprint}",
         f"send {output}/ to the other sites; 'sha256sum -c {SUMS}' in it, at both ends, finds files that were damaged"
@@ -75,7 +82,17 @@ def site_word(run: RunDir, key: str, made: Manifest) -> SiteWord:
         skipped_steps=made.results.get("skipped_steps"),
         code=made.record.get("code"),
         versions={name: version for name, version in versions.items() if isinstance(version, str)},
+        probe_losses=_probe_losses(run, key),
     )
+
+
+def _probe_losses(run: RunDir, key: str) -> list[list[float]] | None:
+    """Return the losses of this site's own probe of an expert; None if that is not complete."""
+    folder = run.unit(probe_key(key))
+    if manifest.read_if_usable(folder) is None:
+        return None
+    losses: list[list[float]] = manifest.read_verified_json(folder, PROBE_FILE, ProbeLosses)["losses"]
+    return [[float(f"{loss:.6g}") for loss in of_cluster] for of_cluster in losses]
 
 
 def _gpu_kind(run: RunDir, key: str) -> str | None:

@@ -9,8 +9,9 @@ from hpcddm.commands.last_command import resubmit_step
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.imported_experts import agreed_versions
 from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import step
-from hpcddm.errors.printing import echo
+from hpcddm.errors.printing import echo, printable
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.collaboration.bundle_checks import SignedBundle, is_imported, named, open_bundle, plan_import
@@ -19,10 +20,13 @@ from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import group_permissions
+from hpcddm.runs.import_records import accept_probe
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 
+MAX_REASON = 300
+"""Most characters of a reason."""
 PATIENCE_SECONDS = 60
 """Seconds that it waits for a submit that is at work."""
 
@@ -31,12 +35,16 @@ PATIENCE_SECONDS = 60
 @RUN
 @click.argument("bundle", type=PATH)
 @click.option("--replace", "is_replaced", is_flag=True, help="Set an expert that is here aside, to superseded/.")
-def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
+@click.option(
+    "--accept-probe", "reason", metavar="REASON", help="Take it even if it fails the probe; the report shows why."
+)
+def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None) -> None:
     """Take an expert that another site has signed into RUN.
 
     BUNDLE is the folder that the other site packed. Its signature, the key, the contract, every size and hash, and
     every tensor are checked, on a copy that nobody else can change; only then does the expert appear in RUN. The
-    figures in its manifest are computed here. Whether the weights draw good images is not checked: the report tells.
+    figures in its manifest are computed here. The next submit probes the expert on held-out images, before router and
+    evaluation read it.
 
     \b
     Example: hpcddm site import runs/cells cells-expert-02
@@ -46,6 +54,8 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
     stored_experiment(run)
     group_permissions.apply_group_umask(run.root)
     guarded_writes.guard(run.root)
+    if reason is not None:
+        _require_reason(reason)
     signed = open_bundle(run, bundle)
     with lease(run.lock, "hpcddm site import", PATIENCE_SECONDS):
         remove_leftovers(run)
@@ -56,11 +66,20 @@ def site_import(root: Path, bundle: Path, is_replaced: bool) -> None:
             with click.progressbar(length=2 * signed.size, label=f"copying and checking {signed.key}") as bar:
                 import_bundle(run, signed, plan, bar.update)
             table_console().print(_table(signed))
+        if reason is not None:
+            accept_probe(run, signed.key, signed.bundle.number, reason)
+            echo(f"{signed.key}: taken even if it fails the probe, because: {reason}")
     states = survey_units(plan_units(stored_experiment(run)), run)
     experts = signed.contract.experts
     missing = {key: own for key, own in experts.items() if key not in states or states[key].state is not State.COMPLETE}
     reason = f"missing: {named(missing)}" if missing else "all experts of the contract are here"
     echo(step("hpcddm", "status", run.root, reason=reason) if missing else resubmit_step(run, reason))
+
+
+def _require_reason(reason: str) -> None:
+    """Raise `ConfigError` for a reason that no reader of the report understands."""
+    if not reason.strip() or reason != printable(reason, MAX_REASON):
+        raise ConfigError(f"--accept-probe: name the reason in one line of at most {MAX_REASON} printable characters")
 
 
 def _table(signed: SignedBundle) -> Table:

@@ -14,7 +14,7 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.passed_over import describe_counts
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import split_results
-from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key, expert_keys
+from hpcddm.runs.unit_keys import CATALOG, MONOLITH, ROUTER, STUDENT, expert_key, expert_keys, probe_key
 from hpcddm.runs.unit_settings import overridden_images
 from hpcddm.runs.unit_training import unit_training
 from hpcddm.runs.weights_files import selected_weights
@@ -33,6 +33,7 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
         *_of_student(experiment, inputs),
         *_rows_of_initial_weights(experiment, inputs),
         *_of_skipped(inputs),
+        *_of_probes(experiment, inputs),
         ("Router", f"{describe_variant(router.model)}; {_training_of_router(experiment, inputs)}"),
         ("Sampled images per arm", f"{evaluate.images:,}"),
         ("Solver", f"{describe_variant(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
@@ -120,6 +121,18 @@ def _of_skipped(inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
     skipped = {key: unit.results.get("skipped_steps", 0) for key, unit in inputs.items()}
     text = ", ".join(f"{key} {count}" for key, count in skipped.items() if count)
     return [("Steps skipped, their gradients not finite", text)] if text else []
+
+
+def _of_probes(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tuple[str, str]]:
+    """List the experts of other sites: those that passed the probe, and why others are taken."""
+    passed, accepted = [], []
+    for number, key in enumerate(expert_keys(experiment)):
+        if probe := inputs.get(probe_key(key)):
+            name, faults = f"{key} of {experiment.experts.site_of(number)}", probe.results.get("faults", [])
+            passed += [] if faults else [name]
+            accepted += [f"{name}: {'; '.join(faults)}. Taken because: {probe.results['accepted']}"] if faults else []
+    rows = [("Experts of other sites that passed the probe", ", ".join(passed))] if passed else []
+    return rows + [("Experts of other sites that fail the probe", "; ".join(accepted))] * bool(accepted)
 
 
 def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:

@@ -7,11 +7,11 @@ from copy import deepcopy
 from typing import Any
 
 from hpcddm.config import paths, variant_files
-from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import settings_to_hash, variants_of
+from hpcddm.config.experiment import Experiment, ProbeRule
+from hpcddm.config.schema import settings_to_hash, validate, variants_of
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
-from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_IMAGES, Contract
+from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_SAMPLES, Contract
 from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
 from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs.manifest import Manifest, flatten
@@ -56,6 +56,7 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
         section = _value_at(values, place) if place else values
         if section:
             section[last] = None
+    values["experts"]["probe"] = (experiment.experts.probe or ProbeRule()).model_dump()
     cluster = values["cluster"]
     cluster["clustering"] = cluster["clustering"].get("fitted_by") or cluster["clustering"]
     if experiment.data.space.is_trained_in_run:
@@ -116,7 +117,7 @@ def check_experiment(contract: Contract, experiment: Experiment) -> None:
         raise UserError("contract.json: its experiment has other experts than it lists; refused")
     data = experiment.data
     image = data.image_size**2 * data.channels + VALUE_BYTES["I64"]
-    largest = {PARTITION: MAX_PARTITION, PROBE: len(contract.experts) * PROBE_IMAGES * image + HEADER_BYTES}
+    largest = {PARTITION: MAX_PARTITION, PROBE: len(contract.experts) * PROBE_SAMPLES * image + HEADER_BYTES}
     for name, most in largest.items():
         if contract.files[name].size > most:
             raise UserError(f"contract.json: {name} has more than {most:,} bytes; refused")
@@ -136,6 +137,25 @@ def changed_settings(contract: Contract, experiment: Experiment) -> dict[str, tu
             there.setdefault(key, holder[key])
     agreed = Experiment.model_validate(values)
     return differences(*(flatten(settings_to_hash(one)) for one in (agreed, experiment)))
+
+
+def with_agreed_probe(experiment: Experiment, contract: Contract | None) -> Experiment:
+    """Return the experiment with the rule for experts of other sites that a contract fixes before they are trained.
+
+    Args:
+        experiment: The experiment.
+        contract: Contract of its run; None for a run without one.
+
+    Raises:
+        ConfigError: The experiment names another rule.
+    """
+    if contract is None:
+        return experiment
+    agreed = validate(ProbeRule, _value_at(contract.experiment, "experts.probe"), "contract.json: experts.probe")
+    if experiment.experts.probe not in (None, agreed):
+        here = flatten(experiment.experts.probe.model_dump()), flatten(agreed.model_dump())
+        raise ConfigError(f"experts.probe: {here[0]}, but the contract says {here[1]}; leave it out")
+    return experiment.model_copy(update={"experts": experiment.experts.model_copy(update={"probe": agreed})})
 
 
 def require_agreed_inputs(contract: Contract | None, unit: PlannedUnit, inputs: Mapping[str, Manifest]) -> None:

@@ -128,6 +128,7 @@ class ConceptScoresStage(DrawingUnits, Stage):
             "encode_captions",
             "evaluators",
             "train",
+            "probe",
         ),
         *("router", "distill", "concept_vocabulary", "concept_tags", "concept_counts"),
     )

@@ -89,7 +89,7 @@ class EvaluateStage(Stage):
     name = "evaluate"
     reads = (
         *("catalog", "autoencoder", "latents", "expert_lists", "encode_captions"),
-        *("evaluators", "train", "router", "distill"),
+        *("evaluators", "train", "probe", "router", "distill"),
     )
     gpus = GpuUse.NODE
 

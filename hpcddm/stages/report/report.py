@@ -31,7 +31,7 @@ class ReportStage(Stage):
     name = "report"
     reads = (
         *("catalog", "autoencoder", "latents", "expert_lists", "cluster_report", "encode_captions"),
-        *("evaluators", "train", "router", "distill", "evaluate", "concept_analysis"),
+        *("evaluators", "train", "probe", "router", "distill", "evaluate", "concept_analysis"),
     )
     gpus = GpuUse.NODE
 

@@ -39,9 +39,11 @@ from hpcddm.runs.unit_keys import (
     EXTRACTOR,
     MONOLITH,
     MONOLITH_ARM,
+    PROBE,
     ROUTER,
     STUDENT,
     expert_keys,
+    stage_of,
 )
 from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
@@ -107,18 +109,31 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     real, impossible = _merge(unit, REFERENCE, labels), unavailable_metrics(has_classes)
     measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(experiment), REAL)}
     floor = measured.pop(REAL)
-    return {
-        "arms": {name: arm | {"train_flops": flops.get(name, flops[ENSEMBLE])} for name, arm in measured.items()},
-        "floor": floor,
-        "unavailable_metrics": impossible,
-        "missing_experts": missing_experts(experiment, unit.inputs),
-        "remark": _remark(experiment, unit),
-        "extractor": _evaluator(experiment, unit, EXTRACTOR),
-        "classifier": _evaluator(experiment, unit, CLASSIFIER) if has_classes else None,
-        "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
-        "steps": experiment.evaluate.steps,
-        "guidance": experiment.evaluate.guidance,
-    } | ({"contradictions": contradictions} if contradictions else {})
+    return (
+        {
+            "arms": {name: arm | {"train_flops": flops.get(name, flops[ENSEMBLE])} for name, arm in measured.items()},
+            "floor": floor,
+            "unavailable_metrics": impossible,
+            "missing_experts": missing_experts(experiment, unit.inputs),
+            "remark": _remark(experiment, unit),
+            "extractor": _evaluator(experiment, unit, EXTRACTOR),
+            "classifier": _evaluator(experiment, unit, CLASSIFIER) if has_classes else None,
+            "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
+            "steps": experiment.evaluate.steps,
+            "guidance": experiment.evaluate.guidance,
+        }
+        | ({"contradictions": contradictions} if contradictions else {})
+        | _probes(unit)
+    )
+
+
+def _probes(unit: Unit) -> dict[str, Any]:
+    """Return the verdict on every expert of another site, by its unit; empty without any."""
+    verdicts = {
+        key: {name: made.results.get(name) for name in ("faults", "accepted")}
+        for key, made in unit.inputs_of(stage_of(PROBE)).items()
+    }
+    return {"probes": verdicts} if verdicts else {}
 
 
 def _labels(experiment: Experiment, unit: Unit) -> np.ndarray:

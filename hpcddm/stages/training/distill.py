@@ -17,7 +17,7 @@ class DistillStage(Stage):
     """Stage with one unit, which trains the student; it has no units if the experiment has no `distill`."""
 
     name = "distill"
-    reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "train", "router")
+    reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "train", "probe", "router")
     gpus = GpuUse.RANKS
     is_collective = True
 

@@ -20,7 +20,7 @@ class RouterStage(Stage):
     """Stage with one unit, which trains the router or fits it to the data."""
 
     name = "router"
-    reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "train")
+    reads = ("catalog", "autoencoder", "latents", "expert_lists", "encode_captions", "train", "probe")
     gpus = GpuUse.RANKS
     is_collective = True
 

@@ -1,0 +1,95 @@
+"""Stage probe: the losses of an expert of another site on held-out images of every cluster, and the verdict."""
+
+from dataclasses import asdict
+
+import numpy as np
+
+from hpcddm.config.experiment import Experiment, ProbeRule
+from hpcddm.data import run_samples
+from hpcddm.data.reader import TarReader
+from hpcddm.errors import UserError, require
+from hpcddm.errors.next_step import command
+from hpcddm.evaluation import expert_probe
+from hpcddm.evaluation.expert_probe import ProbeLosses
+from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
+from hpcddm.files import atomic, tensors
+from hpcddm.jobs.devices import choose_device
+from hpcddm.jobs.unit import Result, Unit
+from hpcddm.runs.contracts import current_folder, own_sites
+from hpcddm.runs.files import PROBE_FILE
+from hpcddm.runs.import_records import accepted_reason
+from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.unit_keys import expert_key, unit_name
+from hpcddm.runs.weights_files import selected_weights
+from hpcddm.sampling import load_ensemble
+from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
+from hpcddm.stages.training.probe import probed_expert
+from hpcddm.stages.workload import Work, Workload
+
+
+def run(experiment: Experiment, unit: Unit) -> Result:
+    """Measure the expert, and fail if it breaks the rule and nobody has accepted that."""
+    number = probed_expert(unit.key)
+    key = expert_key(number)
+    reader = run_samples.open_reader(unit, HELDOUT)
+    probe = run_samples.probe_samples(run_samples.open_unit_catalog(unit, HELDOUT), experiment)
+    _require_agreed_images(unit, reader, probe)
+    losses = _measure(experiment, unit, number, probe)
+    faults = expert_probe.faults(losses, number, (experiment.experts.probe or ProbeRule()).max_share)
+    accepted = accepted_reason(unit.run, key, unit.inputs[key]) if faults else None
+    if faults and accepted is None:
+        raise UserError(_refusal(experiment, unit, key, faults))
+    atomic.write_json(unit.folder / PROBE_FILE, asdict(losses))
+    return Result([PROBE_FILE], {"faults": faults, "accepted": accepted})
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the passes over the held-out images of all clusters."""
+    images = len(LEVELS) * PROBE_SAMPLES * workload.experiment.cluster.experts
+    return [Work(workload.denoiser(probed_expert(key)), False, images, PROBE_SAMPLES)]
+
+
+def _require_agreed_images(unit: Unit, reader: TarReader, probe: list[np.ndarray]) -> None:
+    """Check that the images are those in the contract, if the run has one."""
+    folder = current_folder(unit.run)
+    if folder is None:
+        return
+    with tensors.open_weights(folder / PROBE) as file:
+        agreed = tensors.read(file, list(file.forms))
+    for cluster, numbers in enumerate(probe):
+        images = agreed.get(f"images-{cluster:02d}")
+        is_same = images is not None and np.array_equal(images.numpy(), reader.images(numbers))
+        require(
+            is_same,
+            f"{folder / PROBE}: holds other images of cluster {cluster} than this run; compare data.source with the"
+            " contract's, and ask the coordinator",
+        )
+
+
+def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.ndarray]) -> ProbeLosses:
+    """Measure the losses of an expert and of constant predictions on the held-out images of every cluster."""
+    device = choose_device(unit)
+    key, weights = expert_key(number), selected_weights(experiment)
+    expert = load_ensemble.load_ensemble(experiment, unit.run.unit, [key], device, weights).experts[number]
+    loss, total = HeldoutLoss(experiment, unit, number), len(probe) * len(LEVELS)
+    losses, constant = [], []
+    for cluster, numbers in enumerate(probe):
+        unit.stop_if_requested()
+        unit.heartbeat.beat(cluster * len(LEVELS), total)
+        losses.append([loss.of_network(expert.model, numbers, level, device) for level in LEVELS if len(numbers)])
+        constant.append([loss.of_constant(numbers, level) for level in LEVELS if len(numbers)])
+    unit.heartbeat.beat(total, total)
+    return ProbeLosses(list(LEVELS), losses, constant)
+
+
+def _refusal(experiment: Experiment, unit: Unit, key: str, faults: list[str]) -> str:
+    """Return the error about an expert that breaks the rule."""
+    site, run = experiment.experts.site_of(probed_expert(unit.key)), unit.run
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    reason = f"{key} of site {site} fails the probe: {faults[0]}{more}"
+    if current_folder(run) is None:
+        return f"{reason}; ask {site} for another, or leave out experts.probe"
+    if site in own_sites(run):
+        return f"{reason}; {experiment.site} will find the same: train it again, or tell {experiment.site}"
+    words = ("hpcddm", "site", "import", run.root, f"{experiment.name}-{unit_name(key)}", "--accept-probe", "REASON")
+    return f"{reason}; ask {site} for another bundle, or take it as it is: {command(*words)}"

@@ -1,0 +1,144 @@
+"""Experts of other sites count for other units only once their probe is complete."""
+
+import pytest
+
+from hpcddm.config.site import Site
+from hpcddm.errors import ConfigError
+from hpcddm.jobs.spec import read_spec
+from hpcddm.jobs.unit_inputs import InputsNotReady, gather_inputs
+from hpcddm.launch.array_items import make_items, write_specs
+from hpcddm.launch.submission import decide_units
+from hpcddm.pipeline.state import State
+from hpcddm.pipeline.unit_graph import STAGES, plan_units
+from hpcddm.pipeline.unit_states import survey_units
+from hpcddm.runs import manifest
+from hpcddm.runs.run_dir import RunDir
+from tests.helpers import finish, tiny
+from tests.launch.queues import Queue
+
+EXPERT, PROBE, EVALUATE, REPORT = "train/expert-01", "probe/expert-01", "evaluate/0000000-0000024", "report/all"
+SITES = {"site": "here", "experts__sites": ["here", "north"], "experts__probe": {}}
+
+
+class Run:
+    """A run in which all is complete but the expert of the site north, and what reads it."""
+
+    def __init__(self, folder, **changes):
+        self.experiment = tiny(folder, **SITES, **changes)
+        self.run, self.units = RunDir(folder / "run"), {unit.key: unit for unit in plan_units(self.experiment)}
+        behind = (EXPERT, PROBE, "distill/student", EVALUATE, REPORT)
+        finish([unit for key, unit in self.units.items() if key not in behind], self.run)
+
+    def finish(self, *keys):
+        finish([self.units[key] for key in keys], self.run)
+
+    def states(self):
+        found = survey_units([*self.units.values()], self.run)
+        return {key: str(found[key].state) for key in (PROBE, EVALUATE, REPORT)}
+
+    def to_run(self):
+        decision = decide_units(self.experiment, self.run, Queue(self.run, name="here"))
+        return [unit.key for unit in decision.to_run], decision.blocked
+
+    def gather(self, key=EVALUATE):
+        items = make_items([self.units[key]], self.experiment, self.run)
+        write_specs(items, Site(name="here", scheduler="local"))
+        return gather_inputs(read_spec(items[0].spec)[0], self.run)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """All experts are needed."""
+    return Run(tmp_path)
+
+
+@pytest.fixture
+def partial(tmp_path):
+    """One expert is enough, and the report was made without that of north."""
+    partial = Run(tmp_path, evaluate__min_experts=1)
+    partial.finish(EVALUATE, REPORT)
+    return partial
+
+
+def test_each_site_probes_its_own_experts_and_the_site_of_the_router_those_of_others(tmp_path):
+    sites = {
+        "site": "a",
+        "experts__sites": ["a", "b", "c"],
+        "cluster__experts": 3,
+        "experts__probe": {},
+        "experts__training__batch": 18,
+    }
+    partition = {"name": "contract", "partition": str(tmp_path / "partition.safetensors"), "content_hash": "0" * 64}
+    followed = {"cluster__clustering": partition | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
+    for changes, expected in (({}, {"01": "a", "02": "a"}), (followed, {"01": "b", "02": "c"})):
+        units = plan_units(tiny(tmp_path, **sites, **changes))
+        assert {unit.key[-2:]: unit.site for unit in units if unit.stage == "probe"} == expected
+    assert not [unit for unit in plan_units(tiny(tmp_path, **sites | {"experts__probe": None})) if unit.gates]
+
+
+def test_no_unit_reads_an_expert_of_another_site_without_its_probe(tmp_path):
+    readers = {
+        "router__samples": {"images": 8, "steps": 2},
+        "distill": {},
+        "concepts": {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}},
+    }
+    units = plan_units(tiny(tmp_path, **SITES, **readers))
+    gated = {unit.stage for unit in units if EXPERT in unit.inputs and unit.gates == {EXPERT: PROBE}}
+    assert gated == {"router", "distill", "evaluate", "report", "concept_scores"}
+    assert {unit.stage for unit in units if EXPERT in unit.inputs} == {*gated, "probe"}
+
+
+def test_a_stage_that_does_not_say_that_it_reads_probes_is_refused(tmp_path, monkeypatch):
+    order = sorted(STAGES, key=lambda name: name == "probe")
+    monkeypatch.setattr("hpcddm.pipeline.unit_graph.STAGES", {name: STAGES[name] for name in order})
+    with pytest.raises(ConfigError, match=f"evaluate/.* reads {PROBE}: unknown, of a stage that `reads` lacks"):
+        plan_units(tiny(tmp_path, **SITES))
+
+
+def test_a_probe_changes_no_fingerprint(tmp_path):
+    with_probe, without = (plan_units(tiny(tmp_path, **SITES | {"experts__probe": probe})) for probe in ({}, None))
+    others = [unit for unit in with_probe if unit.stage != "probe"]
+    assert [unit.fingerprint_settings for unit in others] == [unit.fingerprint_settings for unit in without]
+    assert not any(unit.counts_in_fingerprint(PROBE) for unit in others)
+
+
+def test_final_steps_wait_for_the_probe(run):
+    assert run.to_run() == ([], {PROBE: EXPERT, EVALUATE: EXPERT, REPORT: EVALUATE})
+    run.finish(EXPERT)
+    assert run.to_run() == ([PROBE, EVALUATE, REPORT], {})
+    with pytest.raises(InputsNotReady, match=rf"needs 2 of 2 experts, 1 are there \({PROBE} is not complete\)"):
+        run.gather()
+    run.finish(PROBE)
+    assert PROBE in run.gather().manifests and run.to_run() == ([EVALUATE, REPORT], {})
+
+
+def test_a_probe_of_another_bundle_opens_nothing(run):
+    run.finish(EXPERT, PROBE)
+    (run.run.unit(EXPERT) / manifest.FILE_NAME).unlink()
+    folder = run.run.unit(EXPERT)
+    (folder / "other.bin").write_bytes(b"other weights")
+    unit = run.units[EXPERT]
+    inputs = {key: manifest.read(run.run.unit(key)) for key in unit.inputs}
+    expected = unit.expected(inputs)
+    expected.outputs.extend(manifest.describe_outputs(folder, ["other.bin"]))
+    manifest.publish(folder, expected)
+    assert run.states()[PROBE] == State.OUTDATED
+    with pytest.raises(InputsNotReady, match=f"{PROBE} was made with another {EXPERT}; submit again"):
+        run.gather()
+
+
+def test_an_expert_whose_probe_fails_is_as_good_as_missing(partial):
+    complete = dict.fromkeys((EVALUATE, REPORT), "complete")
+    partial.finish(EXPERT)
+    assert partial.states() == complete | {PROBE: "missing"}
+    found = partial.gather()
+    assert EXPERT not in found.manifests and set(found.missing) == {EXPERT, PROBE}
+    partial.finish(PROBE)
+    assert partial.states() == dict.fromkeys((EVALUATE, REPORT), "outdated") | {PROBE: "complete"}
+
+
+def test_a_required_expert_waits_for_its_probe_as_well(tmp_path):
+    run = Run(tmp_path, distill={})
+    run.finish(EXPERT)
+    with pytest.raises(InputsNotReady, match=f"distill/student cannot start: {PROBE} is not complete"):
+        run.gather("distill/student")
