@@ -12,7 +12,7 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert, Training
 from hpcddm.data import randomness, run_samples
-from hpcddm.data.random_streams import PROBE_IMAGES, PROBE_NOISE
+from hpcddm.data.random_streams import PROBE_IMAGES
 from hpcddm.data.reader import TarReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
@@ -23,12 +23,10 @@ from hpcddm.runs.unit_keys import MONOLITH_ARM
 from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
+from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
 from hpcddm.training.probe import Probe, ProbeResult
-from hpcddm.training.training_inputs import x0_of
 
-LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Times of the linear path, whose log-SNRs other objectives are asked at, too."""
 MEASURED, DRAWN = 64, 16
 """Number of held-out images at most, and of samples."""
 
@@ -59,8 +57,16 @@ class DenoiserProbe:
     def __call__(self, network: nn.Module, device: torch.device) -> ProbeResult:
         """Measure and draw."""
         numbers = self._heldout_numbers
-        losses = {f"heldout_loss/t={level:g}": self._loss(network, device, level) for level in LEVELS if len(numbers)}
+        losses = {
+            f"heldout_loss/t={level:g}": self._loss.of_network(network, numbers, level, device)
+            for level in LEVELS
+            if len(numbers)
+        }
         return ProbeResult(losses, self._samples(network, device))
+
+    @cached_property
+    def _loss(self) -> HeldoutLoss:
+        return HeldoutLoss(self._experiment, self._unit, self._expert)
 
     @cached_property
     def _heldout(self) -> TarReader:
@@ -75,27 +81,6 @@ class DenoiserProbe:
             clusters = run_samples.clusters(catalog).gather(numbers)
             numbers = np.flatnonzero(clusters == self._expert) if isinstance(self._expert, int) else numbers[:0]
         return numbers[randomness.random_subset(self._experiment.seed, PROBE_IMAGES, len(numbers), MEASURED)]
-
-    @cached_property
-    def _x0(self) -> torch.Tensor:
-        read = x0_of(self._experiment, self._unit, HELDOUT, self._heldout, self._space)
-        return read(self._heldout_numbers)
-
-    def _loss(self, network: nn.Module, device: torch.device, level: float) -> float:
-        """Compute the mean loss at a time of the linear path, as it is trained."""
-        total, count, stream = 0.0, len(self._heldout_numbers), PROBE_NOISE.format(level=level)
-        for start in range(0, count, DRAWN):
-            rows = range(start, min(start + DRAWN, count))
-            x0 = self._x0[rows.start : rows.stop].to(device)
-            noise = randomness.gaussian(self._experiment.seed, stream, rows, tuple(x0.shape[1:])).to(device)
-            condition = self._condition.of_samples(self._heldout, self._heldout_numbers[rows.start : rows.stop]).to(
-                device
-            )
-            linear = torch.full((len(rows),), level, dtype=torch.float64, device=device)
-            t = self._objective.native_time(linear).float()
-            prediction = network(self._objective.perturb(x0, noise, t), t, condition)
-            total += self._objective.loss(prediction, x0, noise, t).double().sum().item()
-        return total / count
 
     def _samples(self, network: nn.Module, device: torch.device) -> np.ndarray | None:
         """Draw samples as the evaluation would of this network alone; decoded on rank 0."""

@@ -8,28 +8,19 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.data import run_samples
-from hpcddm.data.reader import ArrayReader
 from hpcddm.models import build_denoiser
 from hpcddm.runs.unit_training import unit_training
-from hpcddm.sampling.denoiser_probe import LEVELS, DenoiserProbe, denoiser_probe
+from hpcddm.sampling.denoiser_probe import DenoiserProbe, denoiser_probe
+from hpcddm.sampling.heldout_loss import LEVELS
 from hpcddm.training.meters import crosses_multiple
 from tests.helpers import JOINED, tiny
 
 CPU = torch.device("cpu")
-CLUSTERS = np.array([0, 1, 1, 0, 1, 1, 1, 0])
 
 
 @pytest.fixture
-def probe(tmp_path, monkeypatch):
+def probe(tmp_path, heldout_clusters):
     """A function that makes the probe of an expert, with eight held-out images of two clusters."""
-    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1)).astype(np.uint8)
-    reader = ArrayReader(images, np.arange(8) % 4, CLUSTERS)
-    column = SimpleNamespace(gather=lambda numbers: CLUSTERS[numbers])
-    monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: reader)
-    monkeypatch.setattr(run_samples, "open_unit_catalog", lambda unit, split: range(8))
-    monkeypatch.setattr(run_samples, "clusters", lambda catalog: column)
-    monkeypatch.setattr(run_samples, "sample_expert_list", lambda unit, expert, seed, count: np.arange(3))
 
     def make(expert, rank=0, **changes):
         unit = SimpleNamespace(key="train/x", input=None, ranks=SimpleNamespace(rank=rank))
@@ -45,13 +36,13 @@ def network(settings):
 
 @torch.no_grad()
 @pytest.mark.parametrize("expert, count", [(0, 3), (1, 5), (None, 8)])
-def test_an_expert_is_measured_on_held_out_images_of_its_own_cluster(probe, tmp_path, expert, count):
+def test_an_expert_is_measured_on_held_out_images_of_its_own_cluster(probe, tmp_path, heldout_clusters, expert, count):
     own = probe(expert)
-    assert sorted(own._heldout_numbers) == [n for n, cluster in enumerate(CLUSTERS) if expert in (None, cluster)]
+    assert sorted(own._heldout_numbers) == [n for n, at in enumerate(heldout_clusters) if expert in (None, at)]
     look = own(network(tiny(tmp_path)), CPU)
     assert list(look.losses) == [f"heldout_loss/t={level:g}" for level in LEVELS]
     assert look.images.shape == (16, 8, 8, 1) and look.images.dtype == np.uint8
-    assert len(own._x0) == count
+    assert len(own._heldout_numbers) == count
     # A fresh network predicts zeros, so its loss is the mean square of noise less image.
     assert all(0.5 < loss < 3 for loss in look.losses.values())
     again = own(network(tiny(tmp_path)), CPU)
@@ -61,7 +52,7 @@ def test_an_expert_is_measured_on_held_out_images_of_its_own_cluster(probe, tmp_
 @torch.no_grad()
 def test_a_perfect_denoiser_has_no_loss_at_any_level(probe):
     own = probe(1)
-    x0 = own._x0
+    x0 = own._loss._x0(own._heldout_numbers)
 
     class Perfect(nn.Module):
         def forward(self, x, t, condition):
