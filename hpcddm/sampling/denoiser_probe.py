@@ -16,6 +16,7 @@ from hpcddm.data.random_streams import PROBE_IMAGES
 from hpcddm.data.reader import TarReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
+from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
 from hpcddm.runs.ranges import HELDOUT, TRAIN
@@ -27,8 +28,8 @@ from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
 from hpcddm.training.probe import Probe, ProbeResult
 
-MEASURED, DRAWN = 64, 16
-"""Number of held-out images at most, and of samples."""
+DRAWN = 16
+"""Number of samples."""
 
 
 def denoiser_probe(experiment: Experiment, unit: Unit, expert: Expert | None, training: Training) -> Probe | None:
@@ -76,11 +77,10 @@ class DenoiserProbe:
     def _heldout_numbers(self) -> Int64[np.ndarray, " n"]:
         """Numbers of held-out images, of an expert those of its cluster; none for one that joined."""
         catalog = run_samples.open_unit_catalog(self._unit, HELDOUT)
-        numbers = np.arange(len(catalog))
-        if self._expert is not None:
-            clusters = run_samples.clusters(catalog).gather(numbers)
-            numbers = np.flatnonzero(clusters == self._expert) if isinstance(self._expert, int) else numbers[:0]
-        return numbers[randomness.random_subset(self._experiment.seed, PROBE_IMAGES, len(numbers), MEASURED)]
+        if isinstance(self._expert, int):
+            return run_samples.probe_samples(catalog, self._experiment)[self._expert]
+        size = 0 if self._expert else len(catalog)
+        return randomness.random_subset(self._experiment.seed, PROBE_IMAGES, size, PROBE_SAMPLES)
 
     def _samples(self, network: nn.Module, device: torch.device) -> np.ndarray | None:
         """Draw samples as the evaluation would of this network alone; decoded on rank 0."""

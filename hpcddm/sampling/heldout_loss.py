@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
@@ -18,6 +18,7 @@ from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
+from hpcddm.sampling.denoiser_velocity import NetworkFunction
 from hpcddm.training.training_inputs import x0_of
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -46,7 +47,7 @@ class HeldoutLoss:
 
     @torch.no_grad()
     def of_network(
-        self, network: nn.Module, numbers: Int64[np.ndarray, " n"], level: float, device: torch.device
+        self, network: NetworkFunction, numbers: Int64[np.ndarray, " n"], level: float, device: torch.device
     ) -> float:
         """Compute the mean loss of a network, as it is trained.
 

@@ -70,9 +70,11 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
     """Measure the losses of an expert and of constant predictions on the held-out images of every cluster."""
     device = choose_device(unit)
     key, weights = expert_key(number), selected_weights(experiment)
-    expert = load_ensemble.load_ensemble(experiment, unit.run.unit, [key], device, weights).experts[number]
+    ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, [key], device, weights)
+    (expert,) = (network for network in ensemble.experts if network is not None)
     loss, total = HeldoutLoss(experiment, unit, number), len(probe) * len(LEVELS)
-    losses, constant = [], []
+    losses: list[list[float | None]] = []
+    constant: list[list[float]] = []
     for cluster, numbers in enumerate(probe):
         unit.stop_if_requested()
         unit.heartbeat.beat(cluster * len(LEVELS), total)
