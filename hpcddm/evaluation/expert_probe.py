@@ -4,6 +4,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+SLACK = 1.05
+"""Largest mean share on its own cluster over that on the easiest other one: some clusters are harder than others."""
+
 
 @dataclass(frozen=True)
 class ProbeLosses:
@@ -23,17 +26,27 @@ class ProbeLosses:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as a dictionary for JSON."""
-        losses = [[loss if math.isfinite(_number(loss)) else None for loss in row] for row in self.losses]
+        losses = [[loss if loss is not None and math.isfinite(loss) else None for loss in row] for row in self.losses]
         return asdict(self) | {"losses": losses}
+
+    def shares(self, cluster: int) -> list[float]:
+        """Return the losses on a cluster over those of the constant predictor, (L,), with NaN for None."""
+        return [
+            math.nan if loss is None else loss / constant
+            for loss, constant in zip(self.losses[cluster], self.constant[cluster], strict=True)
+        ]
 
 
 def faults(probe: ProbeLosses, cluster: int, factor: float) -> list[str]:
     """List where an expert breaks the rule of its contract.
 
-    With the loss l(k, t) on the images of cluster k at level t, and c(k, t) of the best constant predictor, the expert
-    of cluster i has to have l(i, t) < factor c(i, t), and l(i, t) < l(k, t) for every other k, at every t. The first
-    tells that it denoises, the second that it has learned this cluster and not another: each expert of an ensemble
-    is trained on one cluster alone (arXiv 2501.05450, sec. 3). Without images of cluster i nothing is a fault.
+    With the loss l(k, t) on the images of cluster k at level t, c(k, t) of the best constant predictor, and r(k) the
+    mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < factor c(i, t) at every t,
+    and r(i) < `SLACK` r(k) for every other k. The first tells that it denoises, the second that it has learned this
+    cluster and not another: each expert of an ensemble is trained on one cluster alone (arXiv 2501.05450, sec. 3).
+    Losses themselves would compare clusters, of which some are easier than others, rather than what it has learned;
+    docs/results/probe.md has what other rules refuse. Without images of cluster i nothing is a fault, and clusters that
+    a constant predicts without any loss are passed over.
 
     Args:
         probe: Losses of the expert.
@@ -41,23 +54,25 @@ def faults(probe: ProbeLosses, cluster: int, factor: float) -> list[str]:
         factor: Largest share of the constant predictor's loss, such as 0.9.
 
     Returns:
-        One line for every level and broken part; none for an expert that passes.
+        One line for every broken part, of the first kind for every level; none for an expert that passes.
     """
-    found = []
-    for number, level in enumerate(probe.levels if probe.losses[cluster] else []):
-        losses = {k: _number(row[number]) for k, row in enumerate(probe.losses) if row}
-        at, wild = f"at t = {level:g} its loss", [str(k) for k, loss in losses.items() if not math.isfinite(loss)]
-        if wild:
-            found.append(f"{at} is not finite on clusters {', '.join(wild)}")
-            continue
-        own, constant = losses.pop(cluster), probe.constant[cluster][number]
-        if not own < factor * constant:
-            found.append(f"{at} is {own:.4g}, not below {factor:g} x {constant:.4g} of the best constant predictor")
-        lower = [f"{loss:.4g} on cluster {k}" for k, loss in losses.items() if not own < loss]
-        if lower:
-            found.append(f"{at} on cluster {cluster}, its own, is {own:.4g}, not below {', '.join(lower)}")
+    shares = {k: probe.shares(k) for k, constant in enumerate(probe.constant) if constant and min(constant) > 0}
+    if cluster not in shares:
+        return []
+    wild = [f"its loss on cluster {k} is not finite" for k, share in shares.items() if not math.isfinite(sum(share))]
+    if wild:
+        return wild
+    found = [
+        f"at t = {level:g} its loss is {share:.4g} x that of the best constant predictor, not below {factor:g} x"
+        for level, share in zip(probe.levels, shares[cluster], strict=True)
+        if not share < factor
+    ]
+    means = {k: sum(share) / len(share) for k, share in shares.items()}
+    own = means.pop(cluster)
+    lower = [f"{mean:.4g} on cluster {k}" for k, mean in means.items() if not own < SLACK * mean]
+    if lower:
+        found.append(
+            f"the mean share of its loss in that of the best constant predictor is {own:.4g} on its own cluster"
+            f" {cluster}, not below {SLACK:g} x {', '.join(lower)}"
+        )
     return found
-
-
-def _number(loss: float | None) -> float:
-    return math.nan if loss is None else loss
