@@ -4,8 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SLACK = 1.05
-"""Largest mean share on its own cluster over that on the easiest other one: some clusters are harder than others."""
+from hpcddm.config.experiment import ProbeRule
 
 
 @dataclass(frozen=True)
@@ -37,21 +36,21 @@ class ProbeLosses:
         ]
 
 
-def faults(probe: ProbeLosses, cluster: int, factor: float) -> list[str]:
+def faults(probe: ProbeLosses, cluster: int, rule: ProbeRule) -> list[str]:
     """List where an expert breaks the rule of its contract.
 
     With the loss l(k, t) on the images of cluster k at level t, c(k, t) of the best constant predictor, and r(k) the
-    mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < factor c(i, t) at every t,
-    and r(i) < `SLACK` r(k) for every other k. The first tells that it denoises, the second that it has learned this
-    cluster and not another: each expert of an ensemble is trained on one cluster alone (arXiv 2501.05450, sec. 3).
-    Losses themselves would compare clusters, of which some are easier than others, rather than what it has learned;
-    docs/results/probe.md has what other rules refuse. Without images of cluster i nothing is a fault, and clusters that
-    a constant predicts without any loss are passed over.
+    mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < `max_share` c(i, t) at
+    every t, and r(i) < `max_of_others` r(k) for every other k. The first tells that it denoises, the second that it has
+    learned this cluster and not another: each expert of an ensemble is trained on one cluster alone (arXiv 2501.05450,
+    sec. 3). Losses themselves would compare clusters, of which some are easier than others, rather than what it has
+    learned; docs/results/probe.md has what other rules refuse. Without images of cluster i nothing is a fault, and
+    clusters that a constant predicts without any loss are passed over.
 
     Args:
         probe: Losses of the expert.
         cluster: Number i of its cluster.
-        factor: Largest share of the constant predictor's loss, such as 0.9.
+        rule: The rule, of the contract if there is one.
 
     Returns:
         One line for every broken part, of the first kind for every level; none for an expert that passes.
@@ -63,16 +62,16 @@ def faults(probe: ProbeLosses, cluster: int, factor: float) -> list[str]:
     if wild:
         return wild
     found = [
-        f"at t = {level:g} its loss is {share:.4g} x that of the best constant predictor, not below {factor:g} x"
+        f"at t = {level:g} its loss is {share:.4g} x that of the best constant predictor, not below {rule.max_share:g}"
         for level, share in zip(probe.levels, shares[cluster], strict=True)
-        if not share < factor
+        if not share < rule.max_share
     ]
     means = {k: sum(share) / len(share) for k, share in shares.items()}
     own = means.pop(cluster)
-    lower = [f"{mean:.4g} on cluster {k}" for k, mean in means.items() if not own < SLACK * mean]
+    lower = [f"{mean:.4g} on cluster {k}" for k, mean in means.items() if not own < rule.max_of_others * mean]
     if lower:
         found.append(
             f"the mean share of its loss in that of the best constant predictor is {own:.4g} on its own cluster"
-            f" {cluster}, not below {SLACK:g} x {', '.join(lower)}"
+            f" {cluster}, not below {rule.max_of_others:g} x {', '.join(lower)}"
         )
     return found

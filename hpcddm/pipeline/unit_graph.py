@@ -9,7 +9,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
 from hpcddm.pipeline.stage import GpuUse, Stage, UnitKind, create_stage
 from hpcddm.runs.manifest import Manifest, flatten
-from hpcddm.runs.unit_keys import PROBE, probe_key, stage_of
+from hpcddm.runs.unit_keys import EXPERT, PROBE, probe_key, stage_of
 
 COSTS = {GpuUse.NONE: 1, GpuUse.ONE: 2, GpuUse.NODE: 4, GpuUse.RANKS: 8}
 """Cost of a stage, by the GPUs that it can use; its real duration depends on the experiment."""
@@ -172,7 +172,8 @@ def _planned(
     requires, counted, extras = kind.requires(experiment, key), kind.optional(experiment), kind.extras(experiment)
     optional = [*counted, *extras]
     readable = [*requires, *optional]
-    gates = {name: gate for name in readable if (gate := probe_key(name)) in probes and gate != key}
+    experts = [name for name in readable if name.startswith(EXPERT)]
+    gates = {name: gate for name in experts if (gate := probe_key(name)) in probes and gate != key}
     for name in (*readable, *gates.values()):
         if name not in earlier:
             raise ConfigError(f"{key} reads {name}: unknown, of a stage that `reads` lacks, or behind it in `units`")

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from hpcddm.config.experiment import ProbeRule
 from hpcddm.errors.printing import printable
 from hpcddm.evaluation.expert_probe import ProbeLosses, faults
 
@@ -23,27 +24,32 @@ def with_row(cluster, row):
 
 
 def test_an_expert_passes_whose_share_is_least_on_its_own_cluster_though_its_loss_is_not():
-    assert faults(probe(GOOD), 0, 0.9) == []
+    assert faults(probe(GOOD), 0, ProbeRule()) == []
 
 
 def test_it_has_to_beat_the_constant_predictor_by_the_factor_at_every_level():
     own = probe([[0.2, 3.6], [1.0, 2.0], [2.0, 2.0]])
-    assert faults(own, 0, 0.91) == []
-    (line,) = faults(own, 0, 0.9)
-    assert "t = 0.5" in line and "0.9 x" in line
-    assert len(faults(probe(CONSTANT), 0, 0.9)) == 2
+    assert faults(own, 0, ProbeRule(max_share=0.91)) == []
+    (line,) = faults(own, 0, ProbeRule())
+    assert "t = 0.5" in line and "not below 0.9" in line
+    assert len(faults(probe(CONSTANT), 0, ProbeRule())) == 2
+
+
+def test_a_rule_may_allow_more():
+    assert faults(probe(GOOD), 1, ProbeRule(max_of_others=2)) == []
+    assert faults(probe(CONSTANT), 0, ProbeRule(max_share=1.01)) == []
 
 
 @pytest.mark.parametrize("other", [1, 2])
 def test_in_the_mean_over_the_levels_it_may_be_a_twentieth_harder_than_another_cluster_and_no_more(other):
     constant = CONSTANT[other]
-    assert faults(with_row(other, [0.1 * constant[0], 0.664 * constant[1]]), 0, 0.9) == []
-    (line,) = faults(with_row(other, [0.1 * constant[0], 0.66 * constant[1]]), 0, 0.9)
+    assert faults(with_row(other, [0.1 * constant[0], 0.664 * constant[1]]), 0, ProbeRule()) == []
+    (line,) = faults(with_row(other, [0.1 * constant[0], 0.66 * constant[1]]), 0, ProbeRule())
     assert "0.4 on its own cluster 0" in line and f"1.05 x 0.38 on cluster {other}" in line
 
 
 def test_all_clusters_that_are_easier_are_told():
-    (line,) = faults(probe(GOOD), 1, 0.9)
+    (line,) = faults(probe(GOOD), 1, ProbeRule())
     assert "cluster 0" in line and "cluster 2" in line
 
 
@@ -53,16 +59,20 @@ def test_a_loss_that_is_not_finite_is_a_fault_on_any_cluster_and_can_be_stored(c
     measured = with_row(cluster, [0.9, wild])
     stored = ProbeLosses(**json.loads(json.dumps(measured.as_json(), allow_nan=False)))
     assert stored.losses[cluster] == [0.9, None]
-    assert faults(measured, 0, 0.9) == faults(stored, 0, 0.9) == [f"its loss on cluster {cluster} is not finite"]
+    assert (
+        faults(measured, 0, ProbeRule())
+        == faults(stored, 0, ProbeRule())
+        == [f"its loss on cluster {cluster} is not finite"]
+    )
 
 
 @pytest.mark.parametrize("losses, constant", [([], []), ([0.1, 0.0], [0.5, 0.0])])
 def test_clusters_without_images_or_without_anything_to_learn_are_passed_over(losses, constant):
     without = probe([GOOD[0], losses, [1.4, 1.4]], [CONSTANT[0], constant, CONSTANT[2]])
-    assert faults(without, 0, 0.9) == faults(without, 1, 0.9) == []
-    assert len(faults(without, 2, 0.9)) == 1
+    assert faults(without, 0, ProbeRule()) == faults(without, 1, ProbeRule()) == []
+    assert len(faults(without, 2, ProbeRule())) == 1
 
 
 def test_each_fault_is_one_line_that_a_terminal_shows_as_it_is():
-    lines = faults(probe([[3.0, 9.0], [0.1, 0.1], [0.2, 0.2]]), 0, 0.9)
+    lines = faults(probe([[3.0, 9.0], [0.1, 0.1], [0.2, 0.2]]), 0, ProbeRule())
     assert len(lines) == 3 and all(line == printable(line) for line in lines)

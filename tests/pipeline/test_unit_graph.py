@@ -37,7 +37,7 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     for unit in plan_units(tiny(tmp_path, evaluate__units=3)):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
-    others = {"distill", "copy_lists", "encode_captions", "autoencoder", "latents"}
+    others = {"distill", "probe", "copy_lists", "encode_captions", "autoencoder", "latents"}
     others |= {name for name in STAGE_NAMES if name.startswith("concept")}
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - others
 
@@ -57,15 +57,16 @@ def test_a_stage_with_its_reads_is_needed_up_to_it(tmp_path):
 
 
 def test_a_stage_names_the_stages_that_it_reads(tmp_path):
+    sites = {"experts__sites": ["here", "elsewhere"], "experts__probe": {}, "site": "here"}
     changes = {
         "distill": {"teacher": "router"},
         "router__samples": {"images": 8, "steps": 2},
         "monolith": {"enabled": True},
         "data__read_from": {"name": "expert_copy"},
-    }
+    } | sites
     captions, student = (
         {"name": "text", "encoder": {"name": "words"}, "cached": True},
-        {"distill": {"teacher": "router"}},
+        {"distill": {"teacher": "router"}} | sites,
     )
     read: dict[str, set[str]] = {name: set() for name in STAGES}
     told = plan_units(tiny(tmp_path, data__condition=captions, **student))

@@ -26,6 +26,10 @@ from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.stages.training.probe import probed_expert
 from hpcddm.stages.workload import Work, Workload
 
+MIN_SAMPLES = 8
+"""Fewest held-out images of a cluster that count: the best constant prediction is their mean, and n of them flatter it
+by a share of 1 / n."""
+
 
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Measure the expert, and fail if it breaks the rule and nobody has accepted that."""
@@ -35,7 +39,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     probe = run_samples.probe_samples(run_samples.open_unit_catalog(unit, HELDOUT), experiment)
     _require_agreed_images(unit, reader, probe)
     losses = _measure(experiment, unit, number, probe)
-    faults = expert_probe.faults(losses, number, (experiment.experts.probe or ProbeRule()).max_share)
+    faults = expert_probe.faults(losses, number, experiment.experts.probe or ProbeRule())
     accepted = accepted_reason(unit.run, key, unit.inputs[key]) if faults else None
     if faults and accepted is None:
         raise UserError(_refusal(experiment, unit, key, faults))
@@ -78,8 +82,9 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
     for cluster, numbers in enumerate(probe):
         unit.stop_if_requested()
         unit.heartbeat.beat(cluster * len(LEVELS), total)
-        losses.append([loss.of_network(expert.model, numbers, level, device) for level in LEVELS if len(numbers)])
-        constant.append([loss.of_constant(numbers, level) for level in LEVELS if len(numbers)])
+        levels = LEVELS if len(numbers) >= MIN_SAMPLES else ()
+        losses.append([loss.of_network(expert.model, numbers, level, device) for level in levels])
+        constant.append([loss.of_constant(numbers, level) for level in levels])
     unit.heartbeat.beat(total, total)
     return ProbeLosses(list(LEVELS), losses, constant)
 
