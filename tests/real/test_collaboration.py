@@ -49,7 +49,9 @@ class Sites:
             shutil.copytree(REPOSITORY / "experiments/quickstart", site.folder / "images")
         # Fewer units than those of the run with which it is compared, where they change no bit.
         few = ["monolith.enabled=false"]
-        changes = [f"experts.sites=[{', '.join(SITES)}]", "site=uni-a", "name=cells", *few]
+        # Trained for seconds, no expert would pass the probe as it is by default.
+        probe = "experts.probe={max_share: 100, max_of_others: 100}"
+        changes = [f"experts.sites=[{', '.join(SITES)}]", "site=uni-a", "name=cells", probe, *few]
         values = load_experiment("quickstart", (*TINY, *changes)).model_dump(mode="json")
         values["data"]["source"]["folder"] = "images"
         (home.folder / "cells.yaml").write_text(yaml.safe_dump(values))
@@ -125,6 +127,26 @@ def test_every_expert_was_trained_where_the_contract_says(collaboration):
         trained = {path.name for path in (site.folder / "runs/cells/logs/train").iterdir()}
         own = {f"expert-{number:02d}" for number, at in enumerate(SITES) if at == name}
         assert trained == own
+
+
+def test_both_sites_probe_the_experts_that_cross_and_the_bundle_tells_what_the_sender_found(collaboration):
+    sites, _ = collaboration
+    for name, site in sites.of.items():
+        run = RunDir(site.folder / "runs/cells")
+        assert {path.name for path in (run.root / "probe").iterdir()} == {"expert-02", "expert-03"}, name
+    for expert in ("expert-02", "expert-03"):
+        sent = json.loads((sites.of["uni-a"].folder / f"cells-{expert}/bundle.json").read_text())["word"]
+        measured = [
+            json.loads((site.folder / f"runs/cells/probe/{expert}/probe.json").read_text())["losses"]
+            for site in sites.of.values()
+        ]
+        assert measured[0] == measured[1]
+        assert sent["probe_losses"] == [[float(f"{loss:.6g}") for loss in row] for row in measured[0]]
+    report = json.loads((sites.of["uni-a"].folder / "runs/cells/report/metrics.json").read_text())
+    passed = {"faults": [], "accepted": None}
+    assert report["probes"] == {"probe/expert-02": passed, "probe/expert-03": passed}
+    page = (sites.of["uni-a"].folder / "runs/cells/report/index.html").read_text()
+    assert "train/expert-02 of uni-b, train/expert-03 of uni-b" in page
 
 
 def test_status_tells_imported_from_trained_here(collaboration):
