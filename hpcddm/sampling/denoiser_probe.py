@@ -26,7 +26,7 @@ from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
-from hpcddm.training.probe import Probe, ProbeResult
+from hpcddm.training.training_probe import Probe, ProbeResult
 
 DRAWN = 16
 """Number of samples."""

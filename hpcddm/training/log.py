@@ -13,7 +13,7 @@ from hpcddm.jobs.unit import Unit
 from hpcddm.training.checkpoints import PublishedState
 from hpcddm.training.learning_rate import learning_rate
 from hpcddm.training.meters import Throughput, TrainingProgress, peak_memory_gib, teraflops
-from hpcddm.training.probe import ProbeResult
+from hpcddm.training.training_probe import ProbeResult
 
 event_file_writer.socket = SimpleNamespace(gethostname=lambda: "rank0")
 """Replaces the host in the names of TensorBoard's files, since a unit may be copied to other hosts."""

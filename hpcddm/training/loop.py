@@ -25,9 +25,9 @@ from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import TrainingProgress, crosses_multiple
-from hpcddm.training.probe import Probe
 from hpcddm.training.state_saver import StateSaver
 from hpcddm.training.step_results import StepResults
+from hpcddm.training.training_probe import Probe
 from hpcddm.training.weights_writer import WeightsWriter
 
 

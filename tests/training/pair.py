@@ -34,7 +34,7 @@ from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.training import deepspeed_patches, loop, step_results
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import peak_memory_gib
-from hpcddm.training.probe import Probe, ProbeResult
+from hpcddm.training.training_probe import Probe, ProbeResult
 from tests.training.half import allow_fp16
 from tests.training.scenarios import BATCH, KEY, STEPS, batches, build, training, write_tar
 
