@@ -276,6 +276,9 @@ JSON = {
     "a list": (lambda folder: b"[]", ""),
     "nothing": (lambda folder: b"", ""),
     "hours below zero": (text_of(word='{"gpu_hours": -1}'), "word.gpu_hours"),
+    "a loss below zero": (text_of(word='{"probe_losses": [[0.5, -1]]}'), "word.probe_losses"),
+    "losses of a million clusters": (text_of(word=f'{{"probe_losses": [{"[]," * 100_000}[]]}}'), "word.probe_losses"),
+    "losses in losses": (text_of(word='{"probe_losses": [[[1]]]}'), "word.probe_losses"),
     "a size below zero": (text_of(files='{"weights.safetensors": {"size": -1, "sha256": "' + "0" * 64 + '"}}'), "size"),
 }
 

@@ -24,6 +24,7 @@ from hpcddm.runs.import_records import accept_probe
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.runs.unit_keys import expert_of
 
 MAX_REASON = 300
 """Most characters of a reason."""
@@ -115,4 +116,7 @@ def _word(signed: SignedBundle) -> str:
         "code {}": word.code,
     }
     said = [text.format(value) for text, value in parts.items() if value is not None]
+    number, losses = expert_of(signed.key), word.probe_losses or []
+    if isinstance(number, int) and number < len(losses) and losses[number]:
+        said.append(f"loss of its own probe {min(losses[number]):.3g} to {max(losses[number]):.3g}")
     return ", ".join([*said, *agreed_versions(word, signed.contract)]) or "none"

@@ -151,7 +151,7 @@ def with_agreed_probe(experiment: Experiment, contract: Contract | None) -> Expe
     """
     if contract is None:
         return experiment
-    agreed = validate(ProbeRule, _value_at(contract.experiment, "experts.probe"), "contract.json: experts.probe")
+    agreed = validate(ProbeRule, _value_at(contract.experiment, "experts.probe") or {}, "contract.json: experts.probe")
     if experiment.experts.probe not in (None, agreed):
         here = flatten(experiment.experts.probe.model_dump()), flatten(agreed.model_dump())
         raise ConfigError(f"experts.probe: {here[0]}, but the contract says {here[1]}; leave it out")
