@@ -40,12 +40,13 @@ def faults(probe: ProbeLosses, cluster: int, rule: ProbeRule) -> list[str]:
     """List where an expert breaks the rule of its contract.
 
     With the loss l(k, t) on the images of cluster k at level t, c(k, t) of the best constant predictor, and r(k) the
-    mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < `max_share` c(i, t) at
-    every t, and r(i) < `max_of_others` r(k) for every other k. The first tells that it denoises, the second that it has
-    learned this cluster and not another: each expert of an ensemble is trained on one cluster alone (arXiv 2501.05450,
+    geometric mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < `max_share`
+    c(i, t) at every t, and r(i) < `max_of_others` r(k) for every other k. The first tells that it denoises, the second
+    that it has learned this cluster and not another: each expert is trained on one cluster alone (arXiv 2501.05450,
     sec. 3). Losses themselves would compare the clusters, since some are easier than others, rather than what it has
-    learned; docs/results/probe.md has what other rules refuse. Without images of cluster i nothing is a fault, and
-    clusters that a constant predicts without any loss are passed over.
+    learned, and a plain mean one level alone, where epsilon is predicted; docs/results/probe.md has what other rules
+    refuse. Without images of cluster i nothing is a fault, and clusters that a constant predicts without any loss are
+    passed over.
 
     Args:
         probe: Losses of the expert.
@@ -66,12 +67,12 @@ def faults(probe: ProbeLosses, cluster: int, rule: ProbeRule) -> list[str]:
         for level, share in zip(probe.levels, shares[cluster], strict=True)
         if not share < rule.max_share
     ]
-    means = {k: sum(share) / len(share) for k, share in shares.items()}
+    means = {k: math.prod(share) ** (1 / len(share)) for k, share in shares.items()}
     own = means.pop(cluster)
     lower = [f"{mean:.4g} on cluster {k}" for k, mean in means.items() if not own < rule.max_of_others * mean]
     if lower:
         found.append(
-            f"the mean share of its loss in that of the best constant predictor is {own:.4g} on its own cluster"
+            f"its loss in units of the best constant predictor's, a geometric mean, is {own:.4g} on its own cluster"
             f" {cluster}, not below {rule.max_of_others:g} x {', '.join(lower)}"
         )
     return found

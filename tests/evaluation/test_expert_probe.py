@@ -11,8 +11,8 @@ from hpcddm.evaluation.expert_probe import ProbeLosses, faults
 
 LEVELS = [0.1, 0.5]
 CONSTANT = [[2.0, 4.0], [1.0, 2.0], [2.0, 2.0]]
-GOOD = [[1.0, 1.2], [0.7, 0.8], [0.9, 1.0]]
-"""Losses of an expert of cluster 0, which is the hardest: mean shares 0.4, 0.55 and 0.475."""
+GOOD = [[1.6, 0.8], [0.7, 0.8], [0.9, 1.0]]
+"""Losses of an expert of cluster 0, of geometric mean shares 0.4, 0.53 and 0.47."""
 
 
 def probe(losses, constant=CONSTANT):
@@ -41,10 +41,14 @@ def test_a_rule_may_allow_more():
 
 
 @pytest.mark.parametrize("other", [1, 2])
-def test_in_the_mean_over_the_levels_it_may_be_a_twentieth_harder_than_another_cluster_and_no_more(other):
-    constant = CONSTANT[other]
-    assert faults(with_row(other, [0.1 * constant[0], 0.664 * constant[1]]), 0, ProbeRule()) == []
-    (line,) = faults(with_row(other, [0.1 * constant[0], 0.66 * constant[1]]), 0, ProbeRule())
+@pytest.mark.parametrize("level", [0, 1])
+def test_in_the_geometric_mean_it_may_be_a_twentieth_harder_than_another_cluster_and_no_more(other, level):
+    def sent(mean):
+        shares = [0.1, mean**2 / 0.1][:: 1 - 2 * level]
+        return with_row(other, [share * loss for share, loss in zip(shares, CONSTANT[other], strict=True)])
+
+    assert faults(sent(0.382), 0, ProbeRule()) == []
+    (line,) = faults(sent(0.38), 0, ProbeRule())
     assert "0.4 on its own cluster 0" in line and f"1.05 x 0.38 on cluster {other}" in line
 
 
