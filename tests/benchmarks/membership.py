@@ -5,8 +5,8 @@ which of them was the expert trained on? Members are images of its list, others 
 most `AT_MOST` of each. An attack is a number per image that is small for members:
 
 - loss: the training loss, averaged over `NOISES` noises (arXiv 2302.03262; several noises as in 2301.13188);
-- SimA: the 4-norm of the noise that the expert sees in an image without noise (arXiv 2509.25003), which is scaled as
-  noisy images of that level are;
+- SimA: the 4-norm of the noise that the expert sees in an image without noise (arXiv 2509.25003). Here the image is
+  scaled as in noisy images of that level; without this, less was found at high levels;
 - SimA-MC: the 4-norm of the mean of the noises that it sees in the noisy images of the loss;
 - loss, compared: the loss less that of another cluster's expert, which partners have, too (arXiv 2111.08440).
 
@@ -19,7 +19,8 @@ that is trained long on few images shows that the attacks find members where the
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from hpcddm.api import Run
 from hpcddm.config.training import Expert
 from hpcddm.data.columns import Column
 from hpcddm.data.run_samples import CLUSTER, NUMBERS
+from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
 from hpcddm.runs import manifest
 from hpcddm.runs.files import list_file
@@ -173,9 +175,8 @@ def halves(asked: Asked) -> tuple[Asked, Asked]:
     return first, second
 
 
-def pooled(parts: Iterable[Sides]) -> Sides:
+def pooled(parts: list[Sides]) -> Sides:
     """Join the scores of several experts, which are standardised."""
-    parts = list(parts)
     return {
         attack: tuple(np.concatenate([part[attack][side] for part in parts]) for side in (0, 1)) for attack in parts[0]
     }
@@ -194,4 +195,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")
