@@ -46,7 +46,7 @@ class ProbeRule(StrictModel):
     """Largest share of an expert's loss in the best constant prediction's, on held-out images of its own cluster, at
     every noise level."""
     max_of_others: Annotated[float, Field(gt=0)] = 1.05
-    """Largest geometric mean of the share over the levels, relative to that on each other cluster: it may be a twentieth above."""
+    """Largest geometric mean of that share over the levels, relative to the same on each other cluster."""
 
 
 class ExpertSettings(StrictModel):
