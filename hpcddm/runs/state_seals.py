@@ -66,8 +66,8 @@ class StateSeal:
         """Raise `UserError` if a job could not seal its states."""
         require(
             self.key is not None,
-            f"{self.unit}: no key for its training states: {VARIABLE} is not set here, and there is no secret of yours;"
-            " submit again, without --export among the flags of sbatch",
+            f"{self.unit}: this job has no key for its training states ({VARIABLE} is not set, and your secret is not"
+            " seen here): submit again, and leave --export out of the site's extra_sbatch",
         )
 
     def _code(self, key: bytes, state: dict[str, Any]) -> str:

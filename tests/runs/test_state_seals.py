@@ -172,7 +172,7 @@ def test_a_job_that_does_not_see_the_secret_has_the_key_of_its_contract_alone(ru
     for text in (f"{'1' * 32}:{variables[VARIABLE][33:]}", f"{runs.contract.id}:no key", "nothing"):
         monkeypatch.setenv(VARIABLE, text)
         assert seal(runs.partner).key is None
-        with pytest.raises(UserError, match="no key for its training states"):
+        with pytest.raises(UserError, match="has no key for its training states"):
             seal(runs.partner).require_key()
     assert not (tmp_path / "unseen").exists(), "a job makes no secret"
 
