@@ -25,7 +25,7 @@ from tests.whole_runs import TINY
 SITE, OTHER = "two-ranks", "elsewhere"
 AGREED = (*TINY, f"site={SITE}", f"experts.sites=[{SITE}, {SITE}, {OTHER}, {SITE}]")
 """Settings of the finished run whose third expert is of another site."""
-UNVERIFIED = f"unverified: is of site {OTHER}"
+UNVERIFIED, UNSEALED = f"unverified: is of site {OTHER}", "under this contract (before the contract, or in another run)"
 READ_BEFORE_REFUSAL = ("manifest.json", ".lease", "state.json")
 """Files of a unit that may be read to know that it is refused."""
 
@@ -50,6 +50,7 @@ def vouch(run: Path) -> None:
     contract = run_contracts.run_contract(RunDir(run))
     assert contract is not None
     trusted_submissions.remember(run, run_contracts.vouched(contract, SITE))
+    trusted_submissions.make_secret()
 
 
 def hostile_run(beside: Beside, agreed: Contract, folder: Path) -> Path:

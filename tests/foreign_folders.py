@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hpcddm.cli import main as command_line
 from hpcddm.jobs.entry import run_unit
-from tests.foreign_agreed import AGREED, UNVERIFIED, Watch, agree, vouch
+from tests.foreign_agreed import AGREED, UNSEALED, UNVERIFIED, Watch, agree, vouch
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
 from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
 from tests.whole_runs import TINY
@@ -151,7 +151,7 @@ def examined(
     said = [own.text for own in ended.values()] + list(logs.values())
     if case.job == REPORT and (metrics := beside.run / "report/metrics.json").is_file():
         said.append(metrics.read_text())
-    wanted = [case.text] if watch is None else [case.text or UNVERIFIED, UNVERIFIED]
+    wanted = [case.text] if watch is None else [case.text or UNVERIFIED, UNVERIFIED, UNSEALED]
     if not any(text in " ".join(own.split()) for own in said for text in wanted):
         faults.append(f"nobody says '{wanted[0]}'")
     return ended, faults
