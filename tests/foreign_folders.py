@@ -21,7 +21,8 @@ from pathlib import Path
 
 from hpcddm.cli import main as command_line
 from hpcddm.jobs.entry import run_unit
-from tests.foreign_agreed import AGREED, UNSEALED, UNVERIFIED, Watch, agree, vouch
+from hpcddm.runs.manifest import FILE_NAME
+from tests.foreign_agreed import AGREED, OTHER, UNSEALED, UNVERIFIED, Watch, agree, vouch
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
 from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
 from tests.whole_runs import TINY
@@ -128,6 +129,9 @@ def examined(
     if watch is not None:
         vouch(beside.run)
     case.make(beside)
+    refusal = UNVERIFIED
+    if not os.path.lexists(beside.run / UNIT / FILE_NAME):
+        refusal = UNSEALED if case.job == UNIT else f"belongs to site {OTHER}"
     before, ended = tree_digest(beside.victim), dict[str, Ended]()
     for verb, work_of, longest in verbs(case, beside, site, TINY if watch is None else AGREED):
         if watch is not None:
@@ -151,7 +155,7 @@ def examined(
     said = [own.text for own in ended.values()] + list(logs.values())
     if case.job == REPORT and (metrics := beside.run / "report/metrics.json").is_file():
         said.append(metrics.read_text())
-    wanted = [case.text] if watch is None else [case.text or UNVERIFIED, UNVERIFIED, UNSEALED]
+    wanted = [case.text] if watch is None else [case.text or UNVERIFIED, refusal]
     if not any(text in " ".join(own.split()) for own in said for text in wanted):
         faults.append(f"nobody says '{wanted[0]}'")
     return ended, faults
@@ -195,8 +199,9 @@ def main() -> None:
     watch = Watch() if asked.agreed else None
     if watch is not None:
         agree(template, asked.site, asked.work)
+    refused = {f"{UNIT}/{FILE_NAME}": f"{UNIT}/{FILE_NAME}: "} if asked.agreed else {}
     files = {
-        f"file: {plain}: {kind}": Case(misread(file, kind), job=reader_of(file))
+        f"file: {plain}: {kind}": Case(misread(file, kind), refused.get(file, ""), job=reader_of(file))
         for plain, file in one_of_each(template).items()
         for kind in MISREAD
     }
