@@ -1,9 +1,10 @@
 """All cases of folders that others wrote, each with every verb in a process of its own, with little memory, as a table.
 
-Usage: python -m tests.foreign_folders RUN SITE WORK [--only TEXT]. RUN is a finished run of the tiny experiment, SITE
-the site that it was submitted with, WORK a new folder. A line for every case has exit codes, seconds and memory of
-every verb, and what was said. What may not be ends it with 1: a traceback, a hang, something of the user's that
-changed, something executed, output that is not printable, or a fault that is not named.
+Usage: python -m tests.foreign_folders RUN SITE WORK [--only TEXT] [--agreed]. RUN is a finished run of the tiny
+experiment, SITE the site that it was submitted with, WORK a new folder. A line for every case has exit codes, seconds
+and memory of every verb, and what was said. What may not be ends it with 1: a traceback, a hang, something of the
+user's that changed, something executed, output that is not printable, or a fault that is not named. With --agreed the
+run has a contract by which the unit is of another site: then its files may not be opened either.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from pathlib import Path
 
 from hpcddm.cli import main as command_line
 from hpcddm.jobs.entry import run_unit
+from hpcddm.runs.manifest import FILE_NAME
+from tests.foreign_agreed import AGREED, OTHER, UNSEALED, UNVERIFIED, Watch, agree, vouch
 from tests.foreign_cases import UNIT, Beside, copy_of, tree_digest
 from tests.foreign_units import CASES, MISREAD, REPORT, Case, misread, one_of_each, reader_of
 from tests.whole_runs import TINY
@@ -98,10 +101,12 @@ def command(*arguments: object) -> Callable[[], object]:
     return lambda: command_line.main([str(argument) for argument in arguments], "hpcddm")
 
 
-def verbs(case: Case, beside: Beside, site: Path) -> Iterator[tuple[str, Callable[[], object], float]]:
+def verbs(
+    case: Case, beside: Beside, site: Path, settings: tuple[str, ...]
+) -> Iterator[tuple[str, Callable[[], object], float]]:
     """List the verbs of a case, what each does, and its longest time; `job`: as a job makes the unit that reads it."""
     run, out = beside.run, beside.run.parent
-    submit = ["submit", "quickstart", "--site", site, "--run-dir", run, *TINY, *case.arguments]
+    submit = ["submit", "quickstart", "--site", site, "--run-dir", run, *settings, *case.arguments]
     drawn = ["--num-images", 2, "--steps", 2, "--output", out / "grid.png"]
     yield "status", command("status", run), MOST_SECONDS
     yield "sample", command("sample", run, "--strategy", "full", *drawn), MOST_SECONDS
@@ -116,13 +121,27 @@ def verbs(case: Case, beside: Beside, site: Path) -> Iterator[tuple[str, Callabl
     yield "clean", command("clean", run, "--yes"), MOST_SECONDS
 
 
-def examined(name: str, case: Case, template: Path, site: Path, work: Path) -> tuple[Mapping[str, Ended], list[str]]:
-    """Run all verbs of a case; return how they ended, and what may not be."""
-    beside, faults = copy_of(template, work), []
+def examined(
+    case: Case, template: Path, site: Path, work: Path, watch: Watch | None = None
+) -> tuple[Mapping[str, Ended], list[str]]:
+    """Run all verbs of a case; return how they ended, and what may not be; `watch` for a run with a contract."""
+    beside, faults, opened = copy_of(template, work), [], work / "opened.txt"
+    if watch is not None:
+        vouch(beside.run)
     case.make(beside)
+    refusal = UNVERIFIED
+    if not os.path.lexists(beside.run / UNIT / FILE_NAME):
+        refusal = UNSEALED if case.job == UNIT else f"belongs to site {OTHER}"
     before, ended = tree_digest(beside.victim), dict[str, Ended]()
-    for verb, work_of, longest in verbs(case, beside, site):
+    for verb, work_of, longest in verbs(case, beside, site, TINY if watch is None else AGREED):
+        if watch is not None:
+            # A job that trains the unit itself reads what it has written.
+            watch.noted = None if verb == "job" and case.job == UNIT else opened
         ended[verb] = in_child(work_of, work / f"{verb}.txt", longest)
+        if watch is not None:
+            watch.noted = None
+        if opened.exists():
+            faults.append(f"{verb}: opened {opened.read_text().splitlines()[0]}")
         if ended[verb].fault:
             faults.append(f"{verb}: {ended[verb].fault}")
         if tree_digest(beside.victim) != before:
@@ -136,8 +155,9 @@ def examined(name: str, case: Case, template: Path, site: Path, work: Path) -> t
     said = [own.text for own in ended.values()] + list(logs.values())
     if case.job == REPORT and (metrics := beside.run / "report/metrics.json").is_file():
         said.append(metrics.read_text())
-    if case.text and not any(case.text in " ".join(text.split()) for text in said):
-        faults.append(f"nobody says '{case.text}'")
+    wanted = [case.text] if watch is None else [case.text or UNVERIFIED, refusal]
+    if not any(text in " ".join(own.split()) for own in said for text in wanted):
+        faults.append(f"nobody says '{wanted[0]}'")
     return ended, faults
 
 
@@ -160,6 +180,7 @@ def main() -> None:
     for name in ("run", "site", "work"):
         parser.add_argument(name, type=lambda text: Path(text).resolve())
     parser.add_argument("--only", default="", help="part of the names of the cases")
+    parser.add_argument("--agreed", action="store_true", help="under a contract")
     asked = parser.parse_args()
     # What a verb would import, so that its fork does not.
     import deepspeed  # noqa: F401
@@ -175,15 +196,19 @@ def main() -> None:
     os.chdir(asked.work)
     os.environ |= {"XDG_STATE_HOME": str(asked.work / "state"), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
     template = copy_of(asked.run, asked.work / "template").run
+    watch = Watch() if asked.agreed else None
+    if watch is not None:
+        agree(template, asked.site, asked.work)
+    refused = {f"{UNIT}/{FILE_NAME}": f"{UNIT}/{FILE_NAME}: "} if asked.agreed else {}
     files = {
-        f"file: {plain}: {kind}": Case(misread(file, kind), job=reader_of(file))
+        f"file: {plain}: {kind}": Case(misread(file, kind), refused.get(file, ""), job=reader_of(file))
         for plain, file in one_of_each(template).items()
         for kind in MISREAD
     }
     failed = 0
     for name, case in (CASES | files).items():
         if asked.only in name:
-            ended, faults = examined(name, case, template, asked.site, asked.work / "case")
+            ended, faults = examined(case, template, asked.site, asked.work / "case", watch)
             print(line_of(name, ended, faults), flush=True)
             failed += bool(faults)
             if not faults:

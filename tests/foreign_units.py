@@ -230,7 +230,7 @@ def of_code(digest: str | None) -> Callable[[Beside], None]:
 
 def again(beside: Beside) -> None:
     """Leave the report to be made."""
-    (beside.run / "report/manifest.json").unlink()
+    (beside.run / "report/manifest.json").unlink(missing_ok=True)
 
 
 def hook(beside: Beside) -> None:

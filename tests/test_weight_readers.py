@@ -7,10 +7,16 @@ import pytest
 from tests.helpers import REPOSITORY
 
 PACKAGE = REPOSITORY / "hpcddm"
-OPENERS = {"TensorFile", "open_weights", "load_file", "safe_open"}
+OPENERS = {"TensorFile", "open_weights", "load_file", "safe_open", "load_model", "deserialize", "Unpickler"}
 """Names whose call opens a file of tensors."""
+LOADERS = {"torch.load", "pickle.load", "pickle.loads", "safetensors.torch.load", "safetensors.numpy.load"}
+"""The same, of modules that have other functions of these names."""
+ASKING = {"recorded_digest", "counted_digest", "initial_weights.open_weights"}
+"""What asks the manifest in the folder of a unit, whatever its state."""
 READERS = {
     "clustering/contract.py": "the partition of a contract, by the digest that the contract states",
+    "encoders/image/efficientnet_lite0.py": "published weights, by their digest",
+    "encoders/perceptual/lpips_alex.py": "published weights, by their digest",
     "encoders/text/minilm.py": "published weights, by their digest",
     "evaluation/concepts/stage_outputs.py": "the tagger of this run, by its manifest",
     "exchange/tensor_check.py": "files in quarantine, and a site's own before it signs them",
@@ -20,13 +26,15 @@ READERS = {
     "runs/initial_weights.py": "headers of weights that training starts from, by their manifest",
     "sampling/posthoc_ema.py": "by their manifest",
     "stages/training/evaluators_job.py": "weights that the user names, by the digest of the submission",
-    "training/checkpoints.py": "training states of this unit",
+    "training/checkpoints.py": "training states of this unit, in a run with a contract by their seals",
 }
 
 
 def opened_in(tree: ast.AST) -> set[str]:
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {name for call in calls if (name := getattr(call, "attr", getattr(call, "id", None))) in OPENERS}
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    bases = [base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases]
+    named = {name for call in [*calls, *bases] if (name := getattr(call, "attr", getattr(call, "id", None))) in OPENERS}
+    return named | {name for call in calls if (name := ast.unparse(call)) in LOADERS}
 
 
 def test_the_list_of_readers_is_complete():
@@ -34,6 +42,16 @@ def test_the_list_of_readers_is_complete():
     assert {str(file.relative_to(PACKAGE)) for file in files} == READERS.keys()
 
 
-@pytest.mark.parametrize("call", ["TensorFile(path)", "tensors.open_weights(path)", "with safe_open(a) as b: pass"])
+def test_whoever_opens_weights_by_their_manifest_asks_it():
+    by_manifest = [file for file, reason in READERS.items() if "manifest" in reason and "caller" not in reason]
+    texts = {file: (PACKAGE / file).read_text() for file in by_manifest}
+    assert len(texts) > 4 and not [file for file, text in texts.items() if not any(name in text for name in ASKING)]
+
+
+FOUND = ("TensorFile(path)", "tensors.open_weights(path)", "with safe_open(a) as b: pass", "torch.load(path)")
+FOUND += ("class A(pickle.Unpickler): pass", "safetensors.torch.load_model(a, b)")
+
+
+@pytest.mark.parametrize("call", FOUND)
 def test_a_reader_would_be_found(call):
     assert opened_in(ast.parse(call))

@@ -4,23 +4,33 @@ Others may have written what is inside a run, or a sweep. Nothing there counts a
 experiment or variant only because the working directory is there. Digests of what this user submitted a run with are
 files in a folder of the user, and hold for this run at this place. A job, which may not see that folder, has the
 digests of its own submission from its script, and Slurm keeps its own copy of that.
+
+The folder also holds a secret of the user, from which keys are derived.
 """
 
 import os
+import secrets
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo
-from hpcddm.files import atomic, guarded_writes
+from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.files.atomic import digest
+from hpcddm.files.checked_reads import Unreadable
 
 SUBMITTED_VARIABLE = "HPCDDM_SUBMITTED"
 """Environment variable of a job: the digests of the site and of the template's parts that it was submitted with."""
 EXPERIMENT_FILE, SWEEP_FILE = MARKER_FILES = ("experiment.json", "sweep.json")
 """Files that mark the folder of a run, and of a sweep."""
+SECRET, SECRET_BYTES = "secret", 32
+"""File with random bytes that only this user can read."""
+
+REMEDY = "set XDG_STATE_HOME to a folder of yours, outside of runs, that you can write"
 
 _taken: set[Path] = set()
 """Files below the working directory that this process took as the user's."""
@@ -60,8 +70,7 @@ def remember(run: Path, value: Mapping[str, Any]) -> None:
     root, folder = Path(os.path.realpath(run)), _folder()
     places = [place for place in _taken if any(way.is_relative_to(root) for way in _ways(place))]
     with suppress(OSError):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if guarded_writes.make_private_folder(folder) and _is_usable(folder):
+        if _made(folder):
             for one in (value, *map(_content, places)):
                 (folder / f"{_prefix(root)}{digest(one)}").touch()
 
@@ -81,12 +90,59 @@ def digests(*values: Mapping[str, Any]) -> str:
     return " ".join(map(digest, values))
 
 
+def secret() -> bytes | None:
+    """Return the user's secret; None where there is none, or others could read or write it."""
+    folder = _folder()
+    if not (guarded_writes.is_private_folder(folder) and _is_usable(folder)):
+        return None
+    try:
+        with open(checked_reads.open_regular(folder / SECRET), "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+                return None
+            content = file.read(SECRET_BYTES + 1)
+    except (OSError, Unreadable):
+        return None
+    return content if len(content) == SECRET_BYTES else None
+
+
+def make_secret() -> bytes:
+    """Return the user's secret, which is made once.
+
+    Jobs never make one: a folder of a node alone would give each attempt another secret.
+
+    Raises:
+        UserError: It cannot be stored.
+    """
+    folder = _folder()
+    if secret() is None:
+        staged = folder / f".{atomic.unique_suffix()}"
+        with suppress(OSError):
+            if _made(folder):
+                _write_private(staged, secrets.token_bytes(SECRET_BYTES))
+                # Of several commands at once, one names its file first.
+                with suppress(FileExistsError):
+                    os.link(staged, folder / SECRET)
+        with suppress(OSError):
+            staged.unlink()
+    made = secret()
+    if made is None:
+        raise UserError(f"no secret of yours can be kept in {folder / SECRET}, which others must not read: {REMEDY}")
+    return made
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def distrust_reason(run: Path) -> str:
     """Return the reason why a run's files are not trusted, and a remedy if digests cannot be stored."""
     folder = _folder()
-    remedy = "set XDG_STATE_HOME to a folder of yours, outside of runs, that you can write"
     if not _is_usable(folder):
-        return f"what you submit with is not remembered in {folder}, inside a run: {remedy}"
+        return f"what you submit with is not remembered in {folder}, inside a run: {REMEDY}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         fault = (
@@ -97,7 +153,7 @@ def distrust_reason(run: Path) -> str:
     except OSError as error:
         fault = error.strerror
     if fault or not os.access(folder, os.W_OK | os.X_OK):
-        return f"what you submit with cannot be remembered in {folder} ({fault or 'it cannot be written'}): {remedy}"
+        return f"what you submit with cannot be remembered in {folder} ({fault or 'it cannot be written'}): {REMEDY}"
     if any(entry.startswith(_prefix(run)) for entry in os.listdir(folder)):
         return "it is not what you submitted with: somebody has changed it since"
     return (
@@ -122,6 +178,12 @@ def _folder() -> Path:
     named = os.environ.get("XDG_STATE_HOME", "")
     # By its specification a relative path there is to be ignored.
     return Path(named if os.path.isabs(named) else os.path.expanduser("~/.local/state"), "hpcddm", "submitted")
+
+
+def _made(folder: Path) -> bool:
+    """Make the folder, and tell if it is private and outside of all runs; raises `OSError`."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return guarded_writes.make_private_folder(folder) and _is_usable(folder)
 
 
 def _is_usable(folder: Path) -> bool:

@@ -82,8 +82,13 @@ class TensorFile:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
+    def _size_and_time(self) -> tuple[int, int]:
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
     def _read_header(self) -> None:
-        size = os.fstat(self._file.fileno()).st_size
+        self._status = self._size_and_time()
+        size, _ = self._status
         if size < LENGTH_BYTES:
             raise Unreadable(self.path, f"has {size} bytes, too few for tensors")
         length = int.from_bytes(os.pread(self._file.fileno(), LENGTH_BYTES, 0), "little")
@@ -124,6 +129,11 @@ class TensorFile:
                 raise Unreadable(self.path, f"has a tensor '{printable(name)}', which the network lacks")
             if form != expected[name]:
                 raise self.mismatch_error(name, expected[name])
+
+    def require_unchanged(self) -> None:
+        """Raise `Unreadable` if the file was written since it was opened, as between hashing and reading its parts."""
+        if self._size_and_time() != self._status:
+            raise Unreadable(self.path, "was changed while it was read")
 
     def mismatch_error(self, name: str, expected: object) -> Unreadable:
         """Return the error for a tensor that has another type or shape than expected."""

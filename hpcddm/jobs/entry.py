@@ -17,7 +17,7 @@ from hpcddm.config import paths, variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Resources
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.files import guarded_writes, nfs_reads
 from hpcddm.jobs import job_environment
@@ -265,6 +265,9 @@ def _is_already_complete(folder: Path, expected: Manifest) -> bool:
 
 def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
     outputs = manifests.describe_outputs(unit.folder, result.outputs)
+    for output in outputs:
+        is_own = result.digests.get(output.path, output.sha256) == output.sha256
+        require(is_own, f"{unit.folder / output.path}: is not what this unit wrote; remove it, then submit again")
     origin = unit.attempt.origin | ({"changes": unit.attempt.changes} if unit.attempt.changes else {})
     record = manifests.provenance_record(unit.attempt.started, unit.ranks.world_size, origin)
     unit.attempt.require_ownership()

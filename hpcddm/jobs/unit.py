@@ -1,6 +1,6 @@
 """Unit of a stage on which a process works, as the stages see it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcddm.config.site import Resources
@@ -86,7 +86,9 @@ class Result:
     Args:
         outputs: Paths of the output files, relative to the unit's folder.
         results: Results for later stages and for users, which the manifest stores.
+        digests: SHA-256 of outputs as they were written, by path; with other bytes the unit does not become complete.
     """
 
     outputs: list[str]
     results: dict
+    digests: dict[str, str] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from hpcddm.launch.checks.missing_images import add_remedy
 from hpcddm.launch.other_run import fill_in_partition
 from hpcddm.pipeline.unit_states import has_numbered_samples
 from hpcddm.runs import initial_weights
+from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
 
@@ -137,7 +138,9 @@ def _hash_of(path: Path, key: str) -> str:
     """Hash the file that a key names, or the table."""
     try:
         if key in UNREADABLE:
-            return atomic.sha256(path)
+            stated, digest = counted_digest(path), atomic.sha256(path)
+            require_counted(path, stated, digest)
+            return digest
         from hpcddm.data import tables
 
         return tables.content_hash(path)

@@ -17,10 +17,8 @@ from hpcddm.runs.contracts import accepted_keys, own_sites, run_contract
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import unit_name
+from hpcddm.runs.unit_keys import trained_unit, unit_name
 
-UNIT_STAGES, WHOLE_STAGES = ("train", "evaluators"), ("router", "distill", "autoencoder")
-"""Stages that train networks: those with a folder for each unit, and those with one unit."""
 UNVERIFIED = "unverified"
 ACCEPTED = "accepted_probe.json"
 """File of a record: why the expert is taken although it fails the probe."""
@@ -120,16 +118,14 @@ def unverified_reason(folder: Path, outputs: Mapping[str, tuple[int, str]]) -> s
         folder: Folder of the unit.
         outputs: Size and SHA-256 of every file in its manifest, by path.
     """
-    root = folder.parent.parent if folder.parent.name in UNIT_STAGES else folder.parent
-    stage = folder.parent.name if folder.parent.name in UNIT_STAGES else folder.name
-    if stage not in (*UNIT_STAGES, *WHOLE_STAGES):
+    unit = trained_unit(folder)
+    if unit is None:
         return None
-    run = RunDir(root)
+    run, key = RunDir(unit[0]), unit[1]
     try:
         contract = run_contract(run)
     except UserError as error:
         return str(error)
-    key = f"{stage}/{folder.name}"
     if contract is None:
         return None
     site = contract.experts[key].site if key in contract.experts else contract.coordinator

@@ -22,6 +22,7 @@ from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.runs import manifest
+from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.result_types import require_flops
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, STUDENT, expert_of, stage_of
@@ -171,10 +172,14 @@ def read_header(path: Path) -> WeightsHeader:
 
 def open_weights(path: Path) -> TensorFile:
     """Open a safetensors file that the user names; raises the same errors as `read_header`."""
+    stated = counted_digest(path)
     try:
-        return TensorFile(path, follows_links=True)
+        file = TensorFile(path, follows_links=True)
     except (OSError, Unreadable) as error:
         raise UserError(unreadable_error(path, error)) from None
+    if stated is not None:
+        require_counted(path, stated, file.read({}))
+    return file
 
 
 def read_description(file: TensorFile) -> dict[str, Any]:

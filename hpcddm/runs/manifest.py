@@ -210,19 +210,20 @@ def read(folder: Path) -> Manifest | None:
     if content is None:
         return None
     outputs = [Output(**output) for output in content.pop("outputs")]
-    if _has_contract(folder):
+    _require_verified(folder, outputs)
+    results = Results.read_from(folder / FILE_NAME, content.pop("results", {}))
+    return Manifest(outputs=outputs, results=results, **content)
+
+
+def _require_verified(folder: Path, outputs: Sequence[Output]) -> None:
+    """Raise `Unreadable` in a run with a contract if the unit is of another site that has not signed its outputs."""
+    # Two calls, for every unit of every run.
+    if any(os.path.isdir(place / CONTRACT) for place in (folder.parent, folder.parent.parent)):
         from hpcddm.runs.import_records import unverified_reason
 
         reason = unverified_reason(folder, {output.path: (output.size, output.sha256) for output in outputs})
         if reason:
             raise Unreadable(folder / FILE_NAME, reason)
-    results = Results.read_from(folder / FILE_NAME, content.pop("results", {}))
-    return Manifest(outputs=outputs, results=results, **content)
-
-
-def _has_contract(folder: Path) -> bool:
-    """Return True if the run of a unit's folder has a contract; two calls, for every unit of every run."""
-    return any(os.path.isdir(place / CONTRACT) for place in (folder.parent, folder.parent.parent))
 
 
 def read_if_usable(folder: Path) -> Manifest | None:
@@ -310,10 +311,11 @@ def recorded_digest(folder: Path, name: str) -> str | None:
     """Return the SHA-256 of an output according to the manifest in a unit's folder; None without a manifest.
 
     Raises:
-        UserError: If the manifest does not list the output.
+        UserError: If the manifest does not list the output; or as `read`, also without a manifest.
     """
     listed = read(folder)
     if listed is None:
+        _require_verified(folder, [])
         return None
     digests = {output.path: output.sha256 for output in listed.outputs}
     require(name in digests, f"{folder / name}: its manifest does not list it; fetch it again, or remove {folder}")

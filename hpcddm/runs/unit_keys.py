@@ -1,5 +1,6 @@
 """Keys of units, `stage/unit`, which the login node and the jobs share."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ MONOLITH_ARM, STUDENT_ARM = "monolith", "student"
 """Arms that consist of one dense model; all other arms are strategies of the ensemble."""
 HOME_ARM = "home"
 """Arm that samples from a concept's home expert alone: the expert in whose cluster the concept is most frequent."""
+
+UNIT_STAGES, WHOLE_STAGES = ("train", "evaluators", "distill"), ("router", "autoencoder")
+"""Stages that train networks: those with a folder for each unit, and those with one unit."""
 
 TABLE = "table/all"
 """Key of the last job of a sweep, which compares the complete settings; it is not a unit of any run."""
@@ -150,3 +154,17 @@ def train_keys(experiment: "Experiment") -> list[str]:
 def student_keys(experiment: "Experiment") -> list[str]:
     """List the unit that trains the student; empty if the experiment has no `distill`."""
     return [STUDENT] if experiment.distill else []
+
+
+def trained_unit(folder: Path) -> tuple[Path, str] | None:
+    """Return run and key of a unit that trains a network, by the names of its folder; None for other folders.
+
+    Examples:
+        >>> trained_unit(Path("/runs/digits/train/expert-00"))
+        (PosixPath('/runs/digits'), 'train/expert-00')
+        >>> trained_unit(Path("/runs/digits/catalog")) is None
+        True
+    """
+    if folder.parent.name in UNIT_STAGES:
+        return folder.parent.parent, f"{folder.parent.name}/{folder.name}"
+    return (folder.parent, f"{folder.name}/all") if folder.name in WHOLE_STAGES else None

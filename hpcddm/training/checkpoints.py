@@ -20,6 +20,7 @@ from hpcddm.files.checked_reads import Unreadable
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs import training_states
+from hpcddm.runs.state_seals import state_seal
 from hpcddm.runs.training_states import FORMAT, STATE, StateFile
 from hpcddm.training.engine import Engine, HostCopy
 
@@ -58,7 +59,7 @@ class Checkpoints:
     """
 
     def __init__(self, unit: Unit, most_images: int) -> None:
-        self._folder = unit.state
+        self._run, self._key, self._folder = unit.run, unit.key, unit.state
         self._most_images = most_images
         self._trajectory = unit.trajectory
         self._world_size = unit.ranks.world_size
@@ -201,11 +202,17 @@ class Checkpoints:
         """List the states that this training can resume, newest first, as (folder, description).
 
         Raises:
-            UserError: A state was saved by an earlier version of hpcddm.
+            UserError: A state was saved by an earlier version of hpcddm; or, in a run with a contract, by others.
         """
+        seal = state_seal(self._run, self._key)
+        if seal is not None:
+            seal.require_key()
         for fault in training_states.description_errors(self._folder):
             print(f"{fault}; passing over it", flush=True)
-        candidates = self._states()[::-1]
+        states = self._states()
+        if seal is not None:
+            seal.require_own(states)
+        candidates = states[::-1]
         for folder, state in candidates:
             if state.get("format") != FORMAT:
                 raise UserError(
@@ -228,13 +235,16 @@ class Checkpoints:
             "files": [asdict(file) for file in files],
             "loop": loop,
         }
-        atomic.write_json(staged / STATE, state)
+        # The contract may have come since the training began.
+        seal = state_seal(self._run, self._key)
+        atomic.write_json(staged / STATE, state if seal is None else seal.sealed(state))
         self._attempt.require_ownership()
         target = self._folder / training_states.folder_name(images)
         _remove(target)
         guarded_writes.move(staged, target)
         atomic.sync(self._folder)
-        for old, _ in self._states()[:-KEPT_STATES]:
+        own = [folder for folder, kept in self._states() if seal is None or seal.holds(kept)]
+        for old in own[:-KEPT_STATES]:
             _remove(old)
 
     def _states(self) -> list[tuple[Path, dict[str, Any]]]:

@@ -168,6 +168,7 @@ class Engine:
             for number, shard in enumerate(weights):
                 parts = [part for part in slices if part.shard == number]
                 self._load_moments(number, shard, parts, stored)
+            stored.require_unchanged()
         fp32_master_weights.set_network_weights(self._engine, weights)
 
     def _load_moments(self, number: int, shard: torch.Tensor, parts: list[Slice], stored: StateFiles) -> None:

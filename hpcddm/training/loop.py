@@ -52,10 +52,12 @@ class Task(Generic[B]):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Output files and results of a training."""
+    """Output files, results and digests of a training."""
 
     outputs: list[str]
     results: dict[str, Any]
+    digests: dict[str, str]
+    """SHA-256 of the weights as they were written, by path; on rank 0."""
 
 
 def train(task: Task[B], training: UnitTraining, unit: Unit) -> TrainingResult:
@@ -111,11 +113,12 @@ def train(task: Task[B], training: UnitTraining, unit: Unit) -> TrainingResult:
             saving.end_step(engine, steps, progress, is_agreed)
 
     log.close()
-    outputs = kept_weights.write_final(engine)
+    outputs, digests = kept_weights.write_final(engine, progress)
     if ranks.rank == 0:
         atomic.write_json(unit.folder / CURVE, progress.curve)
     process_group.leave()
-    return TrainingResult([*outputs, CURVE], {"skipped_steps": progress.skipped} | progress.resource_changes())
+    results = {"skipped_steps": progress.skipped} | progress.resource_changes()
+    return TrainingResult([*outputs, CURVE], results, digests)
 
 
 def count_micro_batches(share: int, max_images: int | None) -> int:

@@ -74,6 +74,11 @@ class StateFiles:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
+    def require_unchanged(self) -> None:
+        """Raise `Unreadable` if a file was written since it was opened, before its digest was checked."""
+        for file in self._files:
+            file.require_unchanged()
+
     @property
     def kinds(self) -> set[str]:
         """The kinds that have values."""

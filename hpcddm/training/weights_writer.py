@@ -42,10 +42,13 @@ class WeightsWriter:
                 progress.snapshots = progress.snapshots | {str(number): taken}
                 print(f"snapshot {number} at {progress.images} images, {len(digests)} files", flush=True)
 
-    def write_final(self, engine: Engine) -> list[str]:
-        """Write the weights of the end and return all outputs of weights; collective."""
-        self._write(engine, None)
-        return [weights_name(number, average) for number in (None, *self._wanted) for average in engine.average_names]
+    def write_final(self, engine: Engine, progress: TrainingProgress) -> tuple[list[str], dict[str, str]]:
+        """Write the weights of the end; return all outputs of weights, and their SHA-256 on rank 0; collective."""
+        digests = self._write(engine, None)
+        for taken in progress.snapshots.values():
+            digests |= taken["files"]
+        names = [weights_name(number, average) for number in (None, *self._wanted) for average in engine.average_names]
+        return names, digests
 
     def _write(self, engine: Engine, number: int | None) -> dict[str, str]:
         """Write every average as it is now; return the SHA-256 of each file by its name, on rank 0."""

@@ -21,6 +21,7 @@ from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.training.checkpoints import Checkpoints, PublishedState
 from hpcddm.training.engine import Engine
 
@@ -32,7 +33,8 @@ OVERRIDES += ("experts.model.patch=7",)
 def states_in(folder: Path, ranks: Ranks) -> Checkpoints:
     """States of a training without end, in a folder."""
     attempt = open_attempt(folder / "logs", ranks)
-    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
+    place = {"run": RunDir(folder), "key": "train/expert-00", "state": folder / "state"}
+    unit = SimpleNamespace(**place, trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
     return Checkpoints(unit, 10**9)
 
 

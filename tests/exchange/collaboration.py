@@ -30,11 +30,11 @@ class Collaboration:
         self.folder, self.run, self.contract = folder, folder / "north", folder / "contract"
         self.images = folder / "images"
 
-    def make(self) -> "Collaboration":
-        """Run north's data stages, and write keys and contract."""
+    def make(self, **changes: object) -> "Collaboration":
+        """Run north's data stages, and write keys and contract; of the experiment some keys may be changed."""
         self.folder.mkdir(exist_ok=True)
         write_source(self.images, IMAGES, 80)
-        write_experiment(self.folder, **CHANGES)
+        write_experiment(self.folder, **CHANGES | changes)
         for site in SITES:
             (self.folder / f"{site}.yaml").write_text(f"name: {site}\nscheduler: local\n")
             ssh_keys.make_key(self.key(site))

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from hpcddm.config.site import Resources
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.training import state_slices
 from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy
@@ -44,7 +45,8 @@ def checkpoints(folder: Path) -> Checkpoints:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     ranks = Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0")
     attempt = open_attempt(folder / "logs", ranks)
-    unit = SimpleNamespace(state=folder / "state", trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
+    place = {"run": RunDir(folder), "key": "train/expert-00", "state": folder / "state"}
+    unit = SimpleNamespace(**place, trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
     return Checkpoints(unit, 10**9)
 
 

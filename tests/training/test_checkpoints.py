@@ -20,8 +20,11 @@ from hpcddm.jobs.entry import PERSISTENT_ERRORS
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.runs import training_states
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.training.checkpoints import KEPT_STATES, Checkpoints
 from hpcddm.training.meters import TrainingProgress
+
+KEY = "train/expert-01"
 
 
 class Writer:
@@ -47,7 +50,8 @@ def unit(folder, trajectory):
     """As much of a unit as its training states ask for."""
     attempt = open_attempt(folder / "logs", Ranks(0, 0, 1, 1, "slurm-x-0123456789ab-7_0.0"))
     ranks = Ranks(0, 0, 1, 1, attempt.owner)
-    return SimpleNamespace(state=folder, trajectory=trajectory, ranks=ranks, resources=Resources(), attempt=attempt)
+    place = {"run": RunDir(folder), "key": KEY, "state": folder}
+    return SimpleNamespace(**place, trajectory=trajectory, ranks=ranks, resources=Resources(), attempt=attempt)
 
 
 def save(folder, trajectory, *images):

@@ -19,6 +19,7 @@ from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.state_seals import state_seal
 from hpcddm.runs.unit_keys import MONOLITH
 from hpcddm.runs.unit_training import UnitTraining, unit_training
 from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error
@@ -74,10 +75,16 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
 
 
 def check_state(unit: PlannedUnit, run: RunDir) -> None:
-    """Refuse to continue a training whose state an earlier version saved; raises `UserError` with its folder."""
-    newest = newest_state(unit, run)
-    if newest and newest[1].get("format") != training_states.FORMAT:
-        folder = newest[0]
+    """Refuse to continue a training whose state an earlier version saved, or others in a run with a contract.
+
+    Raises `UserError` with its folder.
+    """
+    states = _continuable_states(unit, run)
+    seal = state_seal(run, unit.key) if states else None
+    if seal is not None:
+        seal.require_own(states)
+    if states and states[-1][1].get("format") != training_states.FORMAT:
+        folder = states[-1][0]
         raise UserError(
             f"{unit.key}: {folder} was saved by an earlier version of hpcddm; go on with that one, or delete"
             f" {folder.parent} to start it again"
@@ -109,17 +116,27 @@ def _counted(experiment: Experiment, key: str) -> UnitTraining:
 
 
 def newest_state(unit: PlannedUnit, run: RunDir) -> tuple[Path, dict[str, Any]] | None:
-    """Find the newest training state that the unit's next job would continue, and read it; None for none."""
+    """Find the newest training state that the unit's next job would continue, and read it; None for none.
+
+    In a run with a contract a job continues what jobs of the same user have saved.
+    """
+    states = _continuable_states(unit, run)
+    seal = state_seal(run, unit.key) if states else None
+    return next((one for one in reversed(states) if seal is None or seal.holds(one[1])), None)
+
+
+def _continuable_states(unit: PlannedUnit, run: RunDir) -> list[tuple[Path, dict[str, Any]]]:
+    """List the states of the unit's training as its settings and inputs are now, oldest first."""
     folder = run.unit(unit.key) / training_states.FOLDER
     if not folder.is_dir():
-        return None
+        return []
     inputs = {key: manifest.read_if_usable(run.unit(key)) for key in unit.inputs}
     if not all(inputs[key] for key in unit.requires):
-        return None
+        return []
     present = {key: input_manifest for key, input_manifest in inputs.items() if input_manifest}
     # Of a training with other settings or inputs nothing is continued.
     most_images = unit.fingerprint_settings.get(LENGTH)
-    return next(reversed(training_states.list_states(folder, unit.expected(present).trajectory, most_images)), None)
+    return training_states.list_states(folder, unit.expected(present).trajectory, most_images)
 
 
 def check_free_space(experiment: Experiment, site: Site, run: RunDir, units: list[PlannedUnit]) -> None:

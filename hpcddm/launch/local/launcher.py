@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from hpcddm.config import variant_files
@@ -17,6 +18,7 @@ from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_env
 from hpcddm.launch.code_copy import Checkout, CodeCopy
 from hpcddm.launch.local.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.pipeline.state import State
+from hpcddm.runs import state_seals
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Submission
 from hpcddm.runs.run_dir import RunDir
@@ -25,7 +27,12 @@ NO_LIMIT_MINUTES = 60 * 24 * 365
 
 
 def start_ranks(
-    jobs: Path, command: list[str], resources: Resources, code: CodeCopy | Checkout, gpus: list[str] | None
+    jobs: Path,
+    command: list[str],
+    resources: Resources,
+    code: CodeCopy | Checkout,
+    gpus: list[str] | None,
+    variables: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """Start all ranks of a unit under submitit's controller, in a new session that Ctrl-C does not reach.
 
@@ -37,6 +44,7 @@ def start_ranks(
         resources: Resources that the unit requests.
         code: Code that the ranks run.
         gpus: GPUs visible to the ranks; None, if the GPUs are unknown, leaves the choice to torch.
+        variables: Further variables of their environment.
 
     Returns:
         The process of the controller.
@@ -63,6 +71,7 @@ def start_ranks(
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         **({} if gpus is None else {VISIBLE_VARIABLE: ",".join(gpus)}),
+        **variables,
     }
     controller = [*PYTHON, "-m", "hpcddm.launch.local.controller", str(jobs)]
     return subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
@@ -92,7 +101,8 @@ class LocalLauncher(DirectLauncher):
             needed = self.gpus.needed(_key(array), array.resources)
             gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
         command = [*PYTHON, "-u", "-m", "hpcddm.jobs.entry", str(spec.resolve())]
-        process = start_ranks(self.run.jobs.resolve(), command, array.resources, self.code, gpus)
+        variables = state_seals.job_variables(self.run)
+        process = start_ranks(self.run.jobs.resolve(), command, array.resources, self.code, gpus, variables)
         job = JobId(process.pid)
         self.gpus.hold(job, gpus or [])
         self._processes[job] = process

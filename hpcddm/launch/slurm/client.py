@@ -3,7 +3,9 @@
 import os
 import pwd
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.launch.base import clean_environment
@@ -16,7 +18,10 @@ class SlurmUnavailable(Exception):
 
 
 def call_slurm(
-    *command: str, seconds: float | None = None, script: str | None = None
+    *command: str,
+    seconds: float | None = None,
+    script: str | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
     """Run a Slurm command, whatever its exit code.
 
@@ -24,6 +29,7 @@ def call_slurm(
         command: Words of the command.
         seconds: Time limit in seconds; None for `CLIENT_SECONDS`.
         script: Text for its standard input.
+        variables: Further variables of its environment.
 
     Raises:
         OSError: If the command cannot be started.
@@ -35,7 +41,7 @@ def call_slurm(
         capture_output=True,
         text=True,
         errors="replace",
-        env=clean_environment(),
+        env={**clean_environment(), **variables},
         timeout=seconds or CLIENT_SECONDS,
         check=False,
     )

@@ -29,7 +29,7 @@ from hpcddm.launch.slurm.queue_jobs import jobs_in_queue
 from hpcddm.launch.slurm.sbatch import FULL, TRANSIENT, Sbatch
 from hpcddm.launch.slurm.shared_folder import check_all_clusters
 from hpcddm.launch.slurm.slurm_cluster import UNLIMITED, SlurmCluster
-from hpcddm.runs import contracts
+from hpcddm.runs import contracts, state_seals
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal, Submission, job_name, select_current
 from hpcddm.runs.links import refusal_reason
@@ -207,7 +207,9 @@ class SlurmLauncher(QueueLauncher):
         folder, cluster = self.run.jobs.resolve(), array.resources.cluster
         write_element_map(array.specs, folder, token)
         name = job_name(array.name, token)
-        sbatch = Sbatch(self.render(array, script), name, _begin_flags(array), self.site.has_sacct, cluster)
+        # Not in the script, which stays in the run.
+        variables = state_seals.job_variables(self.run)
+        sbatch = Sbatch(self.render(array, script), name, _begin_flags(array), self.site.has_sacct, cluster, variables)
         try:
             return JobId.on_cluster(TemplateExecutor(folder, token, sbatch).submit_elements(), cluster)
         except QueueFull:

@@ -4,7 +4,9 @@ import random
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from hpcddm.errors import UserError
 from hpcddm.launch.base import QueueFull, SubmissionRefused
@@ -32,10 +34,20 @@ class Sbatch:
         start: Flags of sbatch for dependency or earliest start.
         has_sacct: True if lost jobs can also be found through sacct.
         cluster: Name of the cluster; None for the default cluster.
+        variables: Further variables of the job's environment, which no file of the run may hold.
     """
 
-    def __init__(self, script: Path, name: str, start: list[str], has_sacct: bool, cluster: str | None = None) -> None:
+    def __init__(
+        self,
+        script: Path,
+        name: str,
+        start: list[str],
+        has_sacct: bool,
+        cluster: str | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._script, self._name, self._has_sacct, self._on = script, name, has_sacct, cluster_flag(cluster)
+        self._variables = variables
         self._command = ["sbatch", *self._on, "--parsable", f"--job-name={name}", *start, str(script)]
 
     def submit(self) -> str:
@@ -67,7 +79,7 @@ class Sbatch:
     def _call(self) -> tuple[str, str]:
         """Call sbatch and return the job's id, or '' and the reason why it is unclear whether there is a job."""
         try:
-            process = call_slurm(*self._command)
+            process = call_slurm(*self._command, variables=self._variables)
         except OSError as error:
             raise UserError(f"sbatch cannot be run: {error.strerror}; submit from a login node") from None
         except subprocess.TimeoutExpired as error:

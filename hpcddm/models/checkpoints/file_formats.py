@@ -20,6 +20,7 @@ from hpcddm.files.tensors import read_whole
 from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointLayout
 from hpcddm.models.checkpoints.memory_bounds import require_bounded, require_uncompressed
 from hpcddm.models.checkpoints.weights_selection import select_weights, strip_prefixes
+from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import describe_network, read_description
 
@@ -34,6 +35,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
     Raises `UserError` naming the file when it is missing, torn, foreign, not finite or could execute code.
     """
     file = _weights_of(path)
+    stated = counted_digest(file)
     metadata: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
     notes: list[str] = []
@@ -47,6 +49,7 @@ def read_checkpoint(path: Path) -> CheckpointContent:
         arguments = _arguments(values)
     else:
         raise UserError(f"{file}: weights are read from .safetensors, {', '.join(PICKLES)} or a folder that holds them")
+    require_counted(file, stated, digest)
     if not tensors:
         raise UserError(f"{file}: holds no tensors")
     config = _json(file.with_name("config.json")) or {}
@@ -99,7 +102,9 @@ def _safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any], s
     try:
         with TensorFile(file, follows_links=True) as opened:
             digest = opened.read({})
-            return {name: read_whole(opened, name) for name in opened.forms}, read_description(opened), digest
+            tensors = {name: read_whole(opened, name) for name in opened.forms}
+            opened.require_unchanged()
+            return tensors, read_description(opened), digest
     except (OSError, Unreadable) as error:
         reason = getattr(error, "reason", str(error))
         raise UserError(f"{file}: torn, or no safetensors file ({reason}); fetch it again") from None

@@ -49,7 +49,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         task = Task(experiment.seed, build, _loss(config), batches, to_x, start, flops, probe)
         trained = train(task, training, unit)
     results = seen | weights_files.training_costs(training, flops) | trained.results
-    return Result(trained.outputs, results | build_denoiser.initial_weights_record(experiment, unit))
+    results |= build_denoiser.initial_weights_record(experiment, unit)
+    return Result(trained.outputs, results, trained.digests)
 
 
 def work(workload: Workload, key: str) -> list[Work]:

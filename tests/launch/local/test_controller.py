@@ -50,7 +50,7 @@ def start(folder, *arguments):
     """Two ranks under a controller; returns its process."""
     (folder / "jobs").mkdir()
     command = [sys.executable, "-c", RANK, str(folder), *arguments]
-    return launcher.start_ranks(folder / "jobs", command, Resources(ranks_per_node=2), Checkout(), None)
+    return launcher.start_ranks(folder / "jobs", command, Resources(ranks_per_node=2), Checkout(), None, {})
 
 
 def start_deaf(folder):

@@ -24,7 +24,7 @@ class FakeCluster:
         self.jobs, self.calls, self.polls, self.ended, self.slept = [], 0, 0, [], []
         self.clock = 0.0
 
-    def call(self, *command):
+    def call(self, *command, variables=None):
         if command[0] == "scancel":
             self.ended += command[1:]
             return subprocess.CompletedProcess(command, 0, "", "")

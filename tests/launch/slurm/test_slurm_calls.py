@@ -159,7 +159,8 @@ def test_one_pickle_and_one_map_serve_an_array_and_are_there_before_sbatch(tmp_p
     array = ArraySpec("tiny-train", ["a", "b", "c"], specs, resources, [JobId("5"), JobId("6")], 3)
     seen = []
 
-    def call(*command):
+    def call(*command, variables):
+        assert variables == {}, "a run without a contract has no key"
         seen.append((command, sorted(path.name for path in run.jobs.iterdir())))
         return subprocess.CompletedProcess(command, 0, "77;cluster\n", "")
 

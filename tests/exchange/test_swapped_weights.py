@@ -1,0 +1,73 @@
+"""Imported weights that are swapped between any check and their loading: nothing but what was signed is loaded."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpcddm.runs import import_records
+from hpcddm.runs.files import CURVE
+from hpcddm.runs.manifest import FILE_NAME
+from tests.exchange.agreed_runs import KEY, train
+from tests.helpers import hpcddm
+
+
+class Swap:
+    """Puts other weights, and a manifest that fits, in the place of those that were verified, after some checks."""
+
+    def __init__(self, runs, honest, monkeypatch) -> None:
+        self.runs, self.honest, self.checks, self.after = runs, honest, 0, -1
+        check = import_records.unverified_reason
+
+        def checked(*arguments):
+            reason = check(*arguments)
+            self.checks += 1
+            if self.checks == self.after:
+                train(self.runs, self.runs.home, seed=5)
+            return reason
+
+        monkeypatch.setattr(import_records, "unverified_reason", checked)
+
+    def reset(self, after: int) -> None:
+        shutil.rmtree(self.runs.home.unit(KEY))
+        shutil.copytree(self.honest, self.runs.home.unit(KEY))
+        self.checks, self.after = 0, after
+
+
+@pytest.mark.parametrize("verb", ["export", "convert"])
+def test_weights_that_are_swapped_after_any_check_are_not_loaded(runs, tmp_path, monkeypatch, verb):
+    assert runs.take(runs.pack("sent")).exit_code == 0
+    swap = Swap(runs, shutil.copytree(runs.home.unit(KEY), tmp_path / "honest"), monkeypatch)
+    like = Path(runs.home.root.parent / "tiny.yaml")
+
+    def loaded(number: int) -> tuple[int, str, bytes]:
+        swap.reset(number)
+        target = tmp_path / f"{number}.safetensors"
+        folder = ("export", runs.home.root, KEY, "--output", target)
+        file = ("convert", runs.home.output(KEY, "weights.safetensors"), "--like", like, "--output", target)
+        done = hpcddm(*(folder if verb == "export" else file))
+        made = max(target.rglob("*.safetensors"), default=target) if target.is_dir() else target
+        return done.exit_code, done.output, made.read_bytes() if made.is_file() else b""
+
+    code, output, honest = loaded(-1)
+    assert code == 0 and honest and swap.checks > 0, output
+    ends = [loaded(number) for number in range(1, swap.checks + 1)]
+    for code, output, content in ends:
+        assert content in (b"", honest) and (code == 0) == (content == honest), output
+        if code:
+            assert KEY in output and len(output.splitlines()) == 1 and "Traceback" not in output
+    assert ends[0][0] == 1
+
+
+def test_weights_that_status_calls_complete_and_that_are_swapped_then_are_not_loaded(runs, tmp_path):
+    assert runs.take(runs.pack("sent")).exit_code == 0
+    units = json.loads(hpcddm("status", runs.home.root, "--json").output)["units"]
+    assert next(unit["state"] for unit in units if unit["unit"] == KEY) == "complete"
+    kept = {runs.home.output(KEY, name): runs.home.output(KEY, name).read_bytes() for name in (FILE_NAME, CURVE)}
+    train(runs, runs.home, seed=5)
+    for path, content in kept.items():
+        path.write_bytes(content)
+    done = hpcddm("export", runs.home.root, KEY, "--output", tmp_path / "exported")
+    assert done.exit_code == 1 and f"{KEY}/weights.safetensors: its bytes are not those of its manifest" in done.output
+    assert len(done.output.splitlines()) == 1 and not (tmp_path / "exported").exists()
