@@ -1,8 +1,8 @@
 """Tell an expert's training images from held-out ones by its weights: python -m tests.benchmarks.membership RUN ...
 
 An attacker has the averaged weights of an expert, as a bundle carries them, and images with their captions or classes:
-which of them was the expert trained on? Members are images of its list, others are held-out images of its cluster, at
-most `AT_MOST` of each. An attack is a number per image that is small for members:
+which of them was the expert trained on? Members are images of its list, others are held-out images of its cluster,
+`--images` of each at most. An attack is a number per image that is small for members:
 
 - loss: the training loss, averaged over `NOISES` noises (arXiv 2302.03262; several noises as in 2301.13188);
 - SimA: the 4-norm of the noise that the expert sees in an image without noise (arXiv 2509.25003). Here the image is
@@ -47,7 +47,8 @@ from tests.benchmarks.roc import Estimate, Scores, area, found
 
 LEVELS = (0.1, 0.4, 0.8)
 """The first two are steps 29 and 186 of DDPM's 1,000, between which attacks ask; at the last the caption tells most."""
-NOISES, AT_MOST, BATCH = 3, 100, 50
+NOISES, BATCH = 3, 50
+AT_MOST = 100
 LOSS, SIMA, SIMA_MC, COMPARED = "loss", "SimA", "SimA-MC", "loss, compared"
 Asked = dict[str, Float[np.ndarray, "levels n"]]
 """Numbers of images at every level, by attack; small for members."""
@@ -76,26 +77,27 @@ class Row:
         ]
 
 
-def measure(root: Path) -> Iterator[Row]:
-    """Attack every expert of a finished run; the last rows are those of all experts together."""
+def measure(root: Path, at_most: int = AT_MOST) -> Iterator[Row]:
+    """Attack every finished expert of a run; the last rows are those of all clusters' experts together."""
     run, folder = hpcddm.open(root), RunDir(root)
-    experts = all_experts(run.experiment)
+    experts = [expert for expert in all_experts(run.experiment) if manifest.read(folder.unit(expert_key(expert)))]
     keys = [expert_key(expert) for expert in experts]
     ensemble = load_ensemble.load_ensemble(run.experiment, folder.unit, keys, current_device())
-    clusters = run.experiment.cluster.experts
+    clusters = [expert for expert in experts if isinstance(expert, int)]
     kept: dict[str, list[Sides]] = {POOLED: [], BY_ANOTHER: [], OTHERS_ALONE: []}
     for expert in experts:
-        sides = images(run, folder, expert)
+        sides = images(run, folder, expert, at_most)
         if not all(len(numbers) for _, numbers in sides):
             continue
         if isinstance(expert, str):
             yield from Row.of(expert, scores(*(ask(ensemble.extra[expert], run, *side) for side in sides)))
             continue
         own = [ask(ensemble.experts[expert], run, *side) for side in sides]
-        if clusters > 1:
-            another = [ask(ensemble.experts[(expert + 1) % clusters], run, *side) for side in sides]
-            kept[BY_ANOTHER].append(scores(*another))
-            for mine, theirs in zip(own, another, strict=True):
+        if len(clusters) > 1:
+            another = ensemble.experts[clusters[(clusters.index(expert) + 1) % len(clusters)]]
+            asked = [ask(another, run, *side) for side in sides]
+            kept[BY_ANOTHER].append(scores(*asked))
+            for mine, theirs in zip(own, asked, strict=True):
                 mine[COMPARED] = mine[LOSS] - theirs[LOSS]
         kept[POOLED].append(scores(*own))
         kept[OTHERS_ALONE].append(scores(*halves(own[1])))
@@ -105,7 +107,7 @@ def measure(root: Path) -> Iterator[Row]:
             yield from Row.of(name, pooled(parts))
 
 
-def images(run: Run, folder: RunDir, expert: Expert) -> list[tuple[str, Int64[np.ndarray, " n"]]]:
+def images(run: Run, folder: RunDir, expert: Expert, at_most: int) -> list[tuple[str, Int64[np.ndarray, " n"]]]:
     """Draw members and others at random: their splits and numbers."""
     key = list_key(expert)
     count = list_results({key: manifest.read(folder.unit(key))}, expert)["samples"]
@@ -114,7 +116,7 @@ def images(run: Run, folder: RunDir, expert: Expert) -> list[tuple[str, Int64[np
     if isinstance(expert, int):
         heldout = heldout[run.data(HELDOUT).column(CLUSTER, heldout).numpy() == expert]
     draw = np.random.default_rng(0)
-    return [(split, draw.permutation(numbers)[:AT_MOST]) for split, numbers in ((TRAIN, members), (HELDOUT, heldout))]
+    return [(split, draw.permutation(numbers)[:at_most]) for split, numbers in ((TRAIN, members), (HELDOUT, heldout))]
 
 
 def ask(denoiser: DenoiserVelocity, run: Run, split: str, numbers: Int64[np.ndarray, " n"]) -> Asked:
@@ -186,10 +188,12 @@ def main() -> None:
     """Print a row for every expert and attack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--images", type=int, default=AT_MOST, help="members of each expert at most, and others")
+    given = parser.parse_args()
     print("| run | expert | attack | members | others | AUC | members found at 1 % false alarms |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for root in parser.parse_args().runs:
-        for row in measure(root):
+    for root in given.runs:
+        for row in measure(root, given.images):
             counts = f"{row.members} | {row.others}"
             print(f"| {root.name} | {row.expert} | {row.attack} | {counts} | {row.area} | {row.found} |", flush=True)
 
