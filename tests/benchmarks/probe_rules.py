@@ -152,5 +152,5 @@ def _print_shares(honest: list[Sent]) -> None:
     print(f"\n| run | honest experts | {' | '.join(f't = {level:g}' for level in levels)} |")
     print("| --- " * (2 + len(levels)) + "|")
     for run, shares in runs.items():
-        cells = [f"{np.median(own):.2f} ({min(own):.2f} to {max(own):.2f})" for own in zip(*shares, strict=True)]
+        cells = [f"{np.median(own):.2g} ({min(own):.2g} to {max(own):.2g})" for own in zip(*shares, strict=True)]
         print(f"| {run} | {len(shares)} | {' | '.join(cells)} |")
