@@ -44,8 +44,8 @@ def faults(probe: ProbeLosses, cluster: int, factor: float) -> list[str]:
     geometric mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < factor c(i, t)
     at every t, and r(i) < `SLACK` r(k) for every other k. The first tells that it denoises, the second that it has
     learned this cluster and not another: each expert is trained on one cluster alone (arXiv 2501.05450, sec. 3).
-    Losses themselves would compare clusters, of which some are easier than others, rather than what it has learned,
-    and a plain mean one level alone, where epsilon is predicted; docs/results/probe.md has what other rules refuse.
+    Losses themselves would also compare clusters, because some are easier than others, and a plain mean would be that
+    of one level where epsilon is predicted; docs/results/probe.md has what other rules refuse.
     Without images of cluster i nothing is a fault, and clusters that a constant predicts without any loss are passed
     over.
 
