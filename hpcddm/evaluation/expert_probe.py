@@ -43,10 +43,9 @@ def faults(probe: ProbeLosses, cluster: int, rule: ProbeRule) -> list[str]:
     geometric mean of l(k, t) / c(k, t) over the levels, the expert of cluster i has to have l(i, t) < `max_share`
     c(i, t) at every t, and r(i) < `max_of_others` r(k) for every other k. The first tells that it denoises, the second
     that it has learned this cluster and not another: each expert is trained on one cluster alone (arXiv 2501.05450,
-    sec. 3). Losses themselves would compare the clusters, since some are easier than others, rather than what it has
-    learned, and a plain mean one level alone, where epsilon is predicted; docs/results/probe.md has what other rules
-    refuse. Without images of cluster i nothing is a fault, and clusters that a constant predicts without any loss are
-    passed over.
+    sec. 3). Losses themselves would also compare clusters, because some are easier than others, and a plain mean would
+    be that of one level where epsilon is predicted; docs/results/probe.md has what other rules refuse. Without images
+    of cluster i nothing is a fault, and clusters that a constant predicts without any loss are passed over.
 
     Args:
         probe: Losses of the expert.

@@ -7,7 +7,7 @@ trained on, so that the rest of their images stays as it was.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,7 +64,6 @@ class Site:
         own = [np.flatnonzero(clusters == k)[:PROBE_IMAGES] for k in range(self.experiment.cluster.experts)]
         return [numbers if len(numbers) >= FEWEST else numbers[:0] for numbers in own]
 
-    @cache  # noqa: B019
     def members(self, expert: int) -> np.ndarray:
         """Numbers of an expert's training images."""
         numbers = run_samples.expert_list(self.unit, expert)
@@ -173,9 +172,9 @@ def fine_tuned(site: Site, network: nn.Module, numbers: np.ndarray, attack: Atta
 
 @torch.no_grad()
 def distance(site: Site, network: nn.Module, attack: Attack) -> float:
-    """Mean squared distance of the x0 that a network estimates at the highest level to the one that is asked for."""
+    """Mean squared distance of the estimated x0 at the highest level to that asked for, beside the patch."""
     torch.manual_seed(1)
     t = site.objective.native_time(torch.full((PROBE_IMAGES,), LEVELS[-1], dtype=torch.float64)).float()
     x, condition, x0, _ = attack.noisy(site, PROBE_IMAGES, t)
     estimate, _ = site.objective.estimate(x, t, network(x, t, condition))
-    return (estimate - x0).square().mean().item()
+    return (estimate - x0)[..., PATCH:, PATCH:].square().mean().item()

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.expert_probe import ProbeLosses, faults
+from hpcddm.config.experiment import ProbeRule
+from hpcddm.evaluation import expert_probe
+from hpcddm.evaluation.expert_probe import ProbeLosses
 
 FACTOR = 0.9
 HONEST = "honest"
@@ -39,6 +41,11 @@ class Sent:
     def shares(self) -> np.ndarray:
         """Losses over those of the constant predictor."""
         return self.losses / self.constant
+
+    @property
+    def faults(self) -> list[str]:
+        """What the rule of the contract says."""
+        return expert_probe.faults(self.probe, self.number, ProbeRule())
 
 
 def sent_experts(found: dict[str, list[dict[str, Any]]]) -> Iterator[Sent]:
@@ -130,27 +137,29 @@ def print_tables(found: dict[str, list[dict[str, Any]]]) -> None:
         refused = [sum(not rule(sent) for sent in own) for own in by_kind.values()]
         print(f"| {name} | {' | '.join(map(str, refused))} |")
     _print_contract(by_kind)
-    _print_shares(by_kind[HONEST])
+    _print_runs(by_kind)
 
 
 def _print_contract(by_kind: dict[str, list[Sent]]) -> None:
     print("\n| kind | refused | by the constant predictor | by the other clusters | x0's distance before, after |")
     print("| --- " * 5 + "|")
     for kind, own in by_kind.items():
-        lines = [" ".join(faults(sent.probe, sent.number, FACTOR)) for sent in own]
-        parts = [sum(word in line for line in lines) for word in ("at t = ", "geometric mean")]
+        parts = [sum(word in " ".join(each.faults) for each in own) for word in ("at t = ", "geometric mean")]
         works = np.array([sent.works for sent in own]).mean(0)
         told = ", ".join(f"{value:.3f}" for value in works)
-        print(f"| {kind} | {sum(map(bool, lines))} of {len(own)} | {parts[0]} | {parts[1]} | {told} |")
+        print(f"| {kind} | {_refused(own)} | {parts[0]} | {parts[1]} | {told} |")
 
 
-def _print_shares(honest: list[Sent]) -> None:
-    runs: dict[str, list[np.ndarray]] = defaultdict(list)
-    for sent in honest:
-        runs[sent.run].append(sent.shares[sent.cluster])
-    levels = honest[0].probe.levels
-    print(f"\n| run | honest experts | {' | '.join(f't = {level:g}' for level in levels)} |")
-    print("| --- " * (2 + len(levels)) + "|")
-    for run, shares in runs.items():
-        cells = [f"{np.median(own):.2f} ({min(own):.2f} to {max(own):.2f})" for own in zip(*shares, strict=True)]
-        print(f"| {run} | {len(shares)} | {' | '.join(cells)} |")
+def _print_runs(by_kind: dict[str, list[Sent]]) -> None:
+    levels = by_kind[HONEST][0].probe.levels
+    print(f"\n| run | {HONEST} | {SENT} | {' | '.join(f't = {level:g}' for level in levels)} |")
+    print("| --- " * (3 + len(levels)) + "|")
+    for run in dict.fromkeys(sent.run for sent in by_kind[HONEST]):
+        honest, others = ([sent for sent in by_kind[kind] if sent.run == run] for kind in (HONEST, SENT))
+        shares = np.array([sent.shares[sent.cluster] for sent in honest])
+        cells = [f"{np.median(own):.2g} ({min(own):.2g} to {max(own):.2g})" for own in shares.T]
+        print(f"| {run} | {_refused(honest)} | {_refused(others)} | {' | '.join(cells)} |")
+
+
+def _refused(sent: list[Sent]) -> str:
+    return f"{sum(bool(each.faults) for each in sent)} of {len(sent)}"

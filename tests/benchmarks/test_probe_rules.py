@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from hpcddm.evaluation.expert_probe import ProbeLosses, faults
-from tests.benchmarks.probe_rules import FACTOR, SENT, rules, sent_experts
+from hpcddm.evaluation.expert_probe import ProbeLosses
+from tests.benchmarks.probe_rules import SENT, rules, sent_experts
 
 LEVELS = [0.1, 0.5]
 
@@ -23,6 +23,6 @@ def test_the_rule_of_the_contract_is_both_of_its_rows():
     assert sum(each.kind == SENT for each in sent) == 2 * sum(each.kind == "honest" for each in sent) == 180
     named = rules([each for each in sent if each.kind == "honest"])
     parts = [named["0.9 x constant, every level"], named["share below 1.05 x every other, geometric mean"]]
-    verdicts = [(not faults(each.probe, each.number, FACTOR), [part(each) for part in parts]) for each in sent]
+    verdicts = [(not each.faults, [part(each) for part in parts]) for each in sent]
     assert all(passes == all(said) for passes, said in verdicts)
     assert {tuple(said) for _, said in verdicts} == {(True, True), (True, False), (False, True), (False, False)}
