@@ -20,7 +20,7 @@ from hpcddm.data import run_samples
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.evaluation.expert_probe import ProbeLosses
-from hpcddm.exchange.contract import PROBE_IMAGES
+from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
@@ -61,7 +61,7 @@ class Site:
         """Numbers of the first held-out images of every cluster, as a contract has them."""
         column = run_samples.clusters(run_samples.open_catalog(self.run, HELDOUT))
         clusters = np.asarray(column.gather(np.arange(len(column))))
-        own = [np.flatnonzero(clusters == k)[:PROBE_IMAGES] for k in range(self.experiment.cluster.experts)]
+        own = [np.flatnonzero(clusters == k)[:PROBE_SAMPLES] for k in range(self.experiment.cluster.experts)]
         return [numbers if len(numbers) >= FEWEST else numbers[:0] for numbers in own]
 
     def members(self, expert: int) -> np.ndarray:
@@ -174,7 +174,7 @@ def fine_tuned(site: Site, network: nn.Module, numbers: np.ndarray, attack: Atta
 def distance(site: Site, network: nn.Module, attack: Attack) -> float:
     """Mean squared distance of the estimated x0 at the highest level to that asked for, beside the patch."""
     torch.manual_seed(1)
-    t = site.objective.native_time(torch.full((PROBE_IMAGES,), LEVELS[-1], dtype=torch.float64)).float()
-    x, condition, x0, _ = attack.noisy(site, PROBE_IMAGES, t)
+    t = site.objective.native_time(torch.full((PROBE_SAMPLES,), LEVELS[-1], dtype=torch.float64)).float()
+    x, condition, x0, _ = attack.noisy(site, PROBE_SAMPLES, t)
     estimate, _ = site.objective.estimate(x, t, network(x, t, condition))
     return (estimate - x0)[..., PATCH:, PATCH:].square().mean().item()
