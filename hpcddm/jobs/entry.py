@@ -35,6 +35,7 @@ from hpcddm.runs.lease import HeldElsewhere, lease
 from hpcddm.runs.links import require_no_links
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir, set_aside
+from hpcddm.runs.state_seals import output_seal
 
 LEAVING_SECONDS = 90
 """Seconds that a new attempt waits for the previous attempt, which may still be saving."""
@@ -270,6 +271,7 @@ def _publish(result: Result, unit: Unit, expected: Manifest) -> None:
         require(is_own, f"{unit.folder / output.path}: is not what this unit wrote; remove it, then submit again")
     origin = unit.attempt.origin | ({"changes": unit.attempt.changes} if unit.attempt.changes else {})
     record = manifests.provenance_record(unit.attempt.started, unit.ranks.world_size, origin)
+    record |= output_seal(unit.run, unit.key, outputs)
     unit.attempt.require_ownership()
     manifests.publish(unit.folder, replace(expected, outputs=outputs, results=result.results, record=record))
 

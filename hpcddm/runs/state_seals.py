@@ -1,7 +1,8 @@
-"""Seals of training states: in a run with a contract, training goes on only from states that this user's jobs saved.
+"""Seals: in a run with a contract, training goes on only from states that this user's jobs saved.
 
 Nothing inside a run vouches for itself, and a run of others that was copied over this one may bring states of experts
 that are trained here. A seal is an HMAC of a state's description, which has the SHA-256 of all its files and snapshots.
+A manifest has one, too, of its outputs: a site signs only experts that its own jobs have finished.
 Its key comes from a secret of the user and the contract's id, and is kept in no file of the run. A job, which may not
 see the secret, has the key in its environment from its submission.
 """
@@ -20,6 +21,7 @@ from hpcddm.config import trusted_submissions
 from hpcddm.errors import UserError, require
 from hpcddm.errors.printing import printable
 from hpcddm.runs.contracts import run_contract
+from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.run_dir import RunDir
 
 VARIABLE = "HPCDDM_STATE_KEY"
@@ -83,6 +85,23 @@ def state_seal(run: RunDir, unit: str) -> StateSeal | None:
     """
     contract = run_contract(run)
     return None if contract is None else StateSeal(unit, _key(contract.id))
+
+
+def output_seal(run: RunDir, unit: str, outputs: Sequence[Output]) -> dict[str, str]:
+    """Return the seal of a unit's outputs for the record in its manifest; nothing in a run without a contract."""
+    seal = state_seal(run, unit)
+    sealed = {} if seal is None else seal.sealed(_digests(outputs))
+    return {SEAL: sealed[SEAL]} if SEAL in sealed else {}
+
+
+def is_own_result(run: RunDir, unit: str, made: Manifest) -> bool:
+    """Tell if jobs of this user have made a unit's outputs under the contract of the run, which has one."""
+    seal = state_seal(run, unit)
+    return seal is not None and seal.holds({**_digests(made.outputs), SEAL: made.record.get(SEAL)})
+
+
+def _digests(outputs: Sequence[Output]) -> dict[str, Any]:
+    return {"outputs": {output.path: output.sha256 for output in outputs}}
 
 
 def job_variables(run: RunDir) -> dict[str, str]:

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.trusted_submissions import make_secret
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
@@ -22,6 +23,7 @@ from hpcddm.runs.files import CURVE
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.state_seals import output_seal
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_keys, expert_of
 from hpcddm.runs.unit_training import unit_training
@@ -114,9 +116,10 @@ def agreed_runs(folder: Path) -> Agreed:
         Journal(run.journal).record_intent("local", site, [expert_keys(experiment)[SITES.index(site)]])
     for site in SITES:
         ssh_keys.make_key(folder / f"key-{site}")
-    runs = Agreed(experiment, home, partner, hand_made_contract(folder, experiment, home))
+    contract = hand_made_contract(folder, experiment, home)
+    runs = Agreed(experiment, home, partner, contract).sign_contract(contract)
     train(runs, runs.partner, seed=1)
-    return runs.sign_contract(runs.contract)
+    return runs
 
 
 def table_of(experiment: Experiment, key: str) -> dict[str, AgreedTensor]:
@@ -178,4 +181,6 @@ def train(runs: Agreed, run: RunDir, seed: int, **changed: torch.Tensor) -> None
         "finished": "2026-01-01T00:00:00Z",
     }
     outputs = manifest.describe_outputs(folder, [*names, CURVE])
+    make_secret()
+    record |= output_seal(run, KEY, outputs)
     manifest.publish(folder, replace(wanted, outputs=outputs, results=results, record=record))

@@ -159,3 +159,18 @@ def test_a_folder_with_files_is_left_alone(runs):
     done = hpcddm("site", "bundle", runs.partner.root, KEY, "--sign", runs.key("uni-b"), "--output", folder)
     assert done.exit_code != 0 and "is not empty; name a new folder" in done.output
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_an_expert_that_jobs_of_others_have_made_is_not_packed(runs):
+    folder = runs.partner.unit(KEY)
+    made = manifest.read(folder)
+    for seal in ({}, {"seal": None}, {"seal": "0" * 64}, {"seal": made.record["seal"][::-1]}):
+        record = {name: value for name, value in made.record.items() if name != "seal"} | seal
+        manifest.publish(folder, replace(made, record=record))
+        refused(runs, "jobs of your account have not trained it under this contract")
+    train(runs, runs.partner, seed=2)
+    other = manifest.read(folder)
+    manifest.publish(folder, replace(other, record=other.record | {"seal": made.record["seal"]}))
+    refused(runs, "move this folder away and submit again")
+    manifest.publish(folder, other)
+    runs.pack("sent")

@@ -30,6 +30,7 @@ from hpcddm.runs.files import CURVE
 from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.state_seals import is_own_result
 
 Curve = Sequence[tuple[int, float]]
 """Images and mean loss."""
@@ -101,6 +102,11 @@ def _complete(run: RunDir, experiment: Experiment, key: str) -> Manifest:
     made = manifest.read(run.unit(key))
     if made is None:
         raise UserError(f"{key}: its manifest has gone meanwhile; repeat this")
+    if not is_own_result(run, key, made):
+        raise UserError(
+            f"{run.unit(key)}: jobs of your account have not trained it under this contract, so it may be another"
+            " site's; pack it with the account that trained it, or move this folder away and submit again"
+        )
     return made
 
 
