@@ -26,6 +26,7 @@ READERS = {
     "runs/initial_weights.py": "headers of weights that training starts from, by their manifest",
     "sampling/posthoc_ema.py": "by their manifest",
     "stages/training/evaluators_job.py": "weights that the user names, by the digest of the submission",
+    "stages/training/probe_job.py": "images in a contract, which are compared with those of the run",
     "training/checkpoints.py": "training states of this unit, in a run with a contract by their seals",
 }
 

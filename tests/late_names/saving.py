@@ -19,6 +19,7 @@ from hpcddm.config.site import Resources
 from hpcddm.files import checked_reads
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.training.checkpoints import Checkpoints
 
 OWNER = "slurm-x-0123456789ab-7_0.0"
@@ -45,7 +46,8 @@ def train(rank: int, node: Path, store: Path, steps: list[int]) -> None:
     dist.init_process_group("gloo", store=dist.FileStore(str(store), 2), rank=rank, world_size=2)
     ranks = Ranks(rank, 0, 2, 2, OWNER)
     attempt = open_attempt(node / "logs", ranks)
-    unit = SimpleNamespace(state=node / "state", trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
+    run = {"run": RunDir(node), "key": "train/x", "state": node / "state", "trajectory": "f"}
+    unit = SimpleNamespace(**run, ranks=ranks, attempt=attempt, resources=Resources())
     checkpoints, shards = {"fresh": Checkpoints, "reused": Reusing}[sys.argv[4]](unit, 10**9), Shards()
     for images in steps:
         shards.images = images

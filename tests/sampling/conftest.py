@@ -1,11 +1,13 @@
 """Held-out images of two clusters, for whatever measures a denoiser on them."""
 
 from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
 
 from hpcddm.data import run_samples
+from hpcddm.data.catalog import Catalog
 from hpcddm.data.reader import ArrayReader
 
 
@@ -17,7 +19,9 @@ def heldout_clusters(monkeypatch):
     reader = ArrayReader(images, np.arange(8) % 4, of_image)
     column = SimpleNamespace(gather=lambda numbers: of_image[numbers])
     monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: reader)
-    monkeypatch.setattr(run_samples, "open_unit_catalog", lambda unit, split: range(8))
+    catalog = create_autospec(Catalog, instance=True)
+    catalog.__len__.return_value = 8
+    monkeypatch.setattr(run_samples, "open_unit_catalog", lambda unit, split: catalog)
     monkeypatch.setattr(run_samples, "clusters", lambda catalog: column)
     monkeypatch.setattr(run_samples, "sample_expert_list", lambda unit, expert, seed, count: np.arange(3))
     return of_image

@@ -54,7 +54,7 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
     monkeypatch.setattr(
-        evaluators_job, "train", lambda task, training, unit: tasks.append(task) or TrainingResult([], {})
+        evaluators_job, "train", lambda task, training, unit: tasks.append(task) or TrainingResult([], {}, {})
     )
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(run_samples, "training_reader", lambda settings, unit: nullcontext(images))
