@@ -8,14 +8,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hpcddm.evaluation.expert_probe import ProbeLosses
 from hpcddm.exchange.bundle import MAX_CURVE
 from hpcddm.exchange.contract import flat_name
 from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.exchange.ssh_keys import read_public
+from hpcddm.files import atomic
 from hpcddm.launch.collaboration.bundle_making import thinned
 from hpcddm.runs import manifest
-from hpcddm.runs.files import CURVE
+from hpcddm.runs.files import CURVE, PROBE_FILE
 from hpcddm.runs.import_records import read_signed_bundle
+from hpcddm.runs.manifest import Manifest
 from tests.exchange.agreed_runs import KEY, train
 from tests.helpers import hpcddm
 
@@ -76,6 +79,19 @@ def test_hours_and_gpus_are_those_of_the_attempts(runs):
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     planted = (b"secret-node", b"lovelace", b"f" * 40, b"2026-01-01T", str(runs.partner.root).encode())
     assert [text for text in planted if text in content] == []
+
+
+def test_the_bundle_tells_what_the_site_found_in_its_own_probe(runs):
+    folder = runs.partner.unit("probe/expert-01")
+    folder.mkdir(parents=True)
+    losses = [[0.5, 0.123456789], [0.25, 1e-9]]
+    atomic.write_json(folder / PROBE_FILE, ProbeLosses([0.1, 0.9], losses, [[1.0, 1.0]] * 2).as_json())
+    outputs = manifest.describe_outputs(folder, [PROBE_FILE])
+    manifest.publish(folder, Manifest("probe", "expert-01", {}, {}, outputs, {"faults": [], "accepted": None}))
+    bundle, _ = read_signed_bundle(runs.pack("sent"))
+    assert bundle.word.probe_losses == [[0.5, 0.123457], [0.25, 1e-9]]
+    said = runs.take(runs.home.root.parent / "sent").output
+    assert "loss of its own probe 1e-09 to 0.25" in said, said
 
 
 def test_the_number_counts_other_weights_and_other_recipes(runs):

@@ -91,8 +91,8 @@ def _probe_losses(run: RunDir, key: str) -> list[list[float]] | None:
     folder = run.unit(probe_key(key))
     if manifest.read_if_usable(folder) is None:
         return None
-    losses: list[list[float]] = manifest.read_verified_json(folder, PROBE_FILE, ProbeLosses)["losses"]
-    return [[float(f"{loss:.6g}") for loss in of_cluster] for of_cluster in losses]
+    probe: ProbeLosses = manifest.read_verified_json(folder, PROBE_FILE, ProbeLosses)
+    return [[float(f"{loss:.6g}") for loss in of_cluster if loss is not None] for of_cluster in probe.losses]
 
 
 def _gpu_kind(run: RunDir, key: str) -> str | None:
