@@ -250,7 +250,8 @@ def _read_by_others(states: dict[str, UnitStatus], sites: set[str], foreign: lis
     """List the units of this site that units of other sites read, by the other site."""
     read: dict[str, list[str]] = {}
     for unit in foreign:
-        keys = [key for key in unit.inputs if states[key].unit.site in sites]
+        # Each site probes experts itself.
+        keys = [key for key in unit.inputs if states[key].unit.site in sites and key not in unit.gates.values()]
         read[str(unit.site)] = list(dict.fromkeys([*read.get(str(unit.site), []), *keys]))
     return {site: keys for site, keys in read.items() if keys}
 

@@ -7,13 +7,14 @@ from hpcddm.errors import ConfigError
 from hpcddm.jobs.spec import read_spec
 from hpcddm.jobs.unit_inputs import InputsNotReady, gather_inputs
 from hpcddm.launch.array_items import make_items, write_specs
-from hpcddm.launch.submission import decide_units
+from hpcddm.launch.submission import decide_units, store_experiment
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import STAGES, plan_units
 from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
+from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
-from tests.helpers import finish, tiny
+from tests.helpers import finish, hpcddm, tiny
 from tests.launch.queues import Queue
 
 EXPERT, PROBE, EVALUATE, REPORT = "train/expert-01", "probe/expert-01", "evaluate/0000000-0000024", "report/all"
@@ -74,6 +75,17 @@ def test_each_site_probes_its_own_experts_and_the_site_of_the_router_those_of_ot
         units = plan_units(tiny(tmp_path, **sites, **changes))
         assert {unit.key[-2:]: unit.site for unit in units if unit.stage == "probe"} == expected
     assert not [unit for unit in plan_units(tiny(tmp_path, **sites | {"experts__probe": None})) if unit.gates]
+
+
+def test_a_partner_hands_over_its_expert_and_not_the_probe_of_it(tmp_path):
+    partition = {"name": "contract", "partition": str(tmp_path / "partition.safetensors"), "content_hash": "0" * 64}
+    followed = {"cluster__clustering": partition | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
+    experiment, run = tiny(tmp_path, **SITES, **followed), RunDir(tmp_path / "run")
+    store_experiment(experiment, run)
+    finish([unit for unit in plan_units(experiment) if unit.site in (None, "north")], run)
+    Journal(run.journal).record_intent("local", "north", [EXPERT, PROBE])
+    said = hpcddm("status", run.root).output
+    assert f"{PROBE} " in said and f"hand over {EXPERT} to site here; next:" in said, said
 
 
 def test_no_unit_reads_an_expert_of_another_site_without_its_probe(tmp_path):
