@@ -148,6 +148,9 @@ def test_another_account_is_told_to_let_the_first_go_on(partner, killed, tmp_pat
 def test_a_snapshot_that_is_replaced_during_training_is_not_published(partner, tmp_path):
     run = tmp_path / "run"
     process, snapshot = partner.started(run, 1), run / KEY / "snapshots/images-000000000032.safetensors"
+    # The first state may be older than the snapshot.
+    while not snapshot.exists() and process.poll() is None:
+        time.sleep(0.01)
     save_file({name: 1.5 * tensor for name, tensor in load_file(snapshot).items()}, tmp_path / "other")
     os.replace(tmp_path / "other", snapshot)
     assert process.wait() == 1
