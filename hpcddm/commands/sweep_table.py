@@ -4,7 +4,7 @@ from rich.table import Table
 
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config.sweep import label_of, short_names
-from hpcddm.evaluation.metrics import all_metrics, headlines
+from hpcddm.evaluation.metrics import all_metrics, columns, headlines
 from hpcddm.evaluation.sweep_results.seed_statistics import SEEDS_CSV, SeedStatistics, statistics_over_seeds
 from hpcddm.evaluation.sweep_results.setting_results import CSV, FLOOR, SettingResult, varied_keys
 
@@ -58,12 +58,12 @@ def _print_spreads(spreads: list[SeedStatistics]) -> None:
     """Print mean and standard deviation over the seeds, every metric a column."""
     table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
     table.add_column("setting", overflow="fold")
-    for name in ("arm", "seeds", *(metric.title for metric in all_metrics())):
+    for name in ("arm", "seeds", *(metric.title for metric in columns())):
         table.add_column(name, no_wrap=True, justify="left" if name == "arm" else "right")
     last = None
     for spread in spreads:
         label = label_of(spread.setting, short_names(spread.setting))
-        cells = [spread.formatted(metric) for metric in all_metrics()]
+        cells = [spread.formatted(metric) for metric in columns()]
         table.add_row(*map(plain_text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
     table_console(SPREAD_COLUMNS, wraps_lines=True).print(table)

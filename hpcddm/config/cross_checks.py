@@ -3,6 +3,7 @@
 import fractions
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
@@ -10,6 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.strategies import is_strategy
@@ -145,10 +147,8 @@ def _of_kept_weights(experiment: Experiment) -> list[tuple[str, str]]:
     """List weights that are kept and nothing could name, or named and not kept."""
     experts, router, evaluators = experiment.experts.training, experiment.router.training, experiment.evaluators
     evaluate, problems = experiment.evaluate, []
-    others = {"evaluators.extractor": evaluators.extractor.training}
-    if evaluators.classifier is not None:
-        others["evaluators.classifier"] = evaluators.classifier.training
-    for place, training in others.items():
+    others = {"evaluators.extractor": evaluators.extractor, "evaluators.classifier": evaluators.classifier}
+    for place, training in ((place, own.training) for place, own in others.items() if own is not None):
         text = "nothing reads them: it measures as it ended"
         problems += [(f"{place}.training.{key}", text) for key in training.extra_weights_keys]
     own, routed = experts.snapshots, router.snapshots if router else []
@@ -185,6 +185,8 @@ def _of_concepts(experiment: Experiment) -> list[tuple[str, str]]:
 
 def _of_evaluators(experiment: Experiment) -> list[tuple[str, str]]:
     has_classes, classifier = experiment.data.num_classes is not None, experiment.evaluators.classifier
+    if problems := [*_of_extractors(experiment)]:
+        return problems
     if has_classes and classifier is None:
         return [("evaluators.classifier", "this key is needed: the images have classes")]
     if classifier is not None and not has_classes:
@@ -192,6 +194,24 @@ def _of_evaluators(experiment: Experiment) -> list[tuple[str, str]]:
             ("evaluators.classifier", "names classes, and data.num_classes is not set; remove one or add the other")
         ]
     return []
+
+
+def _of_extractors(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Find figures that nothing would compute, or that two evaluators would compute under one name."""
+    evaluate, own = experiment.evaluate, experiment.evaluators.extractor
+    if own is None and not evaluate.extractors:
+        yield "evaluators.extractor", "nothing compares samples with real images; set it, or evaluate.extractors"
+    if own is None and experiment.concepts is not None:
+        yield "evaluators.extractor", "this key is needed: concepts are scored in its features"
+    labels: dict[str, int] = {}
+    for number, encoder in enumerate(evaluate.extractors):
+        if not isinstance(encoder, ImageEncoderSettings):
+            yield f"evaluate.extractors.{number}", f"{encoder.name} does not see images; take another encoder"
+        elif (first := labels.setdefault(encoder.evaluator_label(), number)) != number:
+            text = f"its figures would have the name of those of evaluate.extractors.{first}; remove one"
+            yield f"evaluate.extractors.{number}", text
+    if evaluate.perceptual is not None and experiment.data.num_classes is None:
+        yield "evaluate.perceptual", "it compares samples of one class, and data.num_classes is not set; remove it"
 
 
 def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:

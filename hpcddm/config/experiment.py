@@ -153,8 +153,9 @@ class RouterSettings(StrictModel):
 class EvaluatorSettings(StrictModel):
     """Settings of the two networks that evaluate samples; these must differ."""
 
-    extractor: ClassifierSettings
-    """Network whose features the distances compare; without classes it is trained to predict an image's rotation."""
+    extractor: ClassifierSettings | None
+    """Network whose features the distances compare; without classes it is trained to predict an image's rotation. None
+    where `evaluate.extractors` alone compare."""
     classifier: ClassifierSettings | None = None
     """Network that predicts the classes of samples; required for images with classes, refused without."""
 

@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from hpcddm.config.schema import Positive, StrictModel, VariantSettings, default_variant
+from hpcddm.config.image_encoders import ImageEncoderSettings, PerceptualSettings
+from hpcddm.config.schema import PathSetting, Positive, StrictModel, VariantSettings, default_variant
 
 
 class ConversionSettings(VariantSettings):
@@ -58,7 +59,9 @@ class SamplerSettings(StrictModel):
 class EvaluateSettings(SamplerSettings):
     """Settings of sampling and comparison; all arms have the same number of images, steps and guidance scale."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"units", "min_experts", "placement"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset(
+        {"units", "min_experts", "placement", "extractors", "perceptual", "reference"}
+    )
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"first_sample", "snapshot", "sigma_rel"})
 
     images: Positive = 2000
@@ -78,5 +81,11 @@ class EvaluateSettings(SamplerSettings):
     """Relative length of the evaluated average, computed from the averages of `experts.training.power_ema`."""
     units: Positive = 1
     """Number of units that share the samples."""
+    extractors: list[ImageEncoderSettings] = []
+    """Encoders of images with public weights that measure samples and real images beside `evaluators.extractor`."""
+    perceptual: PerceptualSettings | None = None
+    """Distance that measures how much the samples of one class differ, such as `{name: lpips_alex}`."""
+    reference: PathSetting | None = None
+    """Folder of another run, whose measurements of the same real images by the same networks are copied."""
     min_experts: Positive | None = None
     """Number of experts that evaluation and report need; both list missing experts. By default all are needed."""

@@ -11,6 +11,9 @@ from hpcddm.data.columns import Column, gather_rows
 from hpcddm.data.random_streams import EVALUATED_IMAGES
 from hpcddm.errors import UserError
 
+SEED = 0
+"""Seed of the choice: runs that differ in their seed share the measurements of the real images."""
+
 
 def choose_balanced(
     labels: Column | Int[np.ndarray, " n"], class_names: Sequence[str], count: int
@@ -35,11 +38,11 @@ def choose_balanced(
     return np.stack([numbers[:needed] for numbers in of_class], axis=1).reshape(-1)
 
 
-def choose_random(size: int, count: int, seed: int) -> Int64[np.ndarray, " {count}"]:
-    """Draw `count` samples of a split of `size` at random, for images without classes.
+def choose_random(size: int, count: int) -> Int64[np.ndarray, " {count}"]:
+    """Draw `count` samples of a split of `size` at random, for images without classes; the same for all seeds of runs.
 
     Raises `UserError` when there are too few.
     """
     if size < count:
         raise UserError(f"evaluate.images: {count} images need as many real ones, there are {size}")
-    return randomness.random_subset(seed, EVALUATED_IMAGES, size, count)
+    return randomness.random_subset(SEED, EVALUATED_IMAGES, size, count)

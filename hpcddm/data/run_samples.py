@@ -36,6 +36,8 @@ from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, list_key
 
 NUMBERS, CLUSTER, FEATURE = "numbers", "cluster", "features"
 """Names of the columns in the files of lists, clusters and features."""
+NO_LABELS = np.zeros(0, dtype=np.int64)
+"""Labels of images without classes."""
 READ_TOGETHER = 32
 """Images that one thread reads ahead; a whole block of large images per thread would take gigabytes."""
 
@@ -247,6 +249,11 @@ def evaluation_samples(unit: Unit, experiment: Experiment, split: str = HELDOUT)
     return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, class_names(experiment, unit.inputs))
 
 
+def read_labels(experiment: Experiment, reader: TarReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
+    """Read the classes of some samples, (N,) int64; empty where the images have no classes."""
+    return NO_LABELS if experiment.data.num_classes is None else reader.labels(numbers).numpy()
+
+
 def choose_evaluation_samples(
     split_catalog: Catalog, experiment: Experiment, names: Sequence[str]
 ) -> Int64[np.ndarray, " n"]:
@@ -265,5 +272,5 @@ def choose_evaluation_samples(
     """
     count = experiment.evaluate.first_sample + experiment.evaluate.images
     if experiment.data.num_classes is None:
-        return evaluation_set.choose_random(len(split_catalog), count, experiment.seed)
+        return evaluation_set.choose_random(len(split_catalog), count)
     return evaluation_set.choose_balanced(split_catalog.column("label"), names, count)

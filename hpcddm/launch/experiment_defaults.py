@@ -73,7 +73,10 @@ def fill_in(values: Values, name: str) -> None:
     _fill_experts(values, num_experts, data)
     _fill_router(values, num_experts, data)
     evaluators = _inside(values, "evaluators")
-    for key in ("extractor", "classifier") if data and data.num_classes else ("extractor",):
+    has_classes = bool(data and data.num_classes)
+    if not has_classes and _inside(dict(values), "evaluate").get("extractors"):
+        evaluators.setdefault("extractor", None)
+    for key in ("extractor", "classifier") if has_classes else ("extractor",):
         network = _inside(evaluators, key)
         _inside(network, "model").setdefault("name", "small_cnn")
         others = {} if "training" in network else {"precision": "fp32"}

@@ -5,17 +5,17 @@ Flow of the data:
     shard --> catalog --> encode --> cluster --> assign --> expert_lists
                  |                                               |
                  |         +-------------------------------------+
-                 |         +---> train (experts, monolith) ------+--> evaluate --> report
-                 |         +---> router -------------------------+
+                 |         +---> train (experts, monolith) ------+--> evaluate --> measure --> compare --> report
+                 |         +---> router -------------------------+                   ^             ^
                  |         +---> distill (student) --------------+
                  |         +---> cluster_report (page about the clusters; no training waits for it)
                  |         +---> copy_lists (copies of the lists' images, if experts read copies)
-                 +-------------> evaluators (extractor, ---------+
-                 |                           classifier)
+                 +-------------> evaluators (extractor, classifier) -----------------+--> reference
                  +-------------> encode_captions (states of captions, for all that see them)
 
-The student waits for the experts. The router waits for them only if it is trained on their samples. shard, encode and
-assign process ranges of tars; catalog and expert_lists merge the ranges.
+The student waits for the experts. The router waits for them only if it is trained on their samples. Networks with
+public weights measure images, too; for these, reference waits for the catalog alone. shard, encode and assign process
+ranges of tars; catalog and expert_lists merge the ranges.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's fingerprint
 matches. The fingerprint covers the settings that the stage names in `fingerprint_settings` and the digests of the

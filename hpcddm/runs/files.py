@@ -61,9 +61,10 @@ CONCEPTS_TABLE, CONCEPTS_PARQUET = "concepts.csv", "concepts.parquet"
 SHOWN_FILE = "page_images.h5"
 """Pictures on the page, from which the report builds one of its sections."""
 
-# probe, evaluate, report
+# probe, evaluate, reference and measure, compare, report
 PROBE_FILE = "probe.json"
 EVALUATION = "evaluation.h5"
+MEASUREMENTS, COMPARISON = "measurements.h5", "comparison.json"
 PAGE, METRICS = "index.html", "metrics.json"
 
 

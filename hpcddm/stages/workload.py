@@ -13,6 +13,8 @@ from hpcddm.sampling.nfe import NetworkEvaluations
 
 DENOISER, ROUTER, ENCODER = f"{stage_of(MONOLITH)}/", "router", "encoder"
 TEXT_ENCODER = "text encoder"
+EVALUATOR = "evaluator "
+"""Prefix of the names of the encoders that measure images; the label of the encoder follows."""
 AUTOENCODER, ENCODE_LATENTS, DECODE_LATENTS = "autoencoder", "encoding to latents", "decoding of latents"
 """Names of networks; a denoiser is named by the first unit that trains an equal network, usually the monolith's."""
 TAR, READING, SINGLE_READING = "tar", "reading", "reading in one thread"

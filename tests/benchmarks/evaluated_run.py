@@ -11,10 +11,11 @@ from jaxtyping import Int64
 import hpcddm
 from hpcddm.data.run_samples import CLUSTER, choose_evaluation_samples, open_catalog
 from hpcddm.errors import UserError
-from hpcddm.runs.files import EVALUATION
+from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.stages.evaluation.evaluate import evaluate_range
+
+MEASURING = ("measure", "reference")
 
 
 class EvaluatedRun:
@@ -72,12 +73,16 @@ class EvaluatedRun:
 
 
 def stored(run: RunDir, what: str) -> dict[str, np.ndarray]:
-    """Read what the evaluation stored of every arm that has it, such as 'images' or 'features', part after part."""
-    folders = sorted((run.root / "evaluate").iterdir(), key=lambda folder: evaluate_range(f"evaluate/{folder.name}"))
+    """Read what the evaluation stored of every arm, 'images' or 'usage', part after part.
+
+    Also 'features' and 'agreed', which the run's own evaluators measured, of held-out and training images, too.
+    """
+    is_drawn = what in ("images", "usage")
+    patterns = [f"evaluate/*/{EVALUATION}"] if is_drawn else [f"{one}/own-*/{MEASUREMENTS}" for one in MEASURING]
     parts: dict[str, list[np.ndarray]] = {}
-    for folder in folders:
-        with h5py.File(folder / EVALUATION) as file:
+    # Names of ranges have leading zeros.
+    for path in (path for pattern in patterns for path in sorted(run.root.glob(pattern))):
+        with h5py.File(path) as file:
             for arm, group in file.items():
-                if what in group:
-                    parts.setdefault(arm, []).append(group[what][:])
+                parts.setdefault(arm, []).append(group[what][:])
     return {arm: np.concatenate(values) for arm, values in parts.items()}

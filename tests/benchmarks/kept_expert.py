@@ -22,17 +22,14 @@ from jaxtyping import Bool, Float
 
 import hpcddm
 from hpcddm.errors import UserError
+from hpcddm.evaluation.evaluators import TrainedEvaluators
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.kid import kernel_distance
 from hpcddm.evaluation.metrics.neighbours import overlap
 from hpcddm.jobs.devices import current_device
-from hpcddm.models import build_classifier
-from hpcddm.sampling import load_ensemble
+from hpcddm.runs.ranges import HELDOUT
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages.evaluation.evaluate import REFERENCE
-from hpcddm.stages.evaluation.evaluate_job import ArmImages
-from hpcddm.stages.training.evaluators import evaluator_keys
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
 KEPT = "per-trajectory"
@@ -53,17 +50,16 @@ def remedies(steps: int) -> dict[str, tuple[str, dict[str, Any]]]:
 def draw(evaluated: EvaluatedRun, strategy: str, changes: Mapping[str, Any]) -> Measured:
     """Draw the samples of a run with other settings of its sampler, and measure them."""
     run, device = hpcddm.open(evaluated.root, **changes), current_device()
-    settings, ensemble, arm = run.experiment, run.ensemble(strategy), ArmImages()
-    networks = [
-        load_ensemble.load_evaluator(settings, key, evaluated.folder.unit, device) for key in evaluator_keys(settings)
-    ]
+    settings, ensemble, measured = run.experiment, run.ensemble(strategy), []
+    evaluator = TrainedEvaluators(settings, evaluated.folder.unit, device)
     for start in range(0, len(evaluated.rows), settings.evaluate.batch):
         own = slice(start, start + settings.evaluate.batch)
         condition = run.condition.of_classes(evaluated.labels[own].tolist()).to(device)
         field = ensemble.field(strategy, settings.evaluate)
         x = sample(field, settings.seed, evaluated.rows[own], condition, run.space, settings.evaluate)
-        arm.add(run.space.to_images(x), build_classifier.pixels(settings), *networks)
-    return np.concatenate(arm.features), np.concatenate(arm.named) == evaluated.labels
+        measured.append(evaluator.measure(run.space.to_images(x), evaluated.labels[own], []))
+    features, agreed = (np.concatenate([part[name] for part in measured]) for name in ("features", "agreed"))
+    return features, agreed
 
 
 def row(title: str, measured: Measured, real: Float[np.ndarray, "n d"]) -> str:
@@ -87,7 +83,7 @@ def main() -> None:
         evaluated.stored("features"),
         evaluated.stored("agreed"),
     )
-    real = features[REFERENCE]
+    real = features[HELDOUT]
     print("| arm | FD | KID | recall | named as asked |\n| --- | --- | --- | --- | --- |")
     for arm in evaluate.strategies:
         print(row(f"{arm}, guidance {evaluate.guidance:g}", (features[arm], agreed[arm]), real))

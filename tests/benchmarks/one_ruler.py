@@ -8,27 +8,16 @@ the same places; the intervals come from halves of the samples, drawn 20 times.
 import argparse
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 import hpcddm
 from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.evaluation.metrics.kid import kernel_distance
-from hpcddm.stages.evaluation.evaluate import REFERENCE, evaluate_range
+from hpcddm.runs.ranges import HELDOUT
+from tests.benchmarks.evaluated_run import EvaluatedRun
 
 HALVES = 20
-
-
-def images_by_arm(root: Path) -> dict[str, np.ndarray]:
-    """Read the images of every arm of a run's evaluation, uint8 (N, H, W, C)."""
-    folders = sorted((root / "evaluate").iterdir(), key=lambda folder: evaluate_range(f"evaluate/{folder.name}"))
-    parts: dict[str, list[np.ndarray]] = {}
-    for folder in folders:
-        with h5py.File(folder / "evaluation.h5") as file:
-            for arm, group in file.items():
-                parts.setdefault(arm, []).append(group["images"][:])
-    return {arm: np.concatenate(images) for arm, images in parts.items()}
 
 
 def half_interval(samples: np.ndarray, real: np.ndarray, seed: int = 0) -> float:
@@ -46,8 +35,9 @@ def main() -> None:
     encoder = variants.create(ImageEncoder, settings)
     print(f"| run | arm | images | KID by {settings.name} |\n| --- | --- | --- | --- |")
     for root in given.runs:
-        features = {arm: encoder.encode(images) for arm, images in images_by_arm(root).items()}
-        real = features.pop(REFERENCE)
+        evaluated = EvaluatedRun(root)
+        features = {arm: encoder.encode(images) for arm, images in evaluated.stored("images").items()}
+        real = encoder.encode(evaluated.run.data(HELDOUT).images(evaluated.numbers))
         for arm, samples in features.items():
             distance, interval = kernel_distance(samples, real), half_interval(samples, real)
             print(f"| {root.name} | {arm} | {len(samples)} | {distance:.4f} +- {interval:.4f} |", flush=True)

@@ -18,6 +18,7 @@ from tests.helpers import finish, hpcddm, tiny
 from tests.launch.queues import Queue
 
 EXPERT, PROBE, EVALUATE, REPORT = "train/expert-01", "probe/expert-01", "evaluate/0000000-0000024", "report/all"
+MEASURED = ("measure/own-0000000-0000024", "compare/own")
 SITES = {"site": "here", "experts__sites": ["here", "north"], "experts__probe": {}}
 
 
@@ -27,7 +28,7 @@ class Run:
     def __init__(self, folder, **changes):
         self.experiment = tiny(folder, **SITES, **changes)
         self.run, self.units = RunDir(folder / "run"), {unit.key: unit for unit in plan_units(self.experiment)}
-        behind = (EXPERT, PROBE, "distill/student", EVALUATE, REPORT)
+        behind = (EXPERT, PROBE, "distill/student", EVALUATE, *MEASURED, REPORT)
         finish([unit for key, unit in self.units.items() if key not in behind], self.run)
 
     def finish(self, *keys):
@@ -57,7 +58,7 @@ def run(tmp_path):
 def partial(tmp_path):
     """One expert is enough, and the report was made without that of north."""
     partial = Run(tmp_path, evaluate__min_experts=1)
-    partial.finish(EVALUATE, REPORT)
+    partial.finish(EVALUATE, *MEASURED, REPORT)
     return partial
 
 
@@ -115,13 +116,14 @@ def test_a_probe_changes_no_fingerprint(tmp_path):
 
 
 def test_final_steps_wait_for_the_probe(run):
-    assert run.to_run() == ([], {PROBE: EXPERT, EVALUATE: EXPERT, REPORT: EVALUATE})
+    behind = dict(zip((*MEASURED, REPORT), (EVALUATE, MEASURED[0], EVALUATE), strict=True))
+    assert run.to_run() == ([], {PROBE: EXPERT, EVALUATE: EXPERT} | behind)
     run.finish(EXPERT)
-    assert run.to_run() == ([PROBE, EVALUATE, REPORT], {})
+    assert run.to_run() == ([PROBE, EVALUATE, *MEASURED, REPORT], {})
     with pytest.raises(InputsNotReady, match=rf"needs 2 of 2 experts, 1 are there \({PROBE} is not complete\)"):
         run.gather()
     run.finish(PROBE)
-    assert PROBE in run.gather().manifests and run.to_run() == ([EVALUATE, REPORT], {})
+    assert PROBE in run.gather().manifests and run.to_run() == ([EVALUATE, *MEASURED, REPORT], {})
 
 
 def test_a_probe_of_another_bundle_opens_nothing(run):

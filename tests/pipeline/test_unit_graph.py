@@ -61,6 +61,7 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
     changes = {
         "distill": {"teacher": "router"},
         "router__samples": {"images": 8, "steps": 2},
+        "evaluate__perceptual": {"name": "lpips_alex"},
         "monolith": {"enabled": True},
         "data__read_from": {"name": "expert_copy"},
     } | sites
@@ -85,21 +86,22 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
 
 
 BEGIN, END = "shard catalog", "expert_lists cluster_report train router evaluators"
+LAST = "measure reference compare report"
 CAPTIONED = f"{BEGIN} encode cluster assign encode_captions {END}"
 CONCEPTS = "concept_vocabulary concept_tags concept_counts concept_scores concept_analysis"
 ORDERS = {
-    "budget": f"{BEGIN} encode cluster assign {END} evaluate report",
-    "concepts": f"{CAPTIONED} {CONCEPTS} evaluate report",
-    "emoji": f"{CAPTIONED} evaluate report",
-    "emoji_latents": f"{BEGIN} autoencoder encode cluster assign encode_captions latents {END} evaluate report",
-    "fashion_mnist": f"{BEGIN} encode cluster assign {END} evaluate report",
-    "from_seed": f"{BEGIN} encode cluster assign {END} evaluate report",
-    "hddm_laion": f"{BEGIN} encode cluster assign encode_captions latents {END} evaluate report",
-    "imagenet_ddm": f"{BEGIN} encode cluster assign latents {END} evaluate report",
-    "laion_ddm_24b": f"{BEGIN} encode cluster assign latents {END} evaluate report",
-    "method": f"{BEGIN} encode cluster assign {END} evaluate report",
-    "quickstart": f"{BEGIN} encode cluster assign {END} evaluate report",
-    "seed_digits": f"{BEGIN} encode cluster assign {END} evaluate report",
+    "budget": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
+    "concepts": f"{CAPTIONED} {CONCEPTS} evaluate {LAST}",
+    "emoji": f"{CAPTIONED} evaluate {LAST}",
+    "emoji_latents": f"{BEGIN} autoencoder encode cluster assign encode_captions latents {END} evaluate {LAST}",
+    "fashion_mnist": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
+    "from_seed": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
+    "hddm_laion": f"{BEGIN} encode cluster assign encode_captions latents {END} evaluate {LAST}",
+    "imagenet_ddm": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST}",
+    "laion_ddm_24b": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST}",
+    "method": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
+    "quickstart": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
+    "seed_digits": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
 }
 
 

@@ -12,12 +12,13 @@ from hpcddm.pipeline.unit_states import check_stale, require_complete, survey_un
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir, set_aside
-from hpcddm.runs.unit_keys import expert_key
+from hpcddm.runs.unit_keys import expert_key, unit_name
 from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import DATA_STAGES, finish, tiny
 
 EXPERT = expert_key(1)
 EVALUATE = "evaluate/0000000-0000024"
+MEASURED = ("measure/own-0000000-0000024", "compare/own")
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_a_unit_without_manifest_is_missing_and_its_readers_wait(run, tmp_path):
     found = survey_units(plan_units(tiny(tmp_path)), run)
     waiting = {key for key, status in found.items() if status.state is State.WAITING}
     assert found[EXPERT].state is State.MISSING
-    assert waiting == {"evaluate/0000000-0000024", "report/all"}
+    assert waiting == {"evaluate/0000000-0000024", *MEASURED, "report/all"}
     assert found["evaluate/0000000-0000024"].reason == f"{EXPERT} is not complete"
 
 
@@ -65,7 +66,8 @@ def test_a_unit_with_a_torn_manifest_is_damaged_and_named_and_the_others_are_wha
     status = survey_units(plan_units(tiny(tmp_path)), run)
     assert status[EXPERT].state is State.DAMAGED and f"{path}: holds no usable JSON" in status[EXPERT].reason
     for key in before.keys() - {EXPERT}:
-        assert status[key].state is before[key] or EXPERT in status[key].unit.inputs
+        readers = {EXPERT, EVALUATE, MEASURED[0]} & {*status[key].unit.inputs}
+        assert status[key].state is before[key] or readers
 
 
 def test_a_truncated_output_is_damage_that_names_the_file(run, tmp_path):
@@ -132,7 +134,8 @@ def test_an_expert_that_arrives_makes_the_final_step_outdated_and_nothing_else(p
     finish([unit for unit in units if unit.key == EXPERT], run)
     found = survey_units(units, run)
     assert final(found) == [("outdated", f"{EXPERT} has arrived since")] * 2
-    assert {found[unit.key].state for unit in units if unit.stage not in ("evaluate", "report")} == {State.COMPLETE}
+    final_stages = ("evaluate", "measure", "compare", "report")
+    assert {found[unit.key].state for unit in units if unit.stage not in final_stages} == {State.COMPLETE}
 
 
 def test_an_expert_that_does_not_fit_has_not_arrived(partial, tmp_path):
@@ -158,8 +161,10 @@ def test_a_higher_minimum_makes_a_final_step_wait_that_was_made_with_less(partia
 def test_units_that_were_made_with_different_experts_do_not_go_together(tmp_path):
     run, units = RunDir(tmp_path / "run"), plan_units(tiny(tmp_path, evaluate__min_experts=1, evaluate__units=2))
     first, second = (unit for unit in units if unit.stage == "evaluate")
-    finish([unit for unit in units if unit.key not in (EXPERT, second.key)][:-1], run)
-    finish([unit for unit in units if unit.key in (EXPERT, second.key, "report/all")], run)
+    name = unit_name(second.key)
+    behind = (EXPERT, second.key, f"measure/own-{name}", "compare/own", "report/all")
+    finish([unit for unit in units if unit.key not in behind], run)
+    finish([unit for unit in units if unit.key in behind], run)
     found = survey_units(units, run)
     assert (found[first.key].state, found[first.key].reason) == (State.OUTDATED, f"{EXPERT} has arrived since")
     assert (found[second.key].state, found["report/all"].reason) == (State.COMPLETE, f"{first.key} is not complete")

@@ -20,6 +20,7 @@ from tests.exchange.collaboration import Collaboration
 from tests.helpers import REPOSITORY
 from tests.whole_runs import hpcddm
 
+pytestmark = pytest.mark.long
 KEY = "train/expert-01"
 CHANGES = {"experts__training__images": 8000, "experts__training__snapshots": [32, 8000]}
 CHANGES |= {"data__shards": 1, "data__heldout_shards": 1}

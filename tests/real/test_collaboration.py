@@ -16,7 +16,7 @@ from tests.helpers import REPOSITORY
 from tests.institutions import Institution
 from tests.whole_runs import TINY
 
-pytestmark = [pytest.mark.slurm, pytest.mark.root]
+pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.long]
 PAGE = REPOSITORY / "docs/collaboration.md"
 SITES = ["uni-a", "uni-a", "uni-b", "uni-b"]
 SITE = """

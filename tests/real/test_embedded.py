@@ -197,9 +197,9 @@ class Given(torch.nn.Module):
 
 def test_the_distance_equals_torchmetrics_on_the_same_features(finished):
     features = {}
-    for name in ("heldout", "top-1"):
+    for name, stage in (("heldout", "reference"), ("top-1", "measure")):
         parts = []
-        for path in sorted(finished.glob(EVALUATION.format("*"))):
+        for path in sorted(finished.glob(f"{stage}/own-*/measurements.h5")):
             with h5py.File(path) as file:
                 parts.append(file[name]["features"][:])
         features[name] = torch.from_numpy(np.concatenate(parts)).double()[:, :, None, None]

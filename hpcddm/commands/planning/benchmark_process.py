@@ -31,6 +31,7 @@ from hpcddm.stages.workload import (
     DENOISER,
     ENCODE_LATENTS,
     ENCODER,
+    EVALUATOR,
     READING,
     ROUTER,
     SAMPLE_WORK,
@@ -83,8 +84,8 @@ def _step(
             return lambda: [fit_to_shape(records[number].image, channels, size, transform) for number in numbers]
         path = folder / "x.tar"
         return lambda: tar_writing.write_tar(path, (records[number] for number in numbers), size, channels, transform)
-    if network == ENCODER:
-        return costs.encoding(batch)
+    if network == ENCODER or network.startswith(EVALUATOR):
+        return costs.encoding(network, batch)
     device = current_device() if on_gpu else torch.device("cpu")
     if network == TEXT_ENCODER:
         step = costs.encoding_captions(batch, device)

@@ -22,12 +22,14 @@ from hpcddm.runs import unit_keys
 from hpcddm.runs.unit_keys import expert_of, stage_of
 from hpcddm.runs.unit_settings import require_latent_space
 from hpcddm.runs.unit_training import unit_training
+from hpcddm.stages.evaluation.reference import encoders_by_label
 from hpcddm.stages.workload import (
     AUTOENCODER,
     DECODE_LATENTS,
     DENOISER,
     ENCODE_LATENTS,
     ENCODER,
+    EVALUATOR,
     ROUTER,
     SAMPLE_WORK,
     TEXT_ENCODER,
@@ -81,9 +83,11 @@ class UnitCosts:
             return (torch.zeros(count, *build_classifier.pixels(self.experiment).shape),)
         return tuple(part.expand(count, *part.shape[1:]).clone() for part in build_denoiser.one_image(self.experiment))
 
-    def encoding(self, count: int) -> Callable[[], object]:
-        """Return a function that encodes `count` images once, for timing."""
-        encoder, images = variants.create(SampleEncoder, self.experiment.encode.encoder), self._images(count)
+    def encoding(self, name: str, count: int) -> Callable[[], object]:
+        """Return a function that encodes `count` images once with an encoder of the work, for timing."""
+        measuring = {f"{EVALUATOR}{label}": one for label, one in encoders_by_label(self.experiment).items()}
+        settings = measuring.get(name, self.experiment.encode.encoder)
+        encoder, images = variants.create(SampleEncoder, settings), self._images(count)
         reader = ArrayReader(images, labels=np.zeros(count, np.int64), clusters=np.zeros(count, np.int64))
         return lambda: encoder.features(reader, range(count))
 
@@ -119,8 +123,8 @@ class UnitCosts:
     def _count(self, name: str, is_training: bool) -> int:
         if name in SAMPLE_WORK:
             return 0
-        if name == ENCODER:
-            return _counted(self.encoding(1))
+        if name == ENCODER or name.startswith(EVALUATOR):
+            return _counted(self.encoding(name, 1))
         if name == TEXT_ENCODER:
             return _counted(self.encoding_captions(1, torch.device("cpu")))
         if name in (ENCODE_LATENTS, DECODE_LATENTS):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.metrics import all_metrics, columns_led_by
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
@@ -38,8 +38,9 @@ def render(content: ReportContent) -> str:
         asked_for=content.asked_for,
         has_monolith=MONOLITH in metrics["arms"],
         has_student=STUDENT in metrics["arms"],
-        titled_metrics=[(one, _titled(one)) for one in all_metrics() if one.key not in metrics["unavailable_metrics"]],
+        titled_metrics=[(one, _titled(one)) for one in _columns(metrics)],
         left_out=[(_titled(metric), metrics["unavailable_metrics"].get(metric.key)) for metric in all_metrics()],
+        figures=figure_rows(metrics),
         missing={plots.expert_of(key) for key in metrics["missing_experts"]},
         rows=table(metrics),
         counts=sorted({arm["images"] for arm in (*metrics["arms"].values(), metrics["floor"])}),
@@ -69,6 +70,8 @@ class ModelRow:
     """Value by the key of the metric."""
     best: list[str] = field(default_factory=list)
     """Keys of the metrics with no better text in any arm."""
+    verdicts: dict[str, str] = field(default_factory=dict)
+    """What the paired difference to the first arm says, by the key of the metric; empty for that arm and the floor."""
     flops: str = ""
     ratio: str = ""
 
@@ -81,21 +84,55 @@ def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
     for name, arm in arms.items():
         rows[name].flops = flops_text(arm["train_flops"])
         rows[name].ratio = f"{arm['train_flops'] / monolith:.2f}" if monolith else ""
-    for metric in (metric for metric in all_metrics() if metric.key not in metrics["unavailable_metrics"]):
+    for metric in _columns(metrics):
         _add_cells(rows, metric, arms, metrics["floor"])
+        for name, differences in metrics["differences"].items():
+            full_key = next((key for key in differences if _short_key(key) == metric.key), None)
+            rows[name].verdicts[metric.key] = differences[full_key]["verdict"] if full_key else ""
     return rows
+
+
+def figure_rows(metrics: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Format all figures of all evaluators by full key and row: value, 95 % interval and verdict."""
+    known = {metric.key: metric for metric in all_metrics()}
+    rows: dict[str, dict[str, str]] = {}
+    for name, values in (metrics["arms"] | {FLOOR: metrics["floor"]}).items():
+        intervals = metrics["intervals"]["floor" if name == FLOOR else name]
+        for key, (low, high) in intervals.items():
+            text = known[_short_key(key)].text
+            inside = "" if low is None else f" [{text(low)}, {text(high)}]"
+            verdict = metrics["differences"].get(name, {}).get(key, {}).get("verdict", "")
+            rows.setdefault(key, {})[name] = f"{text(values[key])}{inside}" + (f", {verdict}" if verdict else "")
+    return rows
+
+
+def _columns(metrics: dict[str, Any]) -> list[Metric]:
+    """List the metrics of the table that there are, the leading one first."""
+    led = columns_led_by(metrics["leading_metric"])
+    return [metric for metric in led if metric.key not in metrics["unavailable_metrics"]]
+
+
+def _short_key(full_key: str) -> str:
+    """Return the key of the metric.
+
+    Examples:
+        >>> _short_key("recall-10000@own"), _short_key("fd@dinov2-l14-224-bicubic-aa")
+        ('recall', 'fd')
+    """
+    return full_key.split("@")[0].split("-")[0]
 
 
 def _add_cells(
     rows: dict[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], floor: dict[str, float]
 ) -> None:
     """Write one metric into all rows, and mark the best of several arms."""
-    values = [arm[metric.key] for arm in arms.values() if math.isfinite(arm[metric.key])]
+    values = [arm[metric.key] for arm in arms.values() if math.isfinite(arm.get(metric.key, math.nan))]
     # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
     form = metric.format if metric.digits is None else f"z.{_decimals(values, metric.digits)}f"
     best = format(metric.better.best(values), form) if values and len(arms) > 1 else None
     for name, row in rows.items():
-        row.cells[metric.key] = format((arms.get(name) or floor)[metric.key], form)
+        value = (arms.get(name) or floor).get(metric.key)
+        row.cells[metric.key] = "" if value is None else format(value, form)
         if name in arms and row.cells[metric.key] == best:
             row.best.append(metric.key)
 

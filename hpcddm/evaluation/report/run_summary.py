@@ -39,7 +39,7 @@ def rows(experiment: Experiment, metrics: dict[str, Any], inputs: dict[str, Mani
         ("Solver", f"{describe_variant(evaluate.solver)}, {evaluate.steps} steps{_spacing(evaluate.shift)}"),
         ("Guidance", _guidance(experiment)),
         ("Experts become one velocity by", _combining(experiment)),
-        ("Extractor", f"{metrics['extractor']['name']}, SHA-256 {metrics['extractor']['sha256'][:16]}"),
+        *[("Extractor", _of_extractor(label, one)) for label, one in metrics["extractors"].items()],
         *_of_classifier(metrics),
         *[("Contradiction", line) for line in metrics.get("contradictions", ())],
         ("Process time of all units", f"{seconds / 60:.1f} minutes"),
@@ -133,6 +133,11 @@ def _of_probes(experiment: Experiment, inputs: dict[str, Manifest]) -> list[tupl
             accepted += [f"{name}: {'; '.join(faults)}. Taken because: {probe.results['accepted']}"] if faults else []
     rows = [("Experts of other sites that passed the probe", ", ".join(passed))] if passed else []
     return rows + [("Experts of other sites that fail the probe", "; ".join(accepted))] * bool(accepted)
+
+
+def _of_extractor(label: str, one: dict[str, Any]) -> str:
+    """Describe an extractor; those with public weights by their label."""
+    return f"{one['name'] if label == 'own' else label}, SHA-256 {(one['sha256'] or '-')[:16]}"
 
 
 def _of_classifier(metrics: dict[str, Any]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hpcddm.evaluation.metrics import all_metrics, headlines, primary
+from hpcddm.evaluation.metrics import columns, headlines, primary
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.sweep_results.setting_results import FLOOR, SettingResult, varied_keys
 from hpcddm.files import atomic
@@ -42,10 +42,10 @@ def write_plot(rows: list[SettingResult], path: Path, title: str) -> bool:
 
 def _lines(rows: list[SettingResult], key: str) -> Figure:
     rows = sorted(rows, key=lambda row: row.setting[key])
-    metrics = all_metrics()
-    columns = -(-len(metrics) // LINE_ROWS)
-    figure = Figure(figsize=(3.25 * columns, 6.4), layout="constrained")
-    panels = [*figure.subplots(LINE_ROWS, columns, squeeze=False).flat]
+    metrics = columns()
+    width = -(-len(metrics) // LINE_ROWS)
+    figure = Figure(figsize=(3.25 * width, 6.4), layout="constrained")
+    panels = [*figure.subplots(LINE_ROWS, width, squeeze=False).flat]
     for axes, metric in zip(panels, metrics, strict=False):
         for number, arm in enumerate(_arms(rows)):
             points = [(row.setting[key], row.arms[arm].get(metric.key, MISSING)) for row in rows if arm in row.arms]

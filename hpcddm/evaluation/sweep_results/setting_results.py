@@ -75,7 +75,8 @@ def write_csv(rows: list[SettingResult], path: Path) -> None:
     keys = list(dict.fromkeys(key for row in rows for key in row.setting))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    columns = [*(metric.key for metric in all_metrics()), "images", "train_flops"]
+    full_keys = {key for row in rows for figures in row.arms.values() for key in figures if "@" in key}
+    columns = [*(metric.key for metric in all_metrics()), "images", "train_flops", *sorted(full_keys)]
     writer.writerow(["label", *keys, "state", "arm", *columns, "remark"])
     for row in rows:
         values = [row.setting.get(key, "") for key in keys]

@@ -14,6 +14,7 @@ from hpcddm.runs.unit_keys import (
     CONCEPT_ALIGNMENT,
     CONCEPT_COUNTS,
     CONCEPT_VOCABULARY,
+    EXTRACTOR,
     HOME_ARM,
     expert_keys,
     unit_name,
@@ -140,7 +141,7 @@ class ConceptScoresStage(DrawingUnits, Stage):
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return what drawing and measuring samples reads, the tagger, and the concepts."""
-        networks = [*sampling_units(experiment), *tagger_keys(experiment)]
+        networks = [*sampling_units(experiment), EXTRACTOR, *tagger_keys(experiment)]
         return list(dict.fromkeys([*networks, *nearest_keys(experiment), CONCEPT_VOCABULARY, CONCEPT_COUNTS]))
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:

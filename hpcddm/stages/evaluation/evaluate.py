@@ -1,4 +1,4 @@
-"""Stage evaluate: samples of every arm, in ranges, with as many held-out and training images."""
+"""Stage evaluate: samples of every arm, in ranges."""
 
 from typing import Any
 
@@ -21,7 +21,6 @@ from hpcddm.runs.unit_keys import (
 )
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_keys, space_parts
-from hpcddm.stages.training.evaluators import evaluator_keys
 
 REFERENCE, REAL = "heldout", "train"
 """Arms of real images: the reference of all distances, and training images whose distance is the floor."""
@@ -55,14 +54,14 @@ def arm_names(experiment: Experiment) -> list[str]:
 
 
 def sampling_units(experiment: Experiment) -> list[str]:
-    """List the units that sampling and measuring read, without the experts."""
+    """List the units that sampling reads, without the experts."""
     dense = [*monolith_keys(experiment), *student_keys(experiment)]
     shared = [*space_keys(experiment), *captions_read(experiment)]
-    return [CATALOG, EXPERT_LISTS, *shared, *dense, ROUTER, *evaluator_keys(experiment)]
+    return [CATALOG, EXPERT_LISTS, *shared, *dense, ROUTER]
 
 
 def evaluation_settings(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings that determine the samples and their metrics."""
+    """Return the settings that determine the samples."""
     evaluate = settings_to_hash(experiment.evaluate) | {"strategies": strategy_labels(experiment)}
     # The hashes of weights do not cover their use: networks with different objectives, or routers with different
     # temperatures, may have the same tensors.
@@ -84,12 +83,12 @@ def gpus_to_sample(experiment: Experiment) -> GpuUse:
 
 
 class EvaluateStage(Stage):
-    """Stage whose units sample and measure one range of samples in all arms."""
+    """Stage whose units draw one range of samples in all arms."""
 
     name = "evaluate"
     reads = (
         *("catalog", "autoencoder", "latents", "expert_lists", "encode_captions"),
-        *("evaluators", "train", "probe", "router", "distill"),
+        *("train", "probe", "router", "distill"),
     )
     gpus = GpuUse.NODE
 
@@ -121,10 +120,6 @@ class EvaluateStage(Stage):
         return gpus_to_sample(experiment)
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
-        """Estimate images, features and statistics of all arms, including two arms of real images."""
+        """Estimate the images of all arms."""
         start, stop = evaluate_range(key)
-        features = experiment.evaluators.extractor.model.features
-        per_image = values_per_image(experiment) + 4 * features + 1
-        statistics = 8 * (features + 1) ** 2
-        arms = len(arm_names(experiment)) + 2
-        return DiskSpace(arms * ((stop - start) * per_image + statistics), 0, 1)
+        return DiskSpace(len(arm_names(experiment)) * (stop - start) * values_per_image(experiment), 0, 1)

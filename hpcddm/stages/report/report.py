@@ -11,6 +11,7 @@ from hpcddm.stages.concepts.concept_analysis import concepts_keys, page_bytes
 from hpcddm.stages.data.cluster_report import images_per_cluster
 from hpcddm.stages.data.encode_captions import uncounted_captions
 from hpcddm.stages.data.latents import space_parts
+from hpcddm.stages.evaluation.compare import compare_keys
 from hpcddm.stages.evaluation.evaluate import (
     arm_names,
     evaluate_keys,
@@ -18,6 +19,7 @@ from hpcddm.stages.evaluation.evaluate import (
     gpus_to_sample,
     sampling_units,
 )
+from hpcddm.stages.training.evaluators import evaluator_keys
 
 GALLERY_IMAGES = 20
 """Pictures in the gallery per arm and per expert."""
@@ -26,12 +28,12 @@ PAGE_BYTES = 200_000
 
 
 class ReportStage(Stage):
-    """Stage with one unit, which merges the ranges of the stage `evaluate` and writes the page."""
+    """Stage with one unit, which merges the comparisons of the arms and writes the page."""
 
     name = "report"
     reads = (
         *("catalog", "autoencoder", "latents", "expert_lists", "cluster_report", "encode_captions"),
-        *("evaluators", "train", "probe", "router", "distill", "evaluate", "concept_analysis"),
+        *("evaluators", "train", "probe", "router", "distill", "evaluate", "compare", "concept_analysis"),
     )
     gpus = GpuUse.NODE
 
@@ -40,8 +42,9 @@ class ReportStage(Stage):
         return [REPORT]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the inputs of the evaluation, and its ranges."""
-        return [*sampling_units(experiment), *evaluate_keys(experiment)]
+        """Return the inputs of the evaluation, its ranges, and the comparisons of the arms."""
+        evaluators = [*evaluator_keys(experiment), *compare_keys(experiment)]
+        return [*sampling_units(experiment), *evaluate_keys(experiment), *evaluators]
 
     def optional(self, experiment: Experiment) -> list[str]:
         """List the experts."""

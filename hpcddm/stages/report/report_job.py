@@ -1,6 +1,6 @@
-"""Stage report: merges the evaluation's units into metrics.json and one self-contained page."""
+"""Stage report: merges the comparisons of all arms into metrics.json and one self-contained page."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -8,13 +8,13 @@ import h5py
 import numpy as np
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.strategies import parse as parse_strategy
+from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data import run_samples as sample_lists
 from hpcddm.errors import require
-from hpcddm.evaluation import training_costs
-from hpcddm.evaluation.metrics import all_metrics, unavailable_metrics
-from hpcddm.evaluation.metrics.metric_inputs import NO_LABELS, ImageSet, MetricInputs
-from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS, NEIGHBOURS
+from hpcddm.evaluation import comparisons, training_costs
+from hpcddm.evaluation.comparisons import Comparison
 from hpcddm.evaluation.report import concept_images, page, run_summary
 from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
@@ -28,7 +28,17 @@ from hpcddm.evaluation.report.report_content import (
 from hpcddm.files import atomic, checked_reads, hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs import manifest
-from hpcddm.runs.files import CLUSTERS_FILE, CONCEPTS_FILE, CURVE, EVALUATION, METRICS, PAGE, SHOWN_FILE, WEIGHTS
+from hpcddm.runs.files import (
+    CLUSTERS_FILE,
+    COMPARISON,
+    CONCEPTS_FILE,
+    CURVE,
+    EVALUATION,
+    METRICS,
+    PAGE,
+    SHOWN_FILE,
+    WEIGHTS,
+)
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.stored_results import class_names, list_results, split_results
@@ -44,13 +54,16 @@ from hpcddm.runs.unit_keys import (
     STUDENT,
     expert_keys,
     stage_of,
+    unit_name,
 )
 from hpcddm.sampling import nfe
 from hpcddm.sampling.diagnostics import diagnose
 from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.sampler import sample
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
-from hpcddm.stages.evaluation.evaluate import REAL, REFERENCE, arm_names, evaluate_range
+from hpcddm.stages.evaluation.compare import compare_keys
+from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
+from hpcddm.stages.evaluation.reference import OWN, encoders_by_label
 from hpcddm.stages.report.report import GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
@@ -69,7 +82,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     metrics = _metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}
     atomic.write_json(unit.folder / METRICS, metrics)
     page.write(_content(experiment, unit, metrics, shown.galleries()), unit.folder / PAGE)
-    return Result([METRICS, PAGE], {key: metrics[key] for key in ("arms", "floor", "missing_experts", "remark")})
+    kept = ("arms", "floor", "missing_experts", "remark", "leading_metric")
+    return Result([METRICS, PAGE], {key: metrics[key] for key in kept})
 
 
 def work(workload: Workload, key: str) -> list[Work]:
@@ -83,42 +97,37 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [*shown, *inside, *workload.expert_work(GALLERY_IMAGES, GALLERY_IMAGES, alone), *decoded]
 
 
-def _merge(unit: Unit, arm: str, labels: np.ndarray) -> ImageSet:
-    """Merge one arm over all units; labels: requested classes of all images, the same in every arm."""
-    return ImageSet.merged(
-        [ImageSet.from_arrays(group, labels[start:stop]) for start, stop, group in _parts(unit, arm)]
-    )
-
-
 def _usage(unit: Unit, arm: str) -> np.ndarray:
     """Compute each expert's share of an ensemble arm's samples at every step, over all units: (steps, K)."""
-    used = sum(group["usage"][:] for _, _, group in _parts(unit, arm))
+    used = sum(group["usage"][:] for group in _parts(unit, arm))
     return used / used.sum(1, keepdims=True)
 
 
-def _parts(unit: Unit, arm: str) -> Iterator[tuple[int, int, h5py.Group]]:
-    """Yield what each unit stored of one arm, in the samples' order, with its range of samples."""
+def _parts(unit: Unit, arm: str) -> Iterator[h5py.Group]:
+    """Yield what each unit stored of one arm, in the samples' order."""
     for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
         with hdf5.open_checked(unit.input(key, EVALUATION)) as file:
-            yield *evaluate_range(key), file[arm]
+            yield file[arm]
 
 
 def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     flops, has_classes = _train_flops(experiment, unit.inputs), experiment.data.num_classes is not None
-    labels, contradictions = _labels(experiment, unit), training_costs.contradictions(experiment, unit.inputs)
-    real, impossible = _merge(unit, REFERENCE, labels), unavailable_metrics(has_classes)
-    measured = {arm: _measures(_merge(unit, arm, labels), real, impossible) for arm in (*arm_names(experiment), REAL)}
-    floor = measured.pop(REAL)
+    contradictions = training_costs.contradictions(experiment, unit.inputs)
+    compared = {
+        unit_name(key): manifest.read_verified_json(unit.run.unit(key), COMPARISON, Comparison)
+        for key in compare_keys(experiment)
+    }
+    figures = comparisons.summarise(compared)
+    for name, arm in figures["arms"].items():
+        arm["train_flops"] = flops.get(name, flops[ENSEMBLE])
     return (
-        {
-            "arms": {name: arm | {"train_flops": flops.get(name, flops[ENSEMBLE])} for name, arm in measured.items()},
-            "floor": floor,
-            "unavailable_metrics": impossible,
+        figures
+        | {
+            "unavailable_metrics": comparisons.unavailable(list(compared.values()), has_classes),
             "missing_experts": missing_experts(experiment, unit.inputs),
             "remark": _remark(experiment, unit),
-            "extractor": _evaluator(experiment, unit, EXTRACTOR),
+            "extractors": _extractors(experiment, unit),
             "classifier": _evaluator(experiment, unit, CLASSIFIER) if has_classes else None,
-            "neighbours": [NEIGHBOURS, DENSITY_NEIGHBOURS],
             "steps": experiment.evaluate.steps,
             "guidance": experiment.evaluate.guidance,
         }
@@ -134,13 +143,6 @@ def _probes(unit: Unit) -> dict[str, Any]:
         for key, made in unit.inputs_of(stage_of(PROBE)).items()
     }
     return {"probes": verdicts} if verdicts else {}
-
-
-def _labels(experiment: Experiment, unit: Unit) -> np.ndarray:
-    """Read the classes of the samples from place 0 on, (N,); none where the images have no classes."""
-    if experiment.data.num_classes is None:
-        return NO_LABELS
-    return sample_lists.open_reader(unit, HELDOUT).labels(sample_lists.evaluation_samples(unit, experiment)).numpy()
 
 
 def _remark(experiment: Experiment, unit: Unit) -> str:
@@ -162,11 +164,11 @@ def _remark(experiment: Experiment, unit: Unit) -> str:
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
 
-def _measures(samples: ImageSet, real: ImageSet, impossible: Container[str] = ()) -> dict[str, float]:
-    """Measure an arm against the held-out images."""
-    evaluation = MetricInputs(samples, real)
-    possible = [metric for metric in all_metrics() if metric.key not in impossible]
-    return {metric.key: metric.compute(evaluation) for metric in possible} | {"images": samples.statistics.count}
+def _weights_digest(encoder: ImageEncoderSettings) -> str | None:
+    """Return the hash of an encoder's weights; None for an encoder without any."""
+    if isinstance(encoder, SettingsWithWeights):
+        return encoder.weights.content_hash
+    return next((file.sha256 for file in encoder.pretrained), None)
 
 
 def _train_flops(experiment: Experiment, inputs: dict[str, Manifest]) -> dict[str, int]:
@@ -185,6 +187,15 @@ def _sum_train_flops(experiment: Experiment, inputs: dict[str, Manifest], keys: 
     own = training_costs.training_costs(experiment, inputs)
     starts = training_costs.collect_initial_weights(experiment, inputs, keys)
     return sum(own[key].train_flops for key in keys) + sum(start.get("train_flops") or 0 for start in starts.values())
+
+
+def _extractors(experiment: Experiment, unit: Unit) -> dict[str, dict[str, Any]]:
+    """Describe the extractors by label, the run's own first: name, hash of the weights, and what its training gave."""
+    own = {OWN: _evaluator(experiment, unit, EXTRACTOR)} if EXTRACTOR in unit.inputs else {}
+    return own | {
+        label: {"name": encoder.name, "sha256": _weights_digest(encoder)}
+        for label, encoder in encoders_by_label(experiment).items()
+    }
 
 
 def _evaluator(experiment: Experiment, unit: Unit, key: str) -> dict[str, Any]:
@@ -228,7 +239,7 @@ def _gallery(experiment: Experiment) -> range:
 
 def _asked(experiment: Experiment, unit: Unit) -> tuple[str, list[str]]:
     """Return the kind of condition of the gallery's pictures, '' for none, and the text of each picture."""
-    reference = sample_lists.open_reader(unit, REFERENCE)
+    reference = sample_lists.open_reader(unit, HELDOUT)
     places = _gallery(experiment)
     numbers = sample_lists.evaluation_samples(unit, experiment)[places]
     if experiment.data.condition.reads_captions:
@@ -236,7 +247,7 @@ def _asked(experiment: Experiment, unit: Unit) -> tuple[str, list[str]]:
     if experiment.data.num_classes is None:
         return "", [""] * len(numbers)
     names = class_names(experiment, unit.inputs)
-    return "class", [names[label] for label in _labels(experiment, unit)[places]]
+    return "class", [names[label] for label in sample_lists.read_labels(experiment, reference, numbers)]
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:

@@ -13,8 +13,9 @@ from hpcddm.runs.unit_training import unit_training
 
 
 def evaluator_keys(experiment: Experiment) -> list[str]:
-    """List the units that train the extractor and, where the images have classes, the classifier."""
-    return [EXTRACTOR, CLASSIFIER] if experiment.evaluators.classifier else [EXTRACTOR]
+    """List the units that train the extractor and the classifier, those of the two that the experiment has."""
+    settings = experiment.evaluators
+    return [key for key, own in ((EXTRACTOR, settings.extractor), (CLASSIFIER, settings.classifier)) if own is not None]
 
 
 class EvaluatorsStage(Stage):

@@ -1,0 +1,109 @@
+"""Evaluators: networks that measure images one by one, for the metrics."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+
+from hpcddm.config import variants
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.errors import UserError
+from hpcddm.models import build_classifier
+from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR
+from hpcddm.sampling import load_ensemble
+
+Images = UInt8[np.ndarray, "n h w c"]
+Measurements = dict[str, np.ndarray]
+"""Fields of an `ImageSet` by name, a row for each image."""
+
+
+class Evaluator(ABC):
+    """Network that measures images, each independent of the others."""
+
+    @abstractmethod
+    def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        """Measure some images.
+
+        Args:
+            images: (N, H, W, C), uint8.
+            labels: (N,) classes that were requested, or that real images have; empty without classes.
+            captions: Captions of the images; empty without captions.
+        """
+
+
+class TrainedEvaluators(Evaluator):
+    """The extractor and the classifier that the run trains, those of the two that there are.
+
+    Args:
+        experiment: Settings of the experiment.
+        folder_of: Function from the key of a unit to its folder.
+        device: Device of the networks.
+    """
+
+    def __init__(self, experiment: Experiment, folder_of: Callable[[str], Path], device: torch.device) -> None:
+        settings = experiment.evaluators
+        keys = {EXTRACTOR: settings.extractor, CLASSIFIER: settings.classifier}
+        extractor, classifier = (
+            load_ensemble.load_evaluator(experiment, key, folder_of, device) if own is not None else None
+            for key, own in keys.items()
+        )
+        self._extractor, self._classifier, self._device = extractor, classifier, device
+        self._pixels = build_classifier.pixels(experiment)
+
+    @torch.no_grad()
+    def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        tensor, measured = self._pixels.to_model(torch.from_numpy(images).to(self._device)), {}
+        if self._extractor is not None:
+            measured["features"] = self._extractor.features(tensor).cpu().numpy()
+            if len(labels):
+                measured["logits"] = self._extractor(tensor).cpu().numpy()
+        if self._classifier is not None:
+            measured["agreed"] = self._classifier(tensor).argmax(1).cpu().numpy() == labels
+        return measured
+
+
+class EncoderEvaluator(Evaluator):
+    """An encoder of images with public weights.
+
+    Args:
+        label: Label of the encoder, for errors.
+        settings: Settings of the encoder.
+    """
+
+    def __init__(self, label: str, settings: ImageEncoderSettings) -> None:
+        self._label, self._settings = label, settings
+        self._encoder = variants.create(ImageEncoder, settings)
+        self._encoded: tuple[Sequence[str], np.ndarray] | None = None
+
+    def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        measured: Measurements = {}
+        if self._settings.has_head:
+            measured["features"], measured["logits"] = self._encoder.encode_with_logits(images)
+        else:
+            measured["features"] = self._encoder.encode(images)
+        if self._settings.has_text and captions:
+            measured["text"] = (_unit(measured["features"]) * self._texts(captions)).sum(1)
+        for name, values in measured.items():
+            if not np.isfinite(values).all():
+                raise UserError(
+                    f"evaluate.extractors: {self._label} gives {name} that are NaN or infinite; look at its weights"
+                    " and their precision"
+                )
+        return measured
+
+    def _texts(self, captions: Sequence[str]) -> np.ndarray:
+        """Encode captions; all arms have the same ones in turn."""
+        if self._encoded is None or self._encoded[0] != captions:
+            self._encoded = captions, _unit(self._encoder.text_features(list(captions)))
+        return self._encoded[1]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale vectors (N, D) to length 1, in float64."""
+    vectors = vectors.astype(np.float64)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)

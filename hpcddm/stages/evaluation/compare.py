@@ -1,0 +1,56 @@
+"""Stage compare: the metrics of every arm by one evaluator, with what intervals and paired differences need."""
+
+from typing import Any
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.pipeline.fingerprints import ALL, image_settings
+from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.unit_keys import CATALOG, unit_name
+from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_keys
+from hpcddm.stages.evaluation.reference import evaluator_labels, measuring_keys
+
+FIGURE_BYTES = 12_000
+"""Bytes of the figures of an arm."""
+
+
+def perceptual_label(experiment: Experiment) -> str | None:
+    """Return the label of `evaluate.perceptual`; None without."""
+    perceptual = experiment.evaluate.perceptual
+    return None if perceptual is None else perceptual.name.replace("_", "-")
+
+
+def compare_keys(experiment: Experiment) -> list[str]:
+    """List the units, one for each evaluator."""
+    perceptual = perceptual_label(experiment)
+    return [f"compare/{label}" for label in (*evaluator_labels(experiment), *([perceptual] if perceptual else []))]
+
+
+class CompareStage(Stage):
+    """Stage whose units compare the samples of all arms with real images, by what one evaluator measured."""
+
+    name = "compare"
+    reads = ("catalog", "evaluate", "reference", "measure")
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the evaluators."""
+        return compare_keys(experiment)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the catalog for the classes, and the measurements; the perceptual distance sees the samples."""
+        label = unit_name(key)
+        if label == perceptual_label(experiment):
+            return [CATALOG, *evaluate_keys(experiment)]
+        measured = [*measuring_keys(experiment, "reference", label), *measuring_keys(experiment, "measure", label)]
+        return [CATALOG, *measured]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Include the classes, not the locations of the images."""
+        return {CATALOG: ALL}
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include the images; the measurements and their order are in the inputs."""
+        return {"data": image_settings(experiment), "arms": arm_names(experiment)}
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate the file of figures."""
+        return DiskSpace(FIGURE_BYTES * (len(arm_names(experiment)) + 1), 0, 1)

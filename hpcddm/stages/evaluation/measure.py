@@ -1,0 +1,52 @@
+"""Stage measure: what every evaluator measures on the samples of all arms."""
+
+from typing import Any
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.pipeline.fingerprints import ALL, image_settings
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.reference import (
+    evaluator_fingerprint,
+    evaluator_of,
+    measuring_keys,
+    networks_of,
+    range_name,
+    values_per_measured,
+)
+
+
+def sampled_unit(key: str) -> str:
+    """Return the unit of the stage evaluate whose samples a unit measures."""
+    return f"evaluate/{range_name(key)}"
+
+
+class MeasureStage(Stage):
+    """Stage whose units measure a range of samples with one evaluator; one more evaluator draws no sample again."""
+
+    name = "measure"
+    reads = ("catalog", "evaluators", "evaluate")
+    gpus = GpuUse.ONE
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the ranges of every evaluator."""
+        return measuring_keys(experiment, self.name)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the samples, the catalog for their conditions, and the networks that the run trains."""
+        return [CATALOG, *networks_of(experiment, evaluator_of(key)), sampled_unit(key)]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Include the conditions, not the locations of their images."""
+        return {CATALOG: ALL}
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include the evaluator."""
+        return {"data": image_settings(experiment)} | evaluator_fingerprint(experiment, evaluator_of(key))
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate float32 values of the samples of all arms."""
+        start, stop = map(int, range_name(key).split("-"))
+        values = (stop - start) * values_per_measured(experiment, evaluator_of(key))
+        return DiskSpace(4 * len(arm_names(experiment)) * values, 0, 1)

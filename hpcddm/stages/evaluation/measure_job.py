@@ -1,0 +1,37 @@
+"""Stage measure: a range of samples of all arms, measured by one evaluator."""
+
+from collections import defaultdict
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.data import run_samples
+from hpcddm.evaluation.evaluators import Measurements
+from hpcddm.files import hdf5
+from hpcddm.jobs.unit import Result, Unit
+from hpcddm.runs.files import EVALUATION, MEASUREMENTS
+from hpcddm.runs.ranges import HELDOUT
+from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.measure import sampled_unit
+from hpcddm.stages.evaluation.reference_job import blocks, conditions, create_evaluator, evaluator_work, places, write
+from hpcddm.stages.workload import Work, Workload
+
+
+def run(experiment: Experiment, unit: Unit) -> Result:
+    """Measure the samples [start, stop) of every arm."""
+    evaluator, (start, stop) = create_evaluator(experiment, unit), places(unit.key)
+    reader, numbers = run_samples.open_reader(unit, HELDOUT), run_samples.evaluation_samples(unit, experiment)
+    arms, measured = arm_names(experiment), defaultdict[str, list[Measurements]](list)
+    with hdf5.open_checked(unit.input(sampled_unit(unit.key), EVALUATION)) as file:
+        for rows in blocks(start, stop):
+            labels, captions = conditions(experiment, reader, numbers[rows.start : rows.stop])
+            for number, arm in enumerate(arms):
+                unit.stop_if_requested()
+                unit.heartbeat.beat((rows.start - start) * len(arms) + number * len(rows), len(arms) * (stop - start))
+                images = file[arm]["images"][rows.start - start : rows.stop - start]
+                measured[arm].append(evaluator.measure(images, labels, captions))
+    return Result([MEASUREMENTS], {"images": stop - start, "values": write(unit.folder / MEASUREMENTS, measured)})
+
+
+def work(workload: Workload, key: str) -> list[Work]:
+    """List the evaluator's run on the samples of all arms."""
+    start, stop = places(key)
+    return evaluator_work(workload, key, len(arm_names(workload.experiment)) * (stop - start))

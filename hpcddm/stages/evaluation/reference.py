@@ -1,0 +1,108 @@
+"""Stage reference: what every evaluator measures on the real images that samples are compared with, once."""
+
+from typing import Any
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.schema import settings_to_hash
+from hpcddm.pipeline.fingerprints import ALL, image_settings
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.runs.unit_keys import CATALOG, unit_name
+from hpcddm.runs.unit_settings import num_outputs
+from hpcddm.stages.evaluation.evaluate import evaluate_keys
+from hpcddm.stages.training.evaluators import evaluator_keys
+
+OWN = "own"
+"""Label of the extractor and the classifier that the run trains; other evaluators have that of their settings."""
+
+
+def encoders_by_label(experiment: Experiment) -> dict[str, ImageEncoderSettings]:
+    """Return the settings of `evaluate.extractors` by the label that their figures carry."""
+    return {encoder.evaluator_label(): encoder for encoder in experiment.evaluate.extractors}
+
+
+def evaluator_labels(experiment: Experiment) -> list[str]:
+    """List the evaluators that measure images one by one, the run's own first."""
+    return [*([OWN] if evaluator_keys(experiment) else []), *encoders_by_label(experiment)]
+
+
+def measuring_keys(experiment: Experiment, stage: str, label: str | None = None) -> list[str]:
+    """List the units of a stage in which evaluators measure ranges of images, `stage/label-start-stop`.
+
+    Args:
+        experiment: The experiment.
+        stage: `reference` or `measure`.
+        label: One evaluator; None for all.
+    """
+    labels = evaluator_labels(experiment) if label is None else [label]
+    return [f"{stage}/{one}-{unit_name(key)}" for one in labels for key in evaluate_keys(experiment)]
+
+
+def evaluator_of(key: str) -> str:
+    """Return the label of the evaluator of a unit.
+
+    Examples:
+        >>> evaluator_of("measure/dinov2-l14-224-bicubic-aa-0000000-0001000"), range_name("reference/own-000-100")
+        ('dinov2-l14-224-bicubic-aa', '000-100')
+    """
+    return unit_name(key).rsplit("-", 2)[0]
+
+
+def range_name(key: str) -> str:
+    """Return the range of images of a unit, as the name of the unit of the stage evaluate with the same range."""
+    return "-".join(unit_name(key).rsplit("-", 2)[1:])
+
+
+def networks_of(experiment: Experiment, label: str) -> list[str]:
+    """List the units that train the networks of an evaluator; empty for public weights."""
+    return evaluator_keys(experiment) if label == OWN else []
+
+
+def evaluator_fingerprint(experiment: Experiment, label: str) -> dict[str, Any]:
+    """Return the settings of an evaluator; those of networks that the run trains are in their units."""
+    return {} if label == OWN else {"extractor": settings_to_hash(encoders_by_label(experiment)[label])}
+
+
+def values_per_measured(experiment: Experiment, label: str) -> int:
+    """Return the number of values that an evaluator gives for an image."""
+    if label == OWN:
+        extractor = experiment.evaluators.extractor
+        return 1 if extractor is None else extractor.model.features + num_outputs(experiment)
+    encoder = encoders_by_label(experiment)[label]
+    return encoder.dimensions(experiment.data) + HEAD_VALUES * encoder.has_head
+
+
+HEAD_VALUES = 1008
+"""Outputs of a head, at most: those of the graph of 2015."""
+
+
+class ReferenceStage(Stage):
+    """Stage whose units measure a range of held-out images, and as many training images, with one evaluator.
+
+    Their fingerprint does not count how samples are drawn, so the settings of a sweep share them.
+    """
+
+    name = "reference"
+    reads = ("catalog", "evaluators")
+    gpus = GpuUse.ONE
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the ranges of every evaluator."""
+        return measuring_keys(experiment, self.name)
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the catalog, and the networks that the run trains."""
+        return [CATALOG, *networks_of(experiment, evaluator_of(key))]
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Include the samples, not their locations."""
+        return {CATALOG: ALL}
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include the evaluator and the images."""
+        return {"data": image_settings(experiment)} | evaluator_fingerprint(experiment, evaluator_of(key))
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate float32 values of held-out and training images."""
+        start, stop = map(int, range_name(key).split("-"))
+        return DiskSpace(2 * 4 * (stop - start) * values_per_measured(experiment, evaluator_of(key)), 0, 1)
