@@ -10,8 +10,9 @@ from jaxtyping import Float32, Float64, Int64, UInt8
 from hpcddm.config.concepts import TaggerSettings
 from hpcddm.evaluation.concepts.scores import Score
 from hpcddm.evaluation.concepts.taggers.base import Tagger
-from hpcddm.evaluation.metrics.kid import kernel_distance
-from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS, Points, overlap
+from hpcddm.evaluation.metrics.kernels import kernel_distance
+from hpcddm.evaluation.metrics.neighbours import Points
+from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, overlap
 
 Images = UInt8[np.ndarray, "n h w c"]
 MIN_REAL_IMAGES = 50
@@ -88,7 +89,7 @@ class ConceptScorer:
         if real is None or len(real) < MIN_REAL_IMAGES or len(images) < 2:
             return scored
         own, theirs = self.extract(images), self.extract(real)
-        covered = float(overlap(theirs, own).real_holds_fake.mean()) if len(own) > DENSITY_NEIGHBOURS else None
+        covered = float(overlap(theirs, own).coverage[0]) if len(own) > DENSITY_NEIGHBOURS else None
         return replace(scored, kid=kernel_distance(own, theirs), coverage=covered)
 
 
