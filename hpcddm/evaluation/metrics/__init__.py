@@ -29,13 +29,22 @@ def headlines() -> list[Metric]:
     return [metric for metric in all_metrics() if metric.is_headline]
 
 
-def unavailable_metrics(has_classes: bool) -> dict[str, str]:
-    """Return the metrics that cannot be computed for these images, by key, and why."""
-    reason = "compares classes, and these images have none"
-    needy = [metric for metric in all_metrics() if metric.needs & {Need.LABELS, Need.AGREED}]
-    return {} if has_classes else {metric.key: reason for metric in needy}
+def leading(images: int, dimension: int) -> Metric:
+    """Return the metric that ranks arms: FD, or KID where FD has too few images.
+
+    Args:
+        images: Number of images of each set.
+        dimension: Number of features D; below 2 D images a covariance is a poor estimate.
+    """
+    by_key = {metric.key: metric for metric in all_metrics()}
+    return by_key["fd" if images >= 2 * dimension else "kid"]
 
 
-def needed() -> set[Need]:
-    """Return what the stage evaluate must keep of every set of images."""
-    return {need for metric in all_metrics() for need in metric.needs}
+def metrics_for(gives: set[Need], images: int) -> list[Metric]:
+    """List the metrics that can be computed.
+
+    Args:
+        gives: Parts that the evaluator gives.
+        images: Number of images of each set.
+    """
+    return [metric for metric in all_metrics() if metric.needs <= gives and images >= metric.smallest]

@@ -1,7 +1,9 @@
 """Fraction of samples that the classifier assigns to the requested class."""
 
+import numpy as np
+
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs, means_left_out
 from hpcddm.evaluation.metrics.need import Need
 
 
@@ -16,6 +18,10 @@ class Agreement(Metric):
     order = 30
     is_headline = True
 
-    def compute(self, evaluation: MetricInputs) -> float:
+    def compute(self, inputs: MetricInputs) -> float:
         """Average over the samples."""
-        return float(evaluation.samples.agreed.mean())
+        return float(inputs.samples.part(Need.AGREED).mean())
+
+    def left_out(self, inputs: MetricInputs) -> np.ndarray:
+        """Average over the samples of the other tenths."""
+        return means_left_out(inputs.samples.part(Need.AGREED))

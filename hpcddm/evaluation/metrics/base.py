@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from hpcddm.evaluation.metrics.need import Need
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 
 
@@ -28,7 +30,7 @@ class Better(Enum):
 
 
 class Metric(ABC):
-    """A number that compares an arm's samples with an equal number of held-out real images.
+    """A number that compares an arm's samples with as many held-out real images, as one evaluator sees them.
 
     Each file of this folder defines one subclass, which sets every attribute without a default.
 
@@ -44,13 +46,15 @@ class Metric(ABC):
     format: ClassVar[str]
     """Format specification of the values; a final '%' marks a share."""
     needs: ClassVar[frozenset[Need]]
-    """Parts of the samples' and the real images' `ImageSet` that `compute` reads; the stage evaluate stores them."""
+    """Parts of the `ImageSet`s that `compute` reads."""
     order: ClassVar[int]
     """Position among the columns; the metric with the lowest number ranks settings."""
     digits: ClassVar[int | None] = None
     """Significant digits of the smallest value in the report, for distances whose scale depends on the features."""
     is_headline: ClassVar[bool] = False
     """True for the few metrics in a sweep's plot and in its terminal output."""
+    smallest: ClassVar[int] = 2
+    """Fewest images for which the metric is defined."""
 
     def __init_subclass__(cls) -> None:
         missing = [name for name in Metric.__annotations__ if not hasattr(cls, name)]
@@ -58,8 +62,33 @@ class Metric(ABC):
             raise TypeError(f"{cls.__module__}.{cls.__name__} lacks {', '.join(missing)}")
 
     @abstractmethod
-    def compute(self, evaluation: "MetricInputs") -> float:
-        """Compute the value for one arm from its samples and the real images."""
+    def compute(self, inputs: "MetricInputs") -> float:
+        """Compute the value for one arm; it is finite."""
+
+    def left_out(self, inputs: "MetricInputs") -> "np.ndarray":
+        """Compute the value without each tenth of the images, (10,).
+
+        The values are NaN for fewer than ten images. Metrics override it where ten computations would waste time.
+        """
+        return inputs.over_tenths(self.compute)
+
+    def setting(self, images: int) -> str:
+        """Return what values depend on besides the evaluator, such as '100x1000' subsets; '' if on nothing else.
+
+        Args:
+            images: Number of images of each set.
+        """
+        return ""
+
+    def full_key(self, evaluator: str, images: int) -> str:
+        """Return the key that only comparable values share, such as 'recall-10000@own'.
+
+        Args:
+            evaluator: Label of the network that measured the images.
+            images: Number of images of each set.
+        """
+        setting = self.setting(images)
+        return f"{self.key}-{setting}@{evaluator}" if setting else f"{self.key}@{evaluator}"
 
     @property
     def key(self) -> str:

@@ -1,9 +1,11 @@
 """Coverage: the fraction of real images with a sample near them (Naeem et al., arXiv 2002.09797)."""
 
+import numpy as np
+
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS
+from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS
 
 
 class Coverage(Metric):
@@ -15,7 +17,16 @@ class Coverage(Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 70
+    smallest = DENSITY_NEIGHBOURS + 1
 
-    def compute(self, evaluation: MetricInputs) -> float:
+    def compute(self, inputs: MetricInputs) -> float:
         """Average over the real images."""
-        return float(evaluation.overlap.real_holds_fake.mean())
+        return float(inputs.overlap.coverage[0])
+
+    def left_out(self, inputs: MetricInputs) -> np.ndarray:
+        """Leave out tenths of the images that are compared."""
+        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.coverage[tenth + 1]))
+
+    def setting(self, images: int) -> str:
+        """Return the number of images that are compared."""
+        return str(min(images, OVERLAP_IMAGES))

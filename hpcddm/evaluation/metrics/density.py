@@ -1,9 +1,11 @@
 """Density: the number of real images whose neighbourhood contains a sample (Naeem et al., arXiv 2002.09797)."""
 
+import numpy as np
+
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.neighbours import DENSITY_NEIGHBOURS
+from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS
 
 
 class Density(Metric):
@@ -18,8 +20,16 @@ class Density(Metric):
     format = ".2f"
     needs = frozenset({Need.FEATURES})
     order = 60
+    smallest = DENSITY_NEIGHBOURS + 1
 
-    def compute(self, evaluation: MetricInputs) -> float:
+    def compute(self, inputs: MetricInputs) -> float:
         """Average over the samples."""
-        balls = evaluation.overlap.balls_around_fake
-        return int(balls.sum()) / (DENSITY_NEIGHBOURS * len(balls))
+        return float(inputs.overlap.density[0])
+
+    def left_out(self, inputs: MetricInputs) -> np.ndarray:
+        """Leave out tenths of the images that are compared."""
+        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.density[tenth + 1]))
+
+    def setting(self, images: int) -> str:
+        """Return the number of images that are compared."""
+        return str(min(images, OVERLAP_IMAGES))

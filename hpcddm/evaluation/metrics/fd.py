@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 
+from hpcddm.evaluation.metrics import gaussians
 from hpcddm.evaluation.metrics.base import Better, Metric
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
+from hpcddm.evaluation.metrics.gaussians import Gaussian
 from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 
@@ -17,21 +19,26 @@ class FrechetDistance(Metric):
     explanation = "the Frechet distance to held-out images, which compares at equal numbers of images only"
     better = Better.LOWER
     format = ".2f"
-    needs = frozenset({Need.STATISTICS})
+    needs = frozenset({Need.FEATURES})
     order = 10
     digits = 3
     is_headline = True
 
-    def compute(self, evaluation: MetricInputs) -> float:
-        """Compare the feature statistics of the samples with those of the real images."""
-        return frechet_distance(evaluation.samples.statistics, evaluation.real.statistics)
+    def compute(self, inputs: MetricInputs) -> float:
+        """Compare the Gaussians of the samples and of the real images."""
+        warn_of_few(inputs.samples.gaussian, inputs.real.gaussian)
+        return inputs.frechet
+
+    def left_out(self, inputs: MetricInputs) -> np.ndarray:
+        """Merge the statistics of the other tenths."""
+        return inputs.frechet_left_out
 
 
 def frechet_distance(first: FeatureStatistics, second: FeatureStatistics) -> float:
-    """Compute |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2), the squared 2-Wasserstein distance (eq. 6).
+    """Compute the Frechet distance of two sets by their statistics (eq. 6).
 
     The estimate is biased upwards by about 1/N: compare values at equal N only. The function warns if a set has fewer
-    than 2 D samples, because its covariance is then a poor estimate.
+    than 2 D samples, because its covariance is then a poor estimate, or if its features span fewer than D dimensions.
 
     Args:
         first: Feature statistics of one set.
@@ -46,23 +53,24 @@ def frechet_distance(first: FeatureStatistics, second: FeatureStatistics) -> flo
         >>> round(frechet_distance(first, second), 6)  # equal covariances: the squared shift of the mean
         9.0
     """
-    dimension = len(first.mean)
-    smallest = min(first.count, second.count)
+    fitted = Gaussian.from_statistics(first), Gaussian.from_statistics(second)
+    warn_of_few(*fitted)
+    return gaussians.frechet_distance(*fitted)
+
+
+def warn_of_few(*fitted: Gaussian) -> None:
+    """Warn if a covariance is a poor estimate, or singular; stands for the caller of the caller."""
+    dimension, smallest = len(fitted[0].mean), min(gaussian.count for gaussian in fitted)
     if smallest < 2 * dimension:
         warnings.warn(
             f"Frechet distance of {dimension} features from {smallest} samples: use at least {2 * dimension},"
             " or the kernel distance",
-            stacklevel=2,
+            stacklevel=3,
         )
-    covariance1, covariance2 = first.covariance(), second.covariance()
-    # The singular values of C1^1/2 C2^1/2. Square roots of the sandwich's eigenvalues would be the same numbers,
-    # but would turn the rounding of zero eigenvalues (features that never fire) from 1e-16 into 1e-8.
-    cross = np.linalg.svd(_root(covariance1) @ _root(covariance2), compute_uv=False).sum()
-    shift = np.square(first.mean - second.mean).sum()
-    return float(shift + np.trace(covariance1) + np.trace(covariance2) - 2 * cross)
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    """Compute the symmetric square root (D, D) of a covariance (D, D)."""
-    values, vectors = np.linalg.eigh(covariance)
-    return (vectors * np.sqrt(values.clip(min=0))) @ vectors.T
+    elif any(gaussian.lacks_rank for gaussian in fitted):
+        rank = min(len(gaussian.factor) for gaussian in fitted)
+        warnings.warn(
+            f"Frechet distance of {dimension} features that span {rank} dimensions only: some are constant or"
+            " copies, or many images are equal",
+            stacklevel=3,
+        )

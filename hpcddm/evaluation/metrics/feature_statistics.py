@@ -1,8 +1,12 @@
 """Mean and covariance of features, computed in parts and merged exactly."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+ROWS_PER_BLOCK = 8192
+"""Features that are converted to float64 at the same time."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,12 @@ class FeatureStatistics:
     @classmethod
     def from_features(cls, features: np.ndarray) -> "FeatureStatistics":
         """Compute the statistics of features (N, D); N may be 0 or 1."""
-        features = features.astype(np.float64)
-        mean = features.sum(0) / max(len(features), 1)
-        centred = features - mean
-        return cls(len(features), mean, centred.T @ centred)
+        mean = features.sum(0, dtype=np.float64) / max(len(features), 1)
+        scatter = np.zeros((features.shape[1], features.shape[1]))
+        for start in range(0, len(features), ROWS_PER_BLOCK):
+            centred = features[start : start + ROWS_PER_BLOCK].astype(np.float64) - mean
+            scatter += centred.T @ centred
+        return cls(len(features), mean, scatter)
 
     def merge(self, other: "FeatureStatistics") -> "FeatureStatistics":
         """Return the statistics of the union of two sets (pairwise update of Chan et al., eq. 2.1); associative."""
@@ -46,6 +52,14 @@ class FeatureStatistics:
         scatter = self.scatter + other.scatter + np.outer(delta, delta) * (self.count * other.count / count)
         return FeatureStatistics(count, mean, scatter)
 
+    @classmethod
+    def union(cls, parts: Sequence["FeatureStatistics"]) -> "FeatureStatistics":
+        """Return the statistics of the union of several sets, at least one of which has a vector."""
+        counts = np.array([part.count for part in parts], dtype=np.float64)
+        mean = counts @ np.array([part.mean for part in parts]) / counts.sum()
+        shifts = np.sqrt(counts)[:, None] * (np.array([part.mean for part in parts]) - mean)
+        return cls(int(counts.sum()), mean, sum((part.scatter for part in parts), start=shifts.T @ shifts))
+
     def covariance(self) -> np.ndarray:
         """Compute the unbiased covariance (D, D).
 
@@ -55,12 +69,3 @@ class FeatureStatistics:
         if self.count < 2:
             raise ValueError(f"a covariance needs at least 2 samples, not {self.count}")
         return self.scatter / (self.count - 1)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the fields as arrays for storage; `from_arrays` reads them."""
-        return {"count": np.array(self.count), "mean": self.mean, "scatter": self.scatter}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "FeatureStatistics":
-        """Create statistics from the result of `arrays`."""
-        return cls(int(arrays["count"]), np.asarray(arrays["mean"]), np.asarray(arrays["scatter"]))

@@ -1,74 +1,184 @@
-"""Input of every metric: measurements of one arm's samples and of the matching real images."""
+"""Input of every metric: what one evaluator measures of an arm's samples, of held-out and of training images."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
+from hpcddm.evaluation.metrics.class_distances import class_distances
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
+from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance
+from hpcddm.evaluation.metrics.kernels import KernelSums, between_sums, kernel_distance, tenth_counts, within_sums
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.neighbours import NeighbourhoodOverlap, overlap
+from hpcddm.evaluation.metrics.neighbours import nearest_by_tenth
+from hpcddm.evaluation.metrics.overlap import MOST_NEIGHBOURS, NeighbourhoodOverlap, overlap
+from hpcddm.evaluation.metrics.tenth_rows import TENTHS, tenth_rows, without_rows
 
-NO_LABELS = np.zeros(0, dtype=np.int64)
-"""Labels of images without classes."""
-EMPTY_ARRAYS = {"agreed": np.zeros(0, dtype=bool), "features": np.zeros((0, 0))}
-EMPTY_ARRAYS |= FeatureStatistics.from_features(EMPTY_ARRAYS["features"]).arrays()
-"""Empty arrays for parts that were not stored, by name."""
+OVERLAP_IMAGES = 10_000
+"""Most images of a set among which neighbours are looked for, as in the papers and in ADM's evaluator."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Measurements of N images, samples or real; parts that no metric needs are empty."""
+    """Measurements of N images by one evaluator; a part that it does not give is None."""
 
-    labels: np.ndarray
-    """Requested class, or class of the real image: (N,) int; `NO_LABELS` for images without classes."""
-    agreed: np.ndarray
-    """True if the classifier predicts that class: (N,) bool."""
-    features: np.ndarray
-    """Features of the extractor: (N, D) float."""
-    statistics: FeatureStatistics
-    """Mean and covariance of the features."""
+    features: np.ndarray | None = None
+    """(N, D) features, float32 or float64."""
+    logits: np.ndarray | None = None
+    """(N, C) logits of the evaluator's head."""
+    agreed: np.ndarray | None = None
+    """(N,) bool, True if the classifier predicts the requested class."""
+    text: np.ndarray | None = None
+    """(N,) cosine of an image and its caption in the evaluator's space."""
+    spread: np.ndarray | None = None
+    """(C,) mean LPIPS between two images of one condition, by condition."""
+    labels: np.ndarray | None = None
+    """(N,) int, requested class, or class of the real image."""
 
-    def arrays(self, needed: set[Need]) -> dict[str, np.ndarray]:
-        """Return the parts to store. Labels are not among them, because they follow from the numbers of the images.
+    @property
+    def count(self) -> int:
+        """Number of images N; 0 if only the spread is given."""
+        return next((len(part) for name, part in self._parts() if name != Need.SPREAD.value), 0)
 
-        Args:
-            needed: Parts that the metrics need.
+    def gives(self) -> set[Need]:
+        """Return the parts that are given."""
+        return {Need(name) for name, _ in self._parts()}
+
+    def without(self, tenth: int) -> "ImageSet":
+        """Drop rows [N * tenth // 10, N * (tenth + 1) // 10) of every part; of the spread, conditions."""
+        return ImageSet(**{name: without_rows(part, tenth) for name, part in self._parts()})
+
+    def part(self, need: Need) -> np.ndarray:
+        """Return a part.
+
+        Raises:
+            ValueError: The evaluator does not give it.
         """
-        features = {"features": self.features} if Need.FEATURES in needed else {}
-        agreed = {"agreed": self.agreed} if Need.AGREED in needed else {}
-        return features | agreed | (self.statistics.arrays() if Need.STATISTICS in needed else {})
+        part: np.ndarray | None = getattr(self, need.value)
+        if part is None:
+            raise ValueError(f"the images lack {need.value}, which this metric needs")
+        return part
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], labels: np.ndarray) -> "ImageSet":
-        """Create a set from stored arrays.
+    @cached_property
+    def statistics(self) -> FeatureStatistics:
+        """Mean and scatter of the features."""
+        return FeatureStatistics.from_features(self.part(Need.FEATURES))
 
-        Args:
-            arrays: Arrays by name, such as a group of an HDF5 file.
-            labels: (N,) labels of the images.
-        """
-        parts = {name: arrays[name][()] if name in arrays else empty for name, empty in EMPTY_ARRAYS.items()}
-        return cls(labels, parts["agreed"], parts["features"], FeatureStatistics.from_arrays(parts))
+    @cached_property
+    def gaussian(self) -> Gaussian:
+        """Gaussian fitted to the features."""
+        features = self.part(Need.FEATURES)
+        if len(features) < features.shape[1]:
+            return Gaussian.from_features(features)
+        return Gaussian.from_statistics(self.statistics)
 
-    @classmethod
-    def merged(cls, parts: Sequence["ImageSet"]) -> "ImageSet":
-        """Merge sets in their order; statistics are merged in float64."""
-        labels, agreed, features = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("labels", "agreed", "features")
-        )
-        return cls(labels, agreed, features, reduce(FeatureStatistics.merge, (part.statistics for part in parts)))
+    @cached_property
+    def gaussians_without(self) -> list[Gaussian]:
+        """Gaussians fitted to the features without each tenth."""
+        features = self.part(Need.FEATURES)
+        if len(without_rows(features, 0)) < features.shape[1]:
+            return [Gaussian.from_features(without_rows(features, tenth)) for tenth in range(TENTHS)]
+        parts = [FeatureStatistics.from_features(features[rows]) for rows in tenth_rows(len(features))]
+        unions = (FeatureStatistics.union(parts[:tenth] + parts[tenth + 1 :]) for tenth in range(TENTHS))
+        return [Gaussian.from_statistics(union) for union in unions]
+
+    @cached_property
+    def kernel_sums(self) -> np.ndarray:
+        """Sums of the kernel within the set, by the tenths of both points, (10, 10)."""
+        return within_sums(self.part(Need.FEATURES))
+
+    @cached_property
+    def class_distances(self) -> np.ndarray:
+        """Mean distance within a class, of all images and without each tenth, (11,)."""
+        return class_distances(self.part(Need.FEATURES), self.part(Need.LABELS))
+
+    @cached_property
+    def nearest(self) -> np.ndarray:
+        """Squared distances of the first 10,000 images to their nearest others in every tenth of these, (N, 10, 5)."""
+        return nearest_by_tenth(self.part(Need.FEATURES)[:OVERLAP_IMAGES], MOST_NEIGHBOURS)
+
+    def _parts(self) -> list[tuple[str, np.ndarray]]:
+        parts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return [(name, part) for name, part in parts if part is not None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MetricInputs:
-    """Samples of one arm and an equal number of held-out real images with the same conditions, in the same order."""
+    """Samples of an arm, held-out images with the same conditions in the same order, and as many training images."""
 
     samples: ImageSet
     real: ImageSet
+    train: ImageSet
+
+    def without(self, tenth: int) -> "MetricInputs":
+        """Drop a tenth of all three sets."""
+        return MetricInputs(*(images.without(tenth) for images in (self.samples, self.real, self.train)))
+
+    def over_tenths(self, value: Callable[["MetricInputs"], float]) -> np.ndarray:
+        """Compute a value without each tenth, (10,); NaN for fewer than ten images, of which tenths would be empty."""
+        return over_tenths(self.samples.count, lambda tenth: value(self.without(tenth)))
+
+    @cached_property
+    def frechet(self) -> float:
+        """Frechet distance of samples and held-out images."""
+        return frechet_distance(self.samples.gaussian, self.real.gaussian)
+
+    @cached_property
+    def frechet_left_out(self) -> np.ndarray:
+        """Frechet distances of samples and held-out images without each tenth, (10,)."""
+        return frechet_left_out(self.samples, self.real)
+
+    @cached_property
+    def kernel_sums(self) -> KernelSums:
+        """Sums of the kernel over all pairs."""
+        samples, real = self.samples.part(Need.FEATURES), self.real.part(Need.FEATURES)
+        between, counts = between_sums(samples, real), (tenth_counts(len(samples)), tenth_counts(len(real)))
+        return KernelSums(self.samples.kernel_sums, self.real.kernel_sums, between, *counts)
+
+    @cached_property
+    def tenth_kernel_distances(self) -> np.ndarray:
+        """Kernel distances of samples and held-out images in each tenth, (10,)."""
+        samples, real = self.samples.part(Need.FEATURES), self.real.part(Need.FEATURES)
+        pairs = zip(tenth_rows(len(samples)), tenth_rows(len(real)), strict=True)
+        return np.array([kernel_distance(samples[own], real[theirs]) for own, theirs in pairs])
 
     @cached_property
     def overlap(self) -> NeighbourhoodOverlap:
-        """Neighbourhood overlap of samples and real images, computed once for all metrics that use it."""
-        return overlap(self.real.features, self.samples.features)
+        """Neighbourhoods of the first 10,000 samples and held-out images."""
+        samples, real = (images.part(Need.FEATURES)[:OVERLAP_IMAGES] for images in (self.samples, self.real))
+        return overlap(real, samples, self.real.nearest, self.samples.nearest)
+
+    @cached_property
+    def adm_overlap(self) -> NeighbourhoodOverlap:
+        """Neighbourhoods of all samples and the first 10,000 held-out images."""
+        samples, real = self.samples.part(Need.FEATURES), self.real.part(Need.FEATURES)[:OVERLAP_IMAGES]
+        return overlap(real, samples, self.real.nearest)
+
+
+def over_tenths(count: int, value: Callable[[int], float]) -> np.ndarray:
+    """Compute a value without each tenth of some observations.
+
+    Args:
+        count: Number of observations.
+        value: Computes the value without a tenth, given its number.
+
+    Returns:
+        (10,) values; NaN for fewer than ten observations, of which tenths would be empty.
+    """
+    if count < TENTHS:
+        return np.full(TENTHS, np.nan)
+    return np.array([value(tenth) for tenth in range(TENTHS)])
+
+
+def means_left_out(values: np.ndarray) -> np.ndarray:
+    """Compute the mean of observations (N,) without each tenth, (10,)."""
+    return over_tenths(len(values), lambda tenth: float(without_rows(values, tenth).mean(dtype=np.float64)))
+
+
+def frechet_left_out(first: ImageSet, second: ImageSet) -> np.ndarray:
+    """Compute the Frechet distance of two sets without each tenth of both, (10,)."""
+    count = min(first.count, second.count)
+    return over_tenths(
+        count, lambda tenth: frechet_distance(first.gaussians_without[tenth], second.gaussians_without[tenth])
+    )

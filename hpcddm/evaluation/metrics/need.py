@@ -1,4 +1,4 @@
-"""Parts of the samples that metrics read; like the base of the metrics, it imports little."""
+"""Parts of an evaluator's measurements that metrics read; like the base of the metrics, it imports little."""
 
 from enum import Enum
 
@@ -9,4 +9,6 @@ class Need(Enum):
     LABELS = "labels"
     AGREED = "agreed"
     FEATURES = "features"
-    STATISTICS = "statistics"
+    LOGITS = "logits"
+    TEXT = "text"
+    SPREAD = "spread"

@@ -1,18 +1,15 @@
 """Exact distances between two sets of features, one block of rows at a time, and neighbourhoods of their points."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+
+from hpcddm.evaluation.metrics.tenth_rows import TENTHS, kept_rows, tenth_rows
 
 VALUES_PER_BLOCK = 1 << 22
 """Number of distances in memory at the same time: 32 MiB, independent of the sizes of the sets."""
 NEGLIGIBLE = 1e-12
 """Largest squared distance, relative to the squared lengths, that counts as zero."""
-NEIGHBOURS, DENSITY_NEIGHBOURS = 3, 5
-"""k of improved precision and recall, and k of density and coverage, as in their papers."""
-TIE = 1e-9
-"""Largest relative difference between distances that count as equal, to ignore rounding."""
 
 
 class Points:
@@ -61,66 +58,48 @@ def blocks(first: np.ndarray, second: np.ndarray) -> Iterator[tuple[slice, np.nd
     return Points(second).blocks(first)
 
 
-def radii(points: np.ndarray, neighbours: tuple[int, ...]) -> np.ndarray:
-    """Compute the squared distance of every point to its k-th nearest other point.
+def nearest_by_tenth(points: np.ndarray, neighbours: int) -> np.ndarray:
+    """Compute the squared distances of every point to its nearest other points in every tenth of the set.
 
     Args:
-        points: (N, D) points.
-        neighbours: Values of k.
+        points: (N, D) features.
+        neighbours: Number k of neighbours.
 
     Returns:
-        (len(neighbours), N) squared distances.
+        (N, 10, k) squared distances in no order; infinite where a tenth has fewer than k other points.
+    """
+    nearest = np.full((len(points), TENTHS, neighbours), np.inf)
+    for rows, distances in blocks(points, points):
+        # A point is not its own neighbour.
+        distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
+        for tenth, columns in enumerate(tenth_rows(len(points))):
+            within = distances[:, columns]
+            if within.shape[1] > neighbours:
+                within = np.partition(within, neighbours - 1, axis=1)[:, :neighbours]
+            nearest[rows, tenth, : within.shape[1]] = within
+    return nearest
+
+
+def radii(nearest: np.ndarray, neighbours: tuple[int, ...]) -> np.ndarray:
+    """Find the squared distance of every point to its k-th nearest other point, without each tenth.
+
+    Args:
+        nearest: (N, 10, K) squared distances from `nearest_by_tenth`.
+        neighbours: Values of k, at most K.
+
+    Returns:
+        (len(neighbours), 11, N) squared distances: among all points, then among those outside of each tenth. They are
+        infinite where fewer than k points are left, and -1 for the points of the tenth that is left out.
 
     Raises:
         ValueError: There are not more points than neighbours.
     """
-    if len(points) <= max(neighbours):
-        raise ValueError(f"{len(points)} samples: the {max(neighbours)}-th neighbour needs {max(neighbours) + 1}")
-    squared_radii = np.empty((len(neighbours), len(points)))
-    for rows, distances in blocks(points, points):
-        # A point is its own neighbour; without it the k-th neighbour has index k - 1.
-        distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
-        places = [k - 1 for k in neighbours]
-        squared_radii[:, rows] = np.partition(distances, places, axis=1)[:, places].T
-    return squared_radii
-
-
-@dataclass(frozen=True)
-class NeighbourhoodOverlap:
-    """Real points (N) and fake points (M) that are in balls around points of the other set.
-
-    A ball around a point reaches to its k-th nearest other point of the same set. Balls are closed for k = NEIGHBOURS
-    and open for k = DENSITY_NEIGHBOURS, as in the authors' code, so that the density of a set in itself is 1.
-    """
-
-    fake_in_real: np.ndarray
-    """True for a fake point in a closed ball of a real one: (M,) bool."""
-    real_in_fake: np.ndarray
-    """True for a real point in a closed ball of a fake one: (N,) bool."""
-    balls_around_fake: np.ndarray
-    """Number of real points whose open ball holds a fake point: (M,) int."""
-    real_holds_fake: np.ndarray
-    """True for a real point whose open ball holds a fake one: (N,) bool."""
-
-
-def overlap(real: np.ndarray, fake: np.ndarray) -> NeighbourhoodOverlap:
-    """Compute the neighbourhood overlap of real and fake points.
-
-    Args:
-        real: (N, D) features.
-        fake: (M, D) features.
-
-    Raises:
-        ValueError: A set has fewer than 6 points.
-    """
-    real_closed, real_open = radii(real, (NEIGHBOURS, DENSITY_NEIGHBOURS)) * [[1 + TIE], [1 - TIE]]
-    fake_closed = radii(fake, (NEIGHBOURS, DENSITY_NEIGHBOURS))[0] * (1 + TIE)
-    fake_in_real, balls_around_fake = np.zeros(len(fake), dtype=bool), np.zeros(len(fake), dtype=int)
-    real_in_fake, real_holds_fake = np.zeros(len(real), dtype=bool), np.zeros(len(real), dtype=bool)
-    for rows, distances in blocks(fake, real):
-        fake_in_real[rows] = (distances <= real_closed).any(1)
-        real_in_fake |= (distances <= fake_closed[rows, None]).any(0)
-        within = distances < real_open
-        balls_around_fake[rows] = within.sum(1)
-        real_holds_fake |= within.any(0)
-    return NeighbourhoodOverlap(fake_in_real, real_in_fake, balls_around_fake, real_holds_fake)
+    count, places = len(nearest), [k - 1 for k in neighbours]
+    if count <= max(neighbours):
+        raise ValueError(f"{count} samples: the {max(neighbours)}-th neighbour needs {max(neighbours) + 1}")
+    found = np.empty((len(neighbours), TENTHS + 1, count))
+    for case, kept in enumerate(kept_rows(count)):
+        others = nearest if case == 0 else np.delete(nearest, case - 1, axis=1)
+        candidates = np.partition(others.reshape(count, -1), places, axis=1)
+        found[:, case] = np.where(kept, candidates[:, places].T, -1)
+    return found

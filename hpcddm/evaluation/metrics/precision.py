@@ -1,9 +1,11 @@
 """Improved precision: the fraction of samples that look real (Kynkaanniemi et al., arXiv 1904.06991)."""
 
+import numpy as np
+
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.neighbours import NEIGHBOURS
+from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NEIGHBOURS
 
 
 class Precision(Metric):
@@ -18,7 +20,16 @@ class Precision(Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 40
+    smallest = DENSITY_NEIGHBOURS + 1
 
-    def compute(self, evaluation: MetricInputs) -> float:
+    def compute(self, inputs: MetricInputs) -> float:
         """Average over the samples."""
-        return float(evaluation.overlap.fake_in_real.mean())
+        return float(inputs.overlap.precision[0])
+
+    def left_out(self, inputs: MetricInputs) -> np.ndarray:
+        """Leave out tenths of the images that are compared."""
+        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.precision[tenth + 1]))
+
+    def setting(self, images: int) -> str:
+        """Return the number of images that are compared."""
+        return str(min(images, OVERLAP_IMAGES))
