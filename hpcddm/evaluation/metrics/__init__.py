@@ -48,3 +48,13 @@ def metrics_for(gives: set[Need], images: int) -> list[Metric]:
         images: Number of images of each set.
     """
     return [metric for metric in all_metrics() if metric.needs <= gives and images >= metric.smallest]
+
+
+def columns() -> list[Metric]:
+    """List the metrics of the tables."""
+    return [metric for metric in all_metrics() if metric.is_column]
+
+
+def columns_led_by(key: str) -> list[Metric]:
+    """List the metrics of the tables, the one with this key first."""
+    return sorted(columns(), key=lambda metric: metric.key != key)

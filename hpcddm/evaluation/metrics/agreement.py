@@ -16,6 +16,7 @@ class Agreement(Metric):
     format = ".1%"
     needs = frozenset({Need.AGREED})
     order = 30
+    is_column = True
     is_headline = True
 
     def compute(self, inputs: MetricInputs) -> float:

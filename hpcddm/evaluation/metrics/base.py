@@ -53,6 +53,10 @@ class Metric(ABC):
     """Significant digits of the smallest value in the report, for distances whose scale depends on the features."""
     is_headline: ClassVar[bool] = False
     """True for the few metrics in a sweep's plot and in its terminal output."""
+    is_column: ClassVar[bool] = False
+    """True for a metric of the tables of arms; the others are in metrics.json and in the report's list of figures."""
+    reads_training: ClassVar[bool] = False
+    """True for a comparison with training images, which has no meaning for training images as samples."""
     smallest: ClassVar[int] = 2
     """Fewest images for which the metric is defined."""
 

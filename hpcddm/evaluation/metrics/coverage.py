@@ -17,6 +17,7 @@ class Coverage(Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 70
+    is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
 
     def compute(self, inputs: MetricInputs) -> float:

@@ -20,6 +20,7 @@ class Density(Metric):
     format = ".2f"
     needs = frozenset({Need.FEATURES})
     order = 60
+    is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
 
     def compute(self, inputs: MetricInputs) -> float:

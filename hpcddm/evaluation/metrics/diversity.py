@@ -20,6 +20,7 @@ class Diversity(Metric):
     format = ".2f"
     needs = frozenset({Need.FEATURES, Need.LABELS})
     order = 80
+    is_column = True
 
     def compute(self, inputs: MetricInputs) -> float:
         """Divide the diversity of the samples by that of the real images."""

@@ -21,6 +21,7 @@ class FrechetDistance(Metric):
     format = ".2f"
     needs = frozenset({Need.FEATURES})
     order = 10
+    is_column = True
     digits = 3
     is_headline = True
 

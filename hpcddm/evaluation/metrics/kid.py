@@ -20,6 +20,7 @@ class KernelDistance(Metric):
     format = ".4f"
     needs = frozenset({Need.FEATURES})
     order = 20
+    is_column = True
     digits = 3
     is_headline = True
 

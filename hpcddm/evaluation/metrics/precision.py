@@ -20,6 +20,7 @@ class Precision(Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 40
+    is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
 
     def compute(self, inputs: MetricInputs) -> float:

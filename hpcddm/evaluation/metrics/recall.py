@@ -20,6 +20,7 @@ class Recall(Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 50
+    is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
     is_headline = True
 
