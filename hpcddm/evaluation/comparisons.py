@@ -74,8 +74,15 @@ def _merged(parts: Iterator[Figures]) -> Figures:
 
 
 def _intervals(figures: Figures) -> dict[str, list[float | None]]:
-    estimates = {key: interval(one["value"], _left_out(one)) for key, one in figures.items()}
-    return {key: [estimate.low, estimate.high] for key, estimate in estimates.items()}
+    shares = {metric.key for metric in all_metrics() if metric.is_share}
+    return {key: _ends(one, one["metric"] in shares) for key, one in figures.items()}
+
+
+def _ends(figure: dict[str, Any], is_share: bool) -> list[float | None]:
+    """Return the ends of the interval of a figure; that of a share is in [0, 1]."""
+    estimate = interval(figure["value"], _left_out(figure))
+    ends = [estimate.low, estimate.high]
+    return [float(np.clip(end, 0, 1)) if is_share and end is not None else end for end in ends]
 
 
 def _left_out(figure: dict[str, Any]) -> np.ndarray:
