@@ -1,5 +1,6 @@
 """Settings that encoders of samples have in common in an experiment's YAML, and those of images alone."""
 
+import re
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -36,3 +37,25 @@ class ImageEncoderSettings(SampleEncoderSettings):
     """Settings of an encoder from images alone, which need not be those of samples."""
 
     package: ClassVar[str] = "encoders/image"
+    has_head: ClassVar[bool] = False
+    """True for a network that also classifies images: its encoder has `encode_with_logits`."""
+    has_text: ClassVar[bool] = False
+    """True for a network that maps texts to features, too: its encoder has `text_features`."""
+
+    def evaluator_label(self) -> str:
+        """Return what keys of figures call the encoder: network, size and preparation, in a-z, 0-9, '.' and '-'.
+
+        Raises `UserError` where weights are missing whose JSON describes the network.
+        """
+        return label(self.name)
+
+
+def label(*parts: object) -> str:
+    """Join the parts of a label, in the letters that keys have; those that are empty or None are left out."""
+    joined = "-".join(str(part) for part in parts if part not in (None, ""))
+    return re.sub("[^a-z0-9.]+", "-", joined.lower()).strip("-")
+
+
+def preparation_label(resized: int, side: int, interpolation: str) -> str:
+    """Name a resize with antialiasing to a square of side `resized`, and the cut of the square in its middle."""
+    return label(resized, f"crop-{side}" if side != resized else "", interpolation, "aa")

@@ -113,6 +113,11 @@ class SettingsWithWeights(VariantSettings):
         """True for a network that is far too slow on a CPU."""
         return self.precision != "fp32"
 
+    @property
+    def precision_label(self) -> str:
+        """What a label says of the precision: '' for full precision."""
+        return self.precision if self.needs_gpu else ""
+
     def check_config(self, config: dict[str, Any]) -> None:
         """Raise ValueError where the JSON of the weights describes another network than these settings do."""
 
@@ -146,6 +151,12 @@ def read_config(settings: SettingsWithWeights) -> dict[str, Any]:
     except Unreadable as error:
         raise ValueError(f"{path.name} {error.reason}; copy it again") from None
     return values
+
+
+def checked_config(settings: SettingsWithWeights) -> dict[str, Any]:
+    """Read the JSON that describes the network; raises `UserError` as `list_files` does."""
+    list_files(settings)
+    return read_config(settings)
 
 
 def content_hash(settings: SettingsWithWeights) -> str:

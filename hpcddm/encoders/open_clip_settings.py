@@ -1,12 +1,16 @@
 """Settings of networks by open_clip, which its encoders of images and of text have in common."""
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout, checked_config
 from hpcddm.encoders.weights_layouts import OPEN_CLIP
+from hpcddm.errors import UserError
+from hpcddm.files import checked_reads
 
 
 class OpenClipSettings(SettingsWithWeights):
@@ -30,6 +34,23 @@ class OpenClipSettings(SettingsWithWeights):
             raise ValueError(
                 f"width is {self.width} and that of {self.layout.config} is {self.width_of_model(config['model_cfg'])}"
             )
+
+    def described_network(self) -> dict[str, Any]:
+        """Read open_clip's description of the network: the folder's JSON, or that of the package for `architecture`.
+
+        Raises `UserError` for missing weights, an unknown architecture, or without the package.
+        """
+        if self.architecture is None:
+            return checked_config(self)
+        found = find_spec("open_clip")
+        folder = Path(str(found.origin)).parent if found else None
+        file = folder / "model_configs" / f"{self.architecture}.json" if folder else None
+        if file is None or not file.is_file():
+            known = (
+                f"the package open_clip describes no {self.architecture}" if folder else "needs the package open_clip"
+            )
+            raise UserError(f"encoder {self.name}: architecture: {known}")
+        return {"model_cfg": checked_reads.read_required_json(file, follows_links=True)}
 
     def width_of_model(self, model: dict[str, Any]) -> object:
         """Return the number of features in open_clip's description of a network."""

@@ -1,23 +1,28 @@
 """DINOv2, a vision transformer trained without labels (Oquab et al., arXiv 2304.07193), as transformers runs it."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config import weights
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout, checked_config
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import from_pretrained, import_package, load_verified
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_IMAGE
+from hpcddm.errors import UserError
 from hpcddm.files import checked_reads
+from hpcddm.files.checked_reads import Unreadable
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZED, SIDE, BICUBIC = 256, 224, 3
 """Preparation by the authors, with Pillow's number of the interpolation; a preprocessor_config.json replaces it."""
+SIZES = {384: "s", 768: "b", 1024: "l", 1536: "g"}
+"""Letters of the published sizes, by width."""
 
 
 class DinoV2Settings(SettingsWithWeights, ImageEncoderSettings):
@@ -27,9 +32,15 @@ class DinoV2Settings(SettingsWithWeights, ImageEncoderSettings):
     """
 
     layout: ClassVar[WeightsLayout] = TRANSFORMERS_IMAGE
+    hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"size"})
 
     width: Positive = 1024
     pooling: Literal["cls", "mean"] = "cls"
+    size: Annotated[int, Field(gt=0, multiple_of=14)] | None = None
+    """Side that whole images are resized to, nothing cut off: 224 as for published distances (arXiv 2306.04675).
+
+    Without it images are prepared as for recognition: by preprocessor_config.json, or to 256 and cut to 224.
+    """
 
     def dimensions(self, data: ImageShape) -> int:
         return self.width
@@ -40,6 +51,42 @@ class DinoV2Settings(SettingsWithWeights, ImageEncoderSettings):
             raise ValueError(f"config.json has model_type {config.get('model_type')} and not dinov2")
         if config.get("hidden_size") != self.width:
             raise ValueError(f"width is {self.width} and config.json has hidden_size {config.get('hidden_size')}")
+
+    def evaluator_label(self) -> str:
+        config = checked_config(self)
+        size = SIZES.get(self.width, f"w{self.width}-p") + str(config.get("patch_size", 14))
+        registers = "reg" if config["model_type"] == "dinov2_with_registers" else ""
+        pooled = "" if self.pooling == "cls" else self.pooling
+        prepared = preparation_label(*stated_resize(self))
+        return label("dinov2", size, registers, pooled, self.precision_label, prepared)
+
+
+def stated_preparation(settings: DinoV2Settings) -> dict[str, Any]:
+    """Return the JSON of the preparation in the folder of the weights; empty without it, and where `size` is set."""
+    file = settings.weights.place / "preprocessor_config.json"
+    if settings.size is not None or not file.exists():
+        return {}
+    try:
+        values: dict[str, Any] = checked_reads.read_required_json(file, follows_links=True)
+    except Unreadable as error:
+        raise UserError(
+            f"{settings.weights.place}: weights of dinov2: {file.name} {error.reason}; copy it again"
+        ) from None
+    return values
+
+
+def stated_resize(settings: DinoV2Settings) -> tuple[int, int, str]:
+    """Return the side that images are resized to, the side of the part in their middle, and the interpolation."""
+    if settings.size is not None:
+        return settings.size, settings.size, "bicubic"
+    values = stated_preparation(settings)
+    side = values.get("crop_size", {}).get("height", SIDE)
+    resized = values.get("size", {}).get("shortest_edge", RESIZED)
+    return (
+        resized if values.get("do_resize", True) else side,
+        side if values.get("do_center_crop", True) else resized,
+        "bicubic" if values.get("resample", BICUBIC) == BICUBIC else "bilinear",
+    )
 
 
 class DinoV2(NetworkEncoder[DinoV2Settings]):
@@ -53,23 +100,10 @@ class DinoV2(NetworkEncoder[DinoV2Settings]):
         kind = transformers.Dinov2WithRegistersModel if with_registers else transformers.Dinov2Model
         self.network = load_verified(settings, lambda folder: from_pretrained(kind, folder), self.device)
         self.first_patch = 1 + getattr(self.network.config, "num_register_tokens", 0)
-        self.preparation = _preparation(settings)
+        stated, (resized, side, interpolation) = stated_preparation(settings), stated_resize(settings)
+        mean, deviation = stated.get("image_mean", MEAN), stated.get("image_std", DEVIATION)
+        self.preparation = Preparation(resized, side, mean, deviation, interpolation)
 
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         tokens = self.network(planes).last_hidden_state
         return tokens[:, 0] if self.settings.pooling == "cls" else tokens[:, self.first_patch :].mean(1)
-
-
-def _preparation(settings: DinoV2Settings) -> Preparation:
-    """Return the preparation in the folder of the weights, or else the authors' preparation."""
-    file = settings.weights.place / "preprocessor_config.json"
-    values = checked_reads.read_required_json(file, follows_links=True) if file.exists() else {}
-    side = values.get("crop_size", {}).get("height", SIDE)
-    resized = values.get("size", {}).get("shortest_edge", RESIZED)
-    return Preparation(
-        resized if values.get("do_resize", True) else side,
-        side if values.get("do_center_crop", True) else resized,
-        values.get("image_mean", MEAN),
-        values.get("image_std", DEVIATION),
-        "bicubic" if values.get("resample", BICUBIC) == BICUBIC else "bilinear",
-    )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hpcddm.config import pretrained
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.jobs.devices import current_device
@@ -48,10 +48,15 @@ class ImageNetFeaturesSettings(ImageEncoderSettings):
         ),
     )
 
+    has_head: ClassVar[bool] = True
+
     size: Literal[64, 96, 128] = 64
 
     def dimensions(self, data: ImageShape) -> int:
         return 1280
+
+    def evaluator_label(self) -> str:
+        return label("lite0", preparation_label(self.size, self.size, "bilinear"))
 
 
 class EfficientNetLite0(nn.Module):
@@ -142,10 +147,14 @@ class ImageNetFeatures(ImageEncoder[ImageNetFeaturesSettings]):
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
         return torch.cat([self.network.features(part) for part in self._resized(images)]).cpu().numpy()
 
-    @torch.no_grad()
     def probabilities(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n 1000"]:
         """Compute the probabilities of ImageNet's classes, in the order of their synsets' numbers."""
-        return torch.cat([self.network(part).softmax(1) for part in self._resized(images)]).cpu().numpy()
+        return torch.from_numpy(self.encode_with_logits(images)[1]).softmax(1).numpy()
+
+    @torch.no_grad()
+    def logits(self, features: Float32[np.ndarray, "n 1280"]) -> Float32[np.ndarray, "n 1000"]:
+        """Compute the logits of ImageNet's classes, in the order of their synsets' numbers."""
+        return self.network.fc(torch.from_numpy(features).to(self.device)).cpu().numpy()
 
     def _resized(self, images: UInt8[np.ndarray, "n h w c"]) -> Iterator[Tensor]:
         """Yield batches of images in the network's input form."""

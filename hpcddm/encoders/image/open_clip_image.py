@@ -1,20 +1,48 @@
 """Image tower of CLIP (Radford et al., arXiv 2103.00020) and its kin, as open_clip runs it."""
 
+from typing import Any, ClassVar
+
 from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.open_clip_network import load_network
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
+
+VIT_SIZES = {192: "ti", 384: "s", 512: "m", 768: "b", 1024: "l", 1280: "h", 1408: "g", 1664: "bigg"}
+"""Letters of the sizes of vision transformers, by width."""
 
 
 class OpenClipImagesSettings(OpenClipSettings, ImageEncoderSettings):
     """Image features in the space that images share with texts, `width` values (512 for ViT-B, 768 for ViT-L)."""
 
+    has_text: ClassVar[bool] = True
+
     def dimensions(self, data: ImageShape) -> int:
         return self.width
+
+    def evaluator_label(self) -> str:
+        described = self.described_network()
+        stated, tower = described.get("preprocess_cfg", {}), described["model_cfg"]["vision_cfg"]
+        size = tower.get("image_size", 224)
+        side = size if isinstance(size, int) else size[0]
+        prepared = preparation_label(side, side, stated.get("interpolation", "bicubic"))
+        return label("clip", self.architecture or _tower_name(described["model_cfg"]), self.precision_label, prepared)
+
+
+def _tower_name(model: dict[str, Any]) -> str:
+    """Return open_clip's usual name of an image tower from its description."""
+    tower = model["vision_cfg"]
+    layers, width, patch = tower.get("layers", 12), tower.get("width", 768), tower.get("patch_size", 16)
+    if "timm_model_name" in tower:
+        name = str(tower["timm_model_name"])
+    elif isinstance(layers, list):
+        name = f"rn{3 * sum(layers) + 2}"
+    else:
+        name = f"vit-{VIT_SIZES.get(width, f'w{width}')}-{patch}"
+    return name + ("-quickgelu" if model.get("quick_gelu") else "")
 
 
 class OpenClipImages(NetworkEncoder[OpenClipImagesSettings]):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float32, UInt8
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, label
 from hpcddm.config.schema import Positive
 from hpcddm.encoders.image.base import ImageEncoder
 
@@ -22,6 +22,9 @@ class PixelFeaturesSettings(ImageEncoderSettings):
 
     def dimensions(self, data: ImageShape) -> int:
         return self.size**2 * data.channels
+
+    def evaluator_label(self) -> str:
+        return label("pixels", self.size)
 
     def check(self, experiment: Any) -> None:
         """Raise ValueError when this would enlarge images."""

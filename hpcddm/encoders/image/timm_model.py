@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
+from hpcddm.config.weights import SettingsWithWeights, WeightsLayout, checked_config
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import import_package, load_verified
 from hpcddm.encoders.weights_layouts import TIMM
@@ -32,6 +32,19 @@ class TimmModelSettings(SettingsWithWeights, ImageEncoderSettings):
         if config.get("num_features") not in (None, self.width):
             raise ValueError(f"width is {self.width} and config.json has num_features {config['num_features']}")
 
+    def evaluator_label(self) -> str:
+        config = checked_config(self)
+        stated = config.get("pretrained_cfg", config)
+        side = stated.get("input_size", (3, 224, 224))[-1]
+        resized = resized_side(side, stated.get("crop_pct", 0.875))
+        prepared = preparation_label(resized, side, stated.get("interpolation", "bicubic"))
+        return label("timm", config["architecture"], self.precision_label, prepared)
+
+
+def resized_side(side: int, share: float) -> int:
+    """Return the side that images are resized to, of which the network sees a share in the middle."""
+    return math.floor(side / share)
+
 
 class TimmModel(NetworkEncoder[TimmModelSettings]):
     """Pooled features."""
@@ -46,7 +59,7 @@ class TimmModel(NetworkEncoder[TimmModelSettings]):
         )
         prepared = timm.data.resolve_model_data_config(self.network)
         side = prepared["input_size"][-1]
-        resized = math.floor(side / prepared["crop_pct"])
+        resized = resized_side(side, prepared["crop_pct"])
         self.preparation = Preparation(resized, side, prepared["mean"], prepared["std"], prepared["interpolation"])
 
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
