@@ -16,7 +16,7 @@ def probabilities(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
         logits: (N, K) logits.
         temperature: Positive temperature.
     """
-    return np.exp(_log_softmax(logits / temperature))
+    return np.exp(log_softmax(logits / temperature))
 
 
 def nll(logits: np.ndarray, labels: np.ndarray, temperature: float = 1.0) -> float:
@@ -27,7 +27,7 @@ def nll(logits: np.ndarray, labels: np.ndarray, temperature: float = 1.0) -> flo
         labels: (N,) int labels.
         temperature: Positive temperature that divides the logits.
     """
-    return float(-np.take_along_axis(_log_softmax(logits / temperature), labels[:, None], axis=1).mean())
+    return float(-np.take_along_axis(log_softmax(logits / temperature), labels[:, None], axis=1).mean())
 
 
 def ece(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
@@ -69,6 +69,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     return float(np.exp(-(low + high) / 2))
 
 
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Compute the logarithm of softmax over the last axis of logits (N, K), in float64."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))

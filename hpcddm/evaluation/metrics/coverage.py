@@ -3,12 +3,13 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
+from hpcddm.evaluation.metrics.in_one_pass import InOnePass
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS
 
 
-class Coverage(Metric):
+class Coverage(InOnePass, Metric):
     """Fraction of balls around real images that contain a sample (eq. 4, k = 5); depends on the numbers of images."""
 
     title = "coverage"
@@ -20,13 +21,9 @@ class Coverage(Metric):
     is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
 
-    def compute(self, inputs: MetricInputs) -> float:
+    def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the real images."""
-        return float(inputs.overlap.coverage[0])
-
-    def left_out(self, inputs: MetricInputs) -> np.ndarray:
-        """Leave out tenths of the images that are compared."""
-        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.coverage[tenth + 1]))
+        return inputs.overlap.coverage
 
     def setting(self, images: int) -> str:
         """Return the number of images that are compared."""

@@ -3,12 +3,13 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
+from hpcddm.evaluation.metrics.in_one_pass import InOnePass
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS
 
 
-class Density(Metric):
+class Density(InOnePass, Metric):
     """Mean number of balls around real images that contain a sample, divided by k = 5 (eq. 3); it may exceed 1."""
 
     title = "density"
@@ -23,13 +24,9 @@ class Density(Metric):
     is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
 
-    def compute(self, inputs: MetricInputs) -> float:
+    def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the samples."""
-        return float(inputs.overlap.density[0])
-
-    def left_out(self, inputs: MetricInputs) -> np.ndarray:
-        """Leave out tenths of the images that are compared."""
-        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.density[tenth + 1]))
+        return inputs.overlap.density
 
     def setting(self, images: int) -> str:
         """Return the number of images that are compared."""

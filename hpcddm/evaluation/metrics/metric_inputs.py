@@ -1,8 +1,9 @@
 """Input of every metric: what one evaluator measures of an arm's samples, of held-out and of training images."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import nearest_by_tenth
 from hpcddm.evaluation.metrics.overlap import MOST_NEIGHBOURS, NeighbourhoodOverlap, overlap
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS, tenth_rows, without_rows
+
+T = TypeVar("T")
 
 OVERLAP_IMAGES = 10_000
 """Most images of a set among which neighbours are looked for, as in the papers and in ADM's evaluator."""
@@ -94,12 +97,17 @@ class ImageSet:
         return class_distances(self.part(Need.FEATURES), self.part(Need.LABELS))
 
     @cached_property
+    def reach(self) -> np.ndarray:
+        """Squared distance of every image to its nearest other one in every tenth, (N, 10)."""
+        return nearest_by_tenth(self.part(Need.FEATURES), 1)[:, :, 0]
+
+    @cached_property
     def nearest(self) -> np.ndarray:
         """Squared distances of the first 10,000 images to their nearest others in every tenth of these, (N, 10, 5)."""
         return nearest_by_tenth(self.part(Need.FEATURES)[:OVERLAP_IMAGES], MOST_NEIGHBOURS)
 
     def _parts(self) -> list[tuple[str, np.ndarray]]:
-        parts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        parts = [(each.name, getattr(self, each.name)) for each in fields(self)]
         return [(name, part) for name, part in parts if part is not None]
 
 
@@ -110,6 +118,7 @@ class MetricInputs:
     samples: ImageSet
     real: ImageSet
     train: ImageSet
+    _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def without(self, tenth: int) -> "MetricInputs":
         """Drop a tenth of all three sets."""
@@ -118,6 +127,13 @@ class MetricInputs:
     def over_tenths(self, value: Callable[["MetricInputs"], float]) -> np.ndarray:
         """Compute a value without each tenth, (10,); NaN for fewer than ten images, of which tenths would be empty."""
         return over_tenths(self.samples.count, lambda tenth: value(self.without(tenth)))
+
+    def once(self, make: Callable[["MetricInputs"], T]) -> T:
+        """Return what a function makes of these inputs; it is called once, however often this is asked for."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
 
     @cached_property
     def frechet(self) -> float:

@@ -3,12 +3,13 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
+from hpcddm.evaluation.metrics.in_one_pass import InOnePass
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NEIGHBOURS
 
 
-class Precision(Metric):
+class Precision(InOnePass, Metric):
     """Fraction of samples inside a ball around a real image (eq. 1, k = 3); depends on the numbers of images."""
 
     title = "precision"
@@ -23,13 +24,9 @@ class Precision(Metric):
     is_column = True
     smallest = DENSITY_NEIGHBOURS + 1
 
-    def compute(self, inputs: MetricInputs) -> float:
+    def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the samples."""
-        return float(inputs.overlap.precision[0])
-
-    def left_out(self, inputs: MetricInputs) -> np.ndarray:
-        """Leave out tenths of the images that are compared."""
-        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.precision[tenth + 1]))
+        return inputs.overlap.precision
 
     def setting(self, images: int) -> str:
         """Return the number of images that are compared."""

@@ -3,12 +3,13 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs, over_tenths
+from hpcddm.evaluation.metrics.in_one_pass import InOnePass
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NEIGHBOURS
 
 
-class Recall(Metric):
+class Recall(InOnePass, Metric):
     """Fraction of real images inside a ball around a sample (eq. 2, k = 3); depends on the numbers of images."""
 
     title = "recall"
@@ -24,13 +25,9 @@ class Recall(Metric):
     smallest = DENSITY_NEIGHBOURS + 1
     is_headline = True
 
-    def compute(self, inputs: MetricInputs) -> float:
+    def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the real images."""
-        return float(inputs.overlap.recall[0])
-
-    def left_out(self, inputs: MetricInputs) -> np.ndarray:
-        """Leave out tenths of the images that are compared."""
-        return over_tenths(inputs.samples.count, lambda tenth: float(inputs.overlap.recall[tenth + 1]))
+        return inputs.overlap.recall
 
     def setting(self, images: int) -> str:
         """Return the number of images that are compared."""

@@ -1,0 +1,35 @@
+"""Improved recall as ADM's evaluator computes it, with all samples (Dhariwal and Nichol, arXiv 2105.05233)."""
+
+import numpy as np
+
+from hpcddm.evaluation.metrics.base import Better, Metric
+from hpcddm.evaluation.metrics.in_one_pass import InOnePass
+from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
+from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.overlap import NEIGHBOURS
+
+
+class AdmRecall(InOnePass, Metric):
+    """Fraction of the first 10,000 real images inside a closed ball around one of all samples (k = 3).
+
+    Up to 10,000 images it would equal recall.
+    """
+
+    title = "ADM recall"
+    explanation = (
+        f"the share of the first {OVERLAP_IMAGES:,} held-out images within reach of one of all samples, reaching as"
+        f" far as the {NEIGHBOURS} nearest of its own kind"
+    )
+    better = Better.HIGHER
+    format = ".1%"
+    needs = frozenset({Need.FEATURES})
+    order = 54
+    smallest = OVERLAP_IMAGES + 1
+
+    def cases(self, inputs: MetricInputs) -> np.ndarray:
+        """Average over the real images."""
+        return inputs.adm_overlap.recall
+
+    def setting(self, images: int) -> str:
+        """Return the numbers of real images and of samples."""
+        return f"{OVERLAP_IMAGES}x{images}"
