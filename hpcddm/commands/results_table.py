@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors.printing import echo
-from hpcddm.evaluation.metrics import columns_led_by
+from hpcddm.evaluation.metrics import columns_led_by, headlines, short_key
 from hpcddm.evaluation.metrics.base import Better, Metric
 from hpcddm.runs.stored_results import arm_metrics
 
@@ -32,9 +32,32 @@ def print_results_table(results: dict[str, Any]) -> None:
     for name, arm in everyone.items():
         table.add_row(plain_text(name), *(metric.text_of(arm) for metric in shown), *_counts(arm))
     table_console(needed_columns(table), wraps_lines=True).print(table)
+    if others := _of_other_extractors(everyone):
+        _print_figures(everyone, others)
     # Older reports have no entry for missing experts.
     if results.get("remark"):
         echo(f"made with {results['remark']}")
+
+
+def _of_other_extractors(everyone: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
+    """Return the headlines by extractors after the first one, by their full keys."""
+    heads = {metric.key: metric for metric in headlines()}
+    values = next(iter(everyone.values()))
+    figures = [key for key in values if "@" in key and short_key(key) in heads]
+    first = {short_key(key): key for key in reversed(figures)}
+    return {key: heads[short_key(key)] for key in figures if first[short_key(key)] != key}
+
+
+def _print_figures(everyone: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Metric]) -> None:
+    """Print some figures, one in each line, with a column for each arm."""
+    table = Table(title="by other extractors", title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+    table.add_column("figure", no_wrap=True)
+    for name in everyone:
+        table.add_column(plain_text(name.split(":")[0]), justify="right", no_wrap=True)
+    for key, metric in figures.items():
+        cells = (metric.text(arm[key]) if key in arm else "" for arm in everyone.values())
+        table.add_row(plain_text(key), *cells)
+    table_console(needed_columns(table), wraps_lines=True).print(table)
 
 
 def _title(shown: Sequence[Metric]) -> str:

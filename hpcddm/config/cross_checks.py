@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.strategies import is_strategy
@@ -205,13 +205,23 @@ def _of_extractors(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield "evaluators.extractor", "this key is needed: concepts are scored in its features"
     labels: dict[str, int] = {}
     for number, encoder in enumerate(evaluate.extractors):
-        if not isinstance(encoder, ImageEncoderSettings):
-            yield f"evaluate.extractors.{number}", f"{encoder.name} does not see images; take another encoder"
-        elif (first := labels.setdefault(encoder.evaluator_label(), number)) != number:
-            text = f"its figures would have the name of those of evaluate.extractors.{first}; remove one"
-            yield f"evaluate.extractors.{number}", text
+        if fault := _fault_of_extractor(encoder, number, labels):
+            yield f"evaluate.extractors.{number}", fault
     if evaluate.perceptual is not None and experiment.data.num_classes is None:
         yield "evaluate.perceptual", "it compares samples of one class, and data.num_classes is not set; remove it"
+
+
+def _fault_of_extractor(encoder: ImageEncoderSettings, number: int, labels: dict[str, int]) -> str | None:
+    """Return what is wrong with an extractor; labels: those of the extractors before it, with their numbers."""
+    if not isinstance(encoder, ImageEncoderSettings):
+        return f"{encoder.name} does not see images; take another encoder"
+    try:
+        first = labels.setdefault(figure_label(encoder), number)
+    except UserError as error:
+        return str(error)
+    if first != number:
+        return f"its figures would have the name of those of evaluate.extractors.{first}; remove one"
+    return None
 
 
 def _of_evaluation(experiment: Experiment) -> list[tuple[str, str]]:

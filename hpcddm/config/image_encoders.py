@@ -50,6 +50,15 @@ class ImageEncoderSettings(SampleEncoderSettings):
         return label(self.name)
 
 
+def figure_label(encoder: ImageEncoderSettings) -> str:
+    """Return what keys of figures call an encoder, as the run has stored it or as its weights say.
+
+    Raises `UserError` where weights are missing and the run has stored no label.
+    """
+    weights = getattr(encoder, "weights", None)
+    return getattr(weights, "label", None) or encoder.evaluator_label()
+
+
 def label(*parts: object) -> str:
     """Join the parts of a label, in the letters that keys have; those that are empty or None are left out."""
     joined = "-".join(str(part) for part in parts if part not in (None, ""))

@@ -61,7 +61,7 @@ class WeightsLayout:
 class Weights(StrictModel):
     """Place of some weights, and their hash; only the hash is in the fingerprint, so copies may be anywhere."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"hub", "revision"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"hub", "revision", "label"})
 
     folder: PathSetting | None = None
     """A folder in the layout that the variant reads."""
@@ -71,6 +71,9 @@ class Weights(StrictModel):
     """Commit, branch or tag on the hub; by default its main branch as it is when it is fetched."""
     content_hash: Digest | None = None
     """SHA-256 over names and bytes of the files that are read; filled in by submit, or stated to be checked."""
+
+    label: str | None = None
+    """What keys of figures call the network; filled in by submit, so that a run can be read where weights are gone."""
 
     @model_validator(mode="after")
     def _one_place(self) -> "Weights":

@@ -8,6 +8,7 @@ from typing import Any
 from hpcddm.config import paths, variants, weights
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import validate, variants_of
 from hpcddm.config.sources import SourceSettings
 from hpcddm.config.weights import SettingsWithWeights
@@ -86,8 +87,10 @@ def _fill_in_weights(
             if own.place.exists() or known_hash is None:
                 holder["content_hash"] = weights.content_hash(variant)
                 weights.require_content(variant, holder["content_hash"])
+                if place.startswith("evaluate.extractors.") and isinstance(variant, ImageEncoderSettings):
+                    holder["label"] = variant.evaluator_label()
             else:
-                holder["content_hash"] = known_hash
+                holder |= {"content_hash": known_hash, "label": before.get("label")}
         except UserError as error:
             raise ConfigError(f"{place}: {error}") from None
         holders.append(id(holder))

@@ -58,3 +58,13 @@ def columns() -> list[Metric]:
 def columns_led_by(key: str) -> list[Metric]:
     """List the metrics of the tables, the one with this key first."""
     return sorted(columns(), key=lambda metric: metric.key != key)
+
+
+def short_key(full_key: str) -> str:
+    """Return the key of the metric of a figure.
+
+    Examples:
+        >>> short_key("recall-10000@own"), short_key("fd@dinov2-l14-224-bicubic-aa")
+        ('recall', 'fd')
+    """
+    return full_key.split("@")[0].split("-")[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.metrics import all_metrics, columns_led_by
+from hpcddm.evaluation.metrics import all_metrics, columns_led_by, short_key
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
@@ -87,7 +87,7 @@ def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
     for metric in _columns(metrics):
         _add_cells(rows, metric, arms, metrics["floor"])
         for name, differences in metrics["differences"].items():
-            full_key = next((key for key in differences if _short_key(key) == metric.key), None)
+            full_key = next((key for key in differences if short_key(key) == metric.key), None)
             rows[name].verdicts[metric.key] = differences[full_key]["verdict"] if full_key else ""
     return rows
 
@@ -99,7 +99,7 @@ def figure_rows(metrics: dict[str, Any]) -> dict[str, dict[str, str]]:
     for name, values in (metrics["arms"] | {FLOOR: metrics["floor"]}).items():
         intervals = metrics["intervals"]["floor" if name == FLOOR else name]
         for key, (low, high) in intervals.items():
-            text = known[_short_key(key)].text
+            text = known[short_key(key)].text
             inside = "" if low is None else f" [{text(low)}, {text(high)}]"
             verdict = metrics["differences"].get(name, {}).get(key, {}).get("verdict", "")
             rows.setdefault(key, {})[name] = f"{text(values[key])}{inside}" + (f", {verdict}" if verdict else "")
@@ -110,16 +110,6 @@ def _columns(metrics: dict[str, Any]) -> list[Metric]:
     """List the metrics of the table that there are, the leading one first."""
     led = columns_led_by(metrics["leading_metric"])
     return [metric for metric in led if metric.key not in metrics["unavailable_metrics"]]
-
-
-def _short_key(full_key: str) -> str:
-    """Return the key of the metric.
-
-    Examples:
-        >>> _short_key("recall-10000@own"), _short_key("fd@dinov2-l14-224-bicubic-aa")
-        ('recall', 'fd')
-    """
-    return full_key.split("@")[0].split("-")[0]
 
 
 def _add_cells(

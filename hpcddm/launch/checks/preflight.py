@@ -57,7 +57,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
     Raises `UserError` naming the key of the variant, what is missing and the next step.
     """
     for place, variant in variants_of(experiment):
-        if not any(f"{place}.name" in unit.fingerprint_settings for unit in units):
+        if not any(_reads_weights(unit, place, variant.name) for unit in units):
             continue
         if isinstance(variant, SettingsWithWeights):
             try:
@@ -72,6 +72,13 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
                     f"{place}: {variant.name} needs pretrained weights, {path} is {wrong};"
                     f" on a node with network run: {command('hpcddm', 'prefetch')}"
                 )
+
+
+def _reads_weights(unit: PlannedUnit, place: str, name: str) -> bool:
+    """Tell if a unit reads the weights of a variant; the place of an extractor in its list is not in fingerprints."""
+    if place.startswith("evaluate.extractors."):
+        return unit.fingerprint_settings.get("extractor.name") == name
+    return f"{place}.name" in unit.fingerprint_settings
 
 
 def check_state(unit: PlannedUnit, run: RunDir) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
@@ -48,8 +49,12 @@ class CompareStage(Stage):
         return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include the images; the measurements and their order are in the inputs."""
-        return {"data": image_settings(experiment), "arms": arm_names(experiment)}
+        """Include the images and the perceptual distance; other measurements are inputs."""
+        settings = {"data": image_settings(experiment), "arms": arm_names(experiment)}
+        perceptual = experiment.evaluate.perceptual
+        if perceptual is None or unit_name(key) != perceptual_label(experiment):
+            return settings
+        return settings | {"evaluate.perceptual": settings_to_hash(perceptual)}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the file of figures."""

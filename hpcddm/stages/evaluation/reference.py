@@ -3,7 +3,7 @@
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
@@ -18,7 +18,7 @@ OWN = "own"
 
 def encoders_by_label(experiment: Experiment) -> dict[str, ImageEncoderSettings]:
     """Return the settings of `evaluate.extractors` by the label that their figures carry."""
-    return {encoder.evaluator_label(): encoder for encoder in experiment.evaluate.extractors}
+    return {figure_label(encoder): encoder for encoder in experiment.evaluate.extractors}
 
 
 def evaluator_labels(experiment: Experiment) -> list[str]:
