@@ -34,6 +34,9 @@ def print_results_table(results: dict[str, Any]) -> None:
     table_console(needed_columns(table), wraps_lines=True).print(table)
     if others := _of_other_extractors(everyone):
         _print_figures(everyone, others)
+    for label, dimension in results["few_images"].items():
+        text = f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead"
+        echo(text)
     # Older reports have no entry for missing experts.
     if results.get("remark"):
         echo(f"made with {results['remark']}")

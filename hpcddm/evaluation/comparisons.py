@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.metrics import all_metrics, leading
+from hpcddm.evaluation.metrics import all_metrics, leading, primary
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS
 from hpcddm.evaluation.statistics.tenths import difference, interval, verdict
@@ -39,7 +39,8 @@ def summarise(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
     Returns:
         `arms` and `floor`: values by key, short and full. `intervals`: 95 % intervals by arm and full key.
         `differences`: by arm and full key, the paired difference to the arm `baseline`, its interval and the verdict.
-        `leading_metric`: key of the metric that comes first.
+        `leading_metric`: key of the metric that comes first. `few_images`: number of features of the extractors for
+        whose Frechet distances the images are too few, by label.
     """
     first = next(iter(comparisons.values()))
     arms = {arm: _merged(one.arms[arm] for one in comparisons.values()) for arm in first.arms}
@@ -54,6 +55,11 @@ def summarise(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
         "baseline": baseline,
         "differences": {arm: _differences(own, arms[baseline]) for arm, own in arms.items() if arm != baseline},
         "leading_metric": leading(images, dimension).key if dimension else all_metrics()[0].key,
+        "few_images": {
+            label: one.dimension
+            for label, one in comparisons.items()
+            if one.dimension and leading(one.images, one.dimension) is not primary()
+        },
     }
 
 

@@ -25,6 +25,7 @@ class AuthPct(InOnePass, Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 76
+    reads_training = True
 
     def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the samples; a tenth is left out of samples and training images alike."""

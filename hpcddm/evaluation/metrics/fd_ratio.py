@@ -21,6 +21,7 @@ class FrechetRatio(Metric):
     format = ".2f"
     needs = frozenset({Need.FEATURES})
     order = 14
+    reads_training = True
     digits = 3
 
     def compute(self, inputs: MetricInputs) -> float:

@@ -82,7 +82,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     metrics = _metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}
     atomic.write_json(unit.folder / METRICS, metrics)
     page.write(_content(experiment, unit, metrics, shown.galleries()), unit.folder / PAGE)
-    kept = ("arms", "floor", "missing_experts", "remark", "leading_metric")
+    kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images")
     return Result([METRICS, PAGE], {key: metrics[key] for key in kept})
 
 
