@@ -1,0 +1,53 @@
+"""Seconds of an evaluation by its parts: python -m tests.benchmarks.evaluation_cost RUN ...
+
+Sampling is the stage evaluate. Forward passes are the stages measure and reference, with reading and loading. The rest
+is the stage compare: metrics with their values without each tenth. Seconds are those of the last attempts.
+"""
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import manifest
+from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.runs.unit_keys import unit_name
+from hpcddm.stages.evaluation.reference import evaluator_of
+
+SAMPLING = "-"
+LABELS = {
+    "evaluate": lambda key: SAMPLING,
+    "measure": evaluator_of,
+    "reference": evaluator_of,
+    "compare": unit_name,
+}
+"""Extractor of a unit, by its stage."""
+
+
+def seconds_by_part(root: Path) -> dict[tuple[str, str], float]:
+    """Sum the seconds of the units of an evaluation by stage and extractor."""
+    run, seconds = RunDir(root), defaultdict[tuple[str, str], float](float)
+    for unit in plan_units(stored_experiment(run)):
+        if unit.stage in LABELS:
+            label = LABELS[unit.stage](unit.key)
+            made = manifest.read(run.unit(unit.key))
+            if made is None:
+                raise SystemExit(f"{root}: {unit.key} is not complete")
+            seconds[unit.stage, label] += made.record["seconds"]
+    return dict(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    print("| run | part | extractor | s | share of sampling |\n| --- | --- | --- | --- | --- |")
+    for root in parser.parse_args().runs:
+        found = seconds_by_part(root)
+        for (stage, label), spent in found.items():
+            share = spent / found["evaluate", SAMPLING]
+            print(f"| {root.name} | {stage} | {label} | {spent:.1f} | {share:.1%} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
