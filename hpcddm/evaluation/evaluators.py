@@ -22,7 +22,7 @@ Measurements = dict[str, np.ndarray]
 """Fields of an `ImageSet` by name, a row for each image."""
 
 
-class Evaluator(ABC):
+class ImageEvaluator(ABC):
     """Network that measures images, each independent of the others."""
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Evaluator(ABC):
         """
 
 
-class TrainedEvaluators(Evaluator):
+class TrainedEvaluators(ImageEvaluator):
     """The extractor and the classifier that the run trains, those of the two that there are.
 
     Args:
@@ -67,7 +67,7 @@ class TrainedEvaluators(Evaluator):
         return measured
 
 
-class EncoderEvaluator(Evaluator):
+class EncoderEvaluator(ImageEvaluator):
     """An encoder of images with public weights.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.errors import require
-from hpcddm.evaluation.evaluators import EncoderEvaluator, Evaluator, Measurements, TrainedEvaluators
+from hpcddm.evaluation.evaluators import EncoderEvaluator, ImageEvaluator, Measurements, TrainedEvaluators
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.unit import Result, Unit
@@ -75,7 +75,7 @@ def evaluator_work(workload: Workload, key: str, images: int) -> list[Work]:
     return [Work(name, False, images, MEASURED_AT_ONCE) for name in names]
 
 
-def create_evaluator(experiment: Experiment, unit: Unit) -> Evaluator:
+def create_evaluator(experiment: Experiment, unit: Unit) -> ImageEvaluator:
     """Create the evaluator of a unit, on the device of its process."""
     device, label = choose_device(unit), evaluator_of(unit.key)
     if label == OWN:
