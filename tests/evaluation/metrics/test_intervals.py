@@ -13,7 +13,7 @@ METRICS = {metric.key: metric for metric in all_metrics()}
 IMAGES, SCALE, SHIFT = 500, np.linspace(0.8, 1.3, 6), 0.15
 TRUE_DISTANCE = np.square(SCALE - 1).sum() + len(SCALE) * SHIFT**2
 """The Frechet distance between the two distributions: their covariances commute."""
-EXPECTATION_DRAWS = 300
+EXPECTATION_DRAWS = 150
 KEYS = ("fd", "kid", "fd_infinity")
 
 # A binomial number of 20 with probability 0.95 is below 15 once in 3,000 times, and the draws are always the same.
@@ -74,6 +74,5 @@ def test_arms_of_one_quality_cannot_be_told_apart(key, draws, least, most):
     assert np.mean([word == "cannot tell" for word in said]) >= least
 
 
-def test_a_frechet_distance_itself_is_biased_and_its_interval_misses_the_truth():
+def test_a_frechet_distance_is_biased_which_its_interval_cannot_know():
     assert expectations("fd")[0] > 1.08 * TRUE_DISTANCE
-    assert share_that_holds([interval(*values[0]) for values in measured("fd", 20)], 0.9 * TRUE_DISTANCE) < 0.8
