@@ -22,7 +22,7 @@ from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.kid import kernel_distance
+from hpcddm.evaluation.metrics.kernels import kernel_distance
 from hpcddm.files import atomic
 from hpcddm.launch.sweep_runs import identity_hashes
 from hpcddm.models import build_denoiser, build_router

@@ -25,8 +25,8 @@ from hpcddm.errors import UserError
 from hpcddm.evaluation.evaluators import TrainedEvaluators
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.kid import kernel_distance
-from hpcddm.evaluation.metrics.neighbours import overlap
+from hpcddm.evaluation.metrics.kernels import kernel_distance
+from hpcddm.evaluation.metrics.overlap import overlap
 from hpcddm.jobs.devices import current_device
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.sampling.sampler import sample
@@ -66,7 +66,7 @@ def row(title: str, measured: Measured, real: Float[np.ndarray, "n d"]) -> str:
     """Return a row of the table."""
     own, named = measured
     distance = frechet_distance(*map(FeatureStatistics.from_features, (own, real)))
-    recall = overlap(real, own).real_in_fake.mean()
+    recall = float(overlap(real, own).recall[0])
     return f"| {title} | {distance:.2f} | {kernel_distance(own, real):.3f} | {recall:.1%} | {named.mean():.1%} |"
 
 

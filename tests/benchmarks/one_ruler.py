@@ -13,7 +13,7 @@ import numpy as np
 import hpcddm
 from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.evaluation.metrics.kid import kernel_distance
+from hpcddm.evaluation.metrics.kernels import kernel_distance
 from hpcddm.runs.ranges import HELDOUT
 from tests.benchmarks.evaluated_run import EvaluatedRun
 

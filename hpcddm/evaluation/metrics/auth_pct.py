@@ -1,4 +1,4 @@
-"""Share of samples that are no copies of training images (AuthPct; Alaa et al., arXiv 2102.08921)."""
+"""Share of samples that are not copies of training images (AuthPct; Alaa et al., arXiv 2102.08921)."""
 
 import numpy as np
 

@@ -17,7 +17,7 @@ def class_distances(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
         labels: (N,) classes.
 
     Returns:
-        (11,) the value of all samples, then without each tenth; a class of which fewer than 2 are left does not count.
+        (11,) the value of all samples, then without each tenth. Classes with fewer than 2 samples left do not count.
 
     Raises:
         ValueError: A class has fewer than 2 samples.

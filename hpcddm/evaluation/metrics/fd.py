@@ -60,7 +60,7 @@ def frechet_distance(first: FeatureStatistics, second: FeatureStatistics) -> flo
 
 
 def warn_of_few(*fitted: Gaussian) -> None:
-    """Warn if a covariance is a poor estimate, or singular; stands for the caller of the caller."""
+    """Warn if a covariance is a poor estimate, or singular; the warning names the line that called the caller."""
     dimension, smallest = len(fitted[0].mean), min(gaussian.count for gaussian in fitted)
     if smallest < 2 * dimension:
         warnings.warn(

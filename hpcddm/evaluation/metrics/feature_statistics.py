@@ -54,7 +54,7 @@ class FeatureStatistics:
 
     @classmethod
     def union(cls, parts: Sequence["FeatureStatistics"]) -> "FeatureStatistics":
-        """Return the statistics of the union of several sets, at least one of which has a vector."""
+        """Return the statistics of the union of several sets, not all of them empty."""
         counts = np.array([part.count for part in parts], dtype=np.float64)
         mean = counts @ np.array([part.mean for part in parts]) / counts.sum()
         shifts = np.sqrt(counts)[:, None] * (np.array([part.mean for part in parts]) - mean)

@@ -8,7 +8,7 @@ from hpcddm.evaluation.metrics.metric_inputs import MetricInputs, over_tenths
 
 
 class InOnePass(ABC):
-    """Computes a metric and its values without each tenth together; stands before `Metric` among the bases."""
+    """Computes a metric and its values without each tenth together; name it before `Metric` among the bases."""
 
     @abstractmethod
     def cases(self, inputs: MetricInputs) -> np.ndarray:

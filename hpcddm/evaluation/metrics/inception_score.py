@@ -25,7 +25,7 @@ class InceptionScore(InOnePass, Metric):
     smallest = TENTHS
 
     def cases(self, inputs: MetricInputs) -> np.ndarray:
-        """Average over the splits; they are the tenths, one of which is left out."""
+        """Average over the splits; they are the tenths that are left out."""
         logits = inputs.samples.part(Need.LOGITS)
         scores = np.array([_score(logits[rows]) for rows in tenth_rows(len(logits))])
         return np.array([scores.mean(), *(without_rows(scores, tenth).mean() for tenth in range(TENTHS))])

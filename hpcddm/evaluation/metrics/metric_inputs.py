@@ -125,7 +125,7 @@ class MetricInputs:
         return MetricInputs(*(images.without(tenth) for images in (self.samples, self.real, self.train)))
 
     def over_tenths(self, value: Callable[["MetricInputs"], float]) -> np.ndarray:
-        """Compute a value without each tenth, (10,); NaN for fewer than ten images, of which tenths would be empty."""
+        """Compute a value without each tenth, (10,); NaN for fewer than ten images, because tenths would be empty."""
         return over_tenths(self.samples.count, lambda tenth: value(self.without(tenth)))
 
     def once(self, make: Callable[["MetricInputs"], T]) -> T:
@@ -180,7 +180,7 @@ def over_tenths(count: int, value: Callable[[int], float]) -> np.ndarray:
         value: Computes the value without a tenth, given its number.
 
     Returns:
-        (10,) values; NaN for fewer than ten observations, of which tenths would be empty.
+        (10,) values; NaN for fewer than ten observations, because tenths would be empty.
     """
     if count < TENTHS:
         return np.full(TENTHS, np.nan)

@@ -2,10 +2,14 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.metrics import neighbours
-from hpcddm.evaluation.metrics.diversity import diversity
+from hpcddm.evaluation.metrics.class_distances import class_distances
 
 RNG = np.random.default_rng(0)
 FEATURES, LABELS = RNG.standard_normal((60, 5)), np.arange(60) % 4
+
+
+def diversity(features, labels):
+    return class_distances(features, labels)[0]
 
 
 def test_equals_the_definition_whatever_the_blocks(monkeypatch):
@@ -36,3 +40,12 @@ def test_twice_as_far_apart_is_twice_as_diverse():
 def test_needs_two_samples_of_each_class():
     with pytest.raises(ValueError, match="class 3: diversity needs 2 samples of every class"):
         diversity(FEATURES[:7], LABELS[:7])
+
+
+def test_a_class_that_loses_its_pairs_with_a_tenth_does_not_count():
+    labels = np.array([0, *([1] * 9), *([2] * 9), 0])
+    found = class_distances(FEATURES[:20], labels)
+    rest = np.arange(2, 20)
+    left = [class_distances(FEATURES[rest][labels[rest] == label], np.zeros(n))[0] for label, n in ((1, 8), (2, 9))]
+    assert found[1] == pytest.approx(np.mean(left), rel=1e-12) and np.isfinite(found).all()
+    assert np.isnan(class_distances(FEATURES[:10], np.arange(10) // 2 * 0 + np.arange(10) // 5)[1:]).sum() == 0

@@ -71,11 +71,13 @@ def test_commuting_covariances_have_a_closed_form():
 
 def test_singular_covariances():
     flat = REAL * (np.arange(24) < 10)
-    assert distance(flat, 2 * flat) == pytest.approx(np.trace(np.cov(flat.T)) + np.square(flat.mean(0)).sum(), rel=1e-9)
+    with pytest.warns(UserWarning, match="24 features that span 10 dimensions only"):
+        found = distance(flat, 2 * flat)
+    assert found == pytest.approx(np.trace(np.cov(flat.T)) + np.square(flat.mean(0)).sum(), rel=1e-9)
 
 
 def test_warns_when_samples_are_too_few():
     with pytest.warns(UserWarning, match="24 features from 47 samples"):
         distance(REAL[:47], FAKE)
-    with pytest.raises(ValueError, match="at least 2"), pytest.warns(UserWarning):
+    with pytest.raises(ValueError, match="at least 2"):
         distance(REAL[:1], FAKE)

@@ -1,6 +1,9 @@
+from functools import reduce
+
 import numpy as np
 import pytest
 
+from hpcddm.evaluation.metrics import feature_statistics
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 
 # A mean far from zero is where sums of raw second moments lose their digits.
@@ -58,7 +61,16 @@ def test_float32_features_are_summed_in_float64():
     assert_equal(FeatureStatistics.from_features(features), features.astype(np.float64))
 
 
-def test_survives_storage(tmp_path):
-    np.savez(tmp_path / "statistics.npz", **FeatureStatistics.from_features(FEATURES).arrays())
-    with np.load(tmp_path / "statistics.npz") as stored:
-        assert_equal(FeatureStatistics.from_arrays(stored))
+@pytest.mark.parametrize("rows", [1, 7, 499, 500])
+def test_blocks_and_unions_of_any_size_are_one_pass(rows, monkeypatch):
+    whole = FeatureStatistics.from_features(FEATURES)
+    parts = [FeatureStatistics.from_features(FEATURES[start : start + rows]) for start in range(0, 500, rows)]
+    monkeypatch.setattr(feature_statistics, "ROWS_PER_BLOCK", rows)
+    scale = np.sqrt(np.outer(*[np.diag(whole.scatter)] * 2))
+    for other in (
+        FeatureStatistics.from_features(FEATURES),
+        FeatureStatistics.union(parts),
+        reduce(FeatureStatistics.merge, parts),
+    ):
+        np.testing.assert_allclose(other.mean, whole.mean, rtol=1e-12, atol=1e-12)
+        assert (np.abs(other.scatter - whole.scatter) / scale).max() < 1e-12 and other.count == 500

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.metrics.kid import ROWS_PER_BLOCK, kernel_distance
+from hpcddm.evaluation.metrics.kernels import ROWS_PER_BLOCK, kernel_distance
 
 RNG = np.random.default_rng(0)
 

@@ -10,23 +10,20 @@ from hpcddm.commands.results_table import print_results_table
 from hpcddm.commands.sweep_table import print_sweep_table
 from hpcddm.config import variant_files
 from hpcddm.evaluation import metrics
-from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.metrics import all_metrics, kid_subsets, metrics_for
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs, over_tenths
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.report import page
 from hpcddm.evaluation.sweep_results import plot
 from hpcddm.evaluation.sweep_results.seed_statistics import statistics_over_seeds, write_seeds
 from hpcddm.evaluation.sweep_results.setting_results import SettingResult, write_csv
-from hpcddm.stages.report import report_job
-from tests.evaluation.metrics.sets import image_set
+from tests.evaluation.metrics.sets import image_set, inputs_of
 from tests.evaluation.report.test_page import Page, bare, content
 from tests.helpers import python
 
 RNG = np.random.default_rng(0)
-REAL, SAMPLES = image_set(RNG.standard_normal((60, 3))), image_set(RNG.standard_normal((60, 3)) + 0.3)
-NOTHING = ImageSet.from_arrays({}, np.zeros(0, dtype=int))
+INPUTS = inputs_of(*(RNG.standard_normal((1000, 3)) + shift for shift in (0.3, 0, 0)))
 
 NEW = """
 from hpcddm.evaluation.metrics.base import Better, Metric
@@ -40,45 +37,80 @@ class Brightness(Metric):
     better = Better.LOWER
     format = ".3f"
     needs = frozenset({Need.FEATURES})
-    order = 25
+    order = 21
     is_headline = True
 
-    def compute(self, evaluation):
-        return float(evaluation.samples.features.mean())
+    def compute(self, inputs):
+        return float(inputs.samples.features.mean())
 """
 
 
 @pytest.mark.parametrize("metric", all_metrics(), ids=lambda metric: metric.key)
-def test_a_metric_reads_nothing_but_what_it_says_it_needs(metric):
-    value = metric.compute(MetricInputs(SAMPLES, REAL))
-    assert isinstance(value, float) and np.isfinite(value)
-    nothing = {part.value: getattr(NOTHING, part.value) for part in set(Need) - metric.needs}
-    bare_sets = (dataclasses.replace(images, **nothing) for images in (SAMPLES, REAL))
-    assert metric.compute(MetricInputs(*bare_sets)) == value
+def test_a_metric_reads_nothing_but_what_it_says_it_needs(metric, monkeypatch):
+    monkeypatch.setattr(kid_subsets, "SUBSETS", 3)
+    value, left_out = metric.compute(INPUTS), metric.left_out(INPUTS)
+    assert isinstance(value, float) and np.isfinite([value, *left_out]).all() and left_out.shape == (10,)
+    nothing = {part.value: None for part in set(Need) - metric.needs}
+    sets = [dataclasses.replace(images, **nothing) for images in (INPUTS.samples, INPUTS.real, INPUTS.train)]
+    assert all(images.gives() == metric.needs for images in sets)
+    bare_inputs = MetricInputs(*sets)
+    assert metric.compute(bare_inputs) == value and (metric.left_out(bare_inputs) == left_out).all()
+    with pytest.raises(ValueError, match="the images lack .*, which this metric needs"):
+        metric.compute(MetricInputs(ImageSet(), ImageSet(), ImageSet()))
 
 
-def test_the_keys_and_their_order_are_those_of_every_report_so_far():
-    keys = ["fd", "kid", "agreement", "precision", "recall", "density", "coverage", "diversity"]
+def test_the_keys_and_their_order():
+    keys = ["fd", "fd_infinity", "fd_ratio", "kid", "kid_subsets", "mind", "agreement", "inception_score", "image_text"]
+    keys += ["precision", "recall", "adm_precision", "adm_recall", "density", "coverage", "auth_pct", "diversity"]
+    keys += ["lpips_diversity"]
     assert [metric.key for metric in all_metrics()] == keys
-    assert metrics.primary().key == "fd" and [metric.key for metric in metrics.headlines()] == [*keys[:3], "recall"]
+    assert metrics.primary().key == "fd"
+    assert [metric.key for metric in metrics.headlines()] == ["fd", "kid", "agreement", "recall"]
     assert len({metric.order for metric in all_metrics()}) == len(keys)
 
 
-def test_the_evaluation_keeps_what_the_metrics_need():
-    assert metrics.needed() == set(Need)
-    kept = SAMPLES.arrays({Need.STATISTICS})
-    assert set(kept) == {"count", "mean", "scatter"}
-    part = ImageSet.from_arrays(kept, SAMPLES.labels)
-    assert part.features.size == part.agreed.size == 0 and (part.statistics.mean == SAMPLES.statistics.mean).all()
+def test_full_keys_tell_values_apart_that_cannot_be_compared():
+    def keys(images):
+        return " ".join(metric.full_key("own", images) for metric in all_metrics() if Need.FEATURES in metric.needs)
+
+    assert keys(50_000) == (
+        "fd@own fd_infinity-15x5000@own fd_ratio@own kid-10x5000@own kid_subsets-100x1000@own mind-5000@own"
+        " precision-10000@own recall-10000@own adm_precision-10000x50000@own adm_recall-10000x50000@own"
+        " density-10000@own coverage-10000@own auth_pct-50000@own diversity@own"
+    )
+    assert "fd_infinity-15x1000@own" in keys(2000) and "kid@own" in keys(10_000) and "mind-2000@own" in keys(2000)
 
 
-def test_parts_are_merged_in_their_order():
-    features = RNG.standard_normal((30, 3))
-    parts = [image_set(features[:12]), image_set(features[12:])]
-    stored = [ImageSet.from_arrays(part.arrays(set(Need)), part.labels) for part in parts]
-    merged, expected = ImageSet.merged(stored), FeatureStatistics.from_features(features)
-    assert (merged.features == features).all() and len(merged.agreed) == len(merged.labels) == 30
-    assert merged.statistics.count == 30 and np.allclose(merged.statistics.scatter, expected.scatter, rtol=1e-12)
+def test_an_evaluator_has_the_metrics_for_what_it_gives_of_enough_images():
+    def keys(gives, images):
+        return {metric.key for metric in metrics_for(gives, images)}
+
+    assert keys({Need.LABELS, Need.AGREED}, 100) == {"agreement"} and keys({Need.SPREAD}, 100) == {"lpips_diversity"}
+    everything = set(Need)
+    assert keys(everything, 10_001) - keys(everything, 10_000) == {"adm_precision", "adm_recall"}
+    assert keys(everything, 1000) - keys(everything, 999) == {"kid_subsets"}
+    assert "precision" not in keys(everything, 5) and "precision" in keys(everything, 6)
+    assert keys(everything, 1) == set()
+
+
+def test_what_ranks_arms_is_the_kernel_distance_where_a_covariance_is_poor():
+    assert [metrics.leading(images, 64).key for images in (127, 128)] == ["kid", "fd"]
+
+
+def test_without_a_tenth_every_part_lacks_its_rows():
+    images = image_set(np.arange(75.0).reshape(25, 3))
+    left = images.without(3)
+    assert left.count == 22 and (left.labels == np.delete(images.labels, [7, 8, 9])).all()
+    assert (left.features[7] == [30, 31, 32]).all() and len(left.spread) == 5
+    both = inputs_of(*np.zeros((2, 25, 3))).without(1)
+    assert both.samples.count == both.real.count == both.train.count == 22
+
+
+def test_fewer_than_ten_images_have_no_tenths():
+    assert np.isnan(over_tenths(9, float)).all() and (over_tenths(10, float) == np.arange(10)).all()
+    few = inputs_of(*RNG.standard_normal((3, 9, 3)))
+    for metric in metrics_for(few.samples.gives() - {Need.SPREAD}, 9):
+        assert np.isfinite(metric.compute(few)) and np.isnan(metric.left_out(few)).all()
 
 
 def test_better_knows_the_best():
@@ -103,18 +135,19 @@ def new_metric(tmp_path, monkeypatch):
 
 
 def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monkeypatch, capsys):
-    measured = report_job._measures(SAMPLES, REAL)
-    assert list(measured)[:3] == ["fd", "kid", "brightness"]
-    assert measured["brightness"] == SAMPLES.features.mean() and json.dumps(measured)
+    monkeypatch.setattr(kid_subsets, "SUBSETS", 3)
+    measured = {metric.key: metric.compute(INPUTS) for metric in all_metrics()} | {"images": 1000}
+    assert list(measured)[3:6] == ["kid", "brightness", "kid_subsets"]
+    assert measured["brightness"] == INPUTS.samples.features.mean() and json.dumps(measured)
     figures, floor = (measured | {"train_flops": 10**9, "brightness": value} for value in (0.123, 0.045))
     given = bare(content())
     given.metrics.update(arms={"monolith": figures, "top-1": figures}, floor=floor)
     text = Page(page.render(given)).text
-    assert "KID Mean feature Classifier agrees" in text and "Mean feature: the mean of all features; lower" in text
-    assert "0.123" in text and page.table(given.metrics)["top-1"].best[2] == "brightness"
+    assert "KID Mean feature KID of subsets" in text and "Mean feature: the mean of all features; lower" in text
+    assert "0.123" in text and page.table(given.metrics)["top-1"].best[4] == "brightness"
     print_results_table({"arms": {"top-1": figures}, "floor": floor})
     said = capsys.readouterr().out
-    assert "lower is better: FD, KID, mean feature;" in said and "0.123" in said and "feature" in said
+    assert ", KID, mean feature, KID of subsets, MIND;" in said and "0.123" in said and "feature" in said
     rows = [
         SettingResult(
             f"seed={seed}", {"seed": seed}, {"top-1": figures | {"brightness": seed}, "floor": floor}, "complete"
@@ -123,17 +156,18 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
     ]
     write_csv(rows, tmp_path / "table.csv")
     write_seeds(statistics_over_seeds(rows), tmp_path / "seeds.csv")
-    assert "fd,kid,brightness,agreement" in (tmp_path / "table.csv").read_text()
+    assert "kid,brightness,kid_subsets" in (tmp_path / "table.csv").read_text()
     assert "brightness,brightness_sd" in (tmp_path / "seeds.csv").read_text()
+    monkeypatch.setenv("COLUMNS", "400")
     print_sweep_table(rows)
     assert "1.500 +- 0.707" in capsys.readouterr().out
     print_sweep_table(rows[:1])
     said = capsys.readouterr().out
     assert "FD / KID / mean feature, by arm" in said and " / 1.000" in said
-    for draw, keys, count in ((plot._lines, "seed", 9), (plot._bars, ["seed"], 5)):
+    for draw, keys, count in ((plot._lines, "seed", 19), (plot._bars, ["seed"], 5)):
         figure = draw(rows, keys)
         titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
-        assert titles[2] == "mean feature  (lower is better)" and len(titles) == count
+        assert "mean feature  (lower is better)" in titles and len(titles) == count
 
 
 def test_what_a_table_needs_of_the_metrics_loads_no_torch():

@@ -12,6 +12,10 @@ def small_blocks(request, monkeypatch):
     monkeypatch.setattr(neighbours, "VALUES_PER_BLOCK", request.param * 40)
 
 
+def radii(points, places):
+    return neighbours.radii(neighbours.nearest_by_tenth(points, max(places)), places)
+
+
 def together(first, second):
     found = np.full((len(first), len(second)), np.nan)
     for rows, distances in neighbours.blocks(first, second):
@@ -35,15 +39,24 @@ def test_equal_points_are_at_distance_zero_and_near_ones_are_not():
 def test_radii_reach_to_the_kth_other_point(small_blocks):
     points = RNG.standard_normal((40, 3))
     expected = np.sort(np.square(points[:, None] - points[None]).sum(2), axis=1)
-    np.testing.assert_allclose(neighbours.radii(points, (3, 5)), expected[:, [3, 5]].T, rtol=1e-10)
+    np.testing.assert_allclose(radii(points, (3, 5))[:, 0], expected[:, [3, 5]].T, rtol=1e-10)
+
+
+def test_radii_without_a_tenth_are_those_of_the_others(small_blocks):
+    points = RNG.standard_normal((40, 3))
+    found = radii(points, (3, 5))
+    for tenth in range(10):
+        rows = np.r_[: 4 * tenth, 4 * tenth + 4 : 40]
+        np.testing.assert_allclose(found[:, tenth + 1, rows], radii(points[rows], (3, 5))[:, 0], rtol=1e-10)
+        assert (np.delete(found[:, tenth + 1], rows, axis=1) == -1).all()
 
 
 def test_a_twin_is_a_neighbour_at_distance_zero():
     points = RNG.standard_normal((6, 3)).repeat(2, axis=0)
-    first, second = neighbours.radii(points, (1, 2))
+    first, second = radii(points, (1, 2))[:, 0]
     assert (first == 0).all() and (second > 0).all()
 
 
 def test_more_neighbours_than_points_are_refused():
     with pytest.raises(ValueError, match="5 samples: the 5-th neighbour needs 6"):
-        neighbours.radii(RNG.standard_normal((5, 2)), (3, 5))
+        radii(RNG.standard_normal((5, 2)), (3, 5))

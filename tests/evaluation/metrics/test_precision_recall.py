@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.metrics import all_metrics, neighbours
-from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
-from tests.evaluation.metrics.sets import image_set
+from tests.evaluation.metrics.sets import inputs_of
 
 RNG = np.random.default_rng(0)
 REAL = RNG.standard_normal((300, 4))
@@ -13,8 +12,8 @@ KEYS = ("precision", "recall", "density", "coverage")
 
 def precision_recall(real, fake):
     """The four metrics that count neighbours, by key."""
-    evaluation = MetricInputs(image_set(fake), image_set(real))
-    return {metric.key: metric.compute(evaluation) for metric in all_metrics() if metric.key in KEYS}
+    inputs = inputs_of(fake, real)
+    return {metric.key: metric.compute(inputs) for metric in all_metrics() if metric.key in KEYS}
 
 
 def direct(real, fake):
