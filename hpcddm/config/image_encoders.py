@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.schema import VariantSettings
+from hpcddm.config.weights import SettingsWithWeights
 
 
 class PerceptualSettings(VariantSettings):
@@ -48,6 +49,10 @@ class ImageEncoderSettings(SampleEncoderSettings):
         Raises `UserError` where weights are missing whose JSON describes the network.
         """
         return label(self.name)
+
+
+class ImageNetworkSettings(SettingsWithWeights, ImageEncoderSettings):
+    """Settings of an encoder of images that runs a network on the user's weights."""
 
 
 def label(*parts: object) -> str:
