@@ -1,5 +1,6 @@
 """Inception of 2015, whose features FID, KID and the inception score are published with."""
 
+import warnings
 from pathlib import Path
 from typing import ClassVar
 
@@ -74,7 +75,10 @@ def resize_like_tensorflow(planes: Float32[Tensor, "n c h w"], side: int) -> Flo
 def _tensors(file: Path) -> dict[str, Tensor]:
     if file.suffix == ".safetensors":
         return load_file(file)
-    stored: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    with warnings.catch_warnings():
+        # Of a program in TorchScript it warns, and then refuses it.
+        warnings.simplefilter("ignore")
+        stored: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(stored, dict) or not all(isinstance(value, Tensor) for value in stored.values()):
         raise ValueError(f"{file.name} is not a state dict")
     return stored

@@ -175,7 +175,10 @@ def network_of(stored: dict[str, Tensor]) -> Inception2015:
     if len(stored["fc.weight"]) != CLASSES:
         raise ValueError(f"this is not the Inception of FID: {len(stored['fc.weight'])} classes and not {CLASSES}")
     values = {"fc.weight": stored["fc.weight"]}
-    for name, _ in convolutions:
+    for name, module in convolutions:
+        kernel = stored[f"{name}.conv.weight"]
+        if kernel.shape != module.weight.shape:
+            raise ValueError(f"this is not the Inception of FID: {name}.conv.weight has shape {list(kernel.shape)}")
         weight, gain, shift, mean, variance = (stored[f"{name}.{part}"].double() for part in PARTS)
         factor = gain / (variance + EPSILON).sqrt()
         values[f"{name}.weight"] = weight * factor[:, None, None, None]

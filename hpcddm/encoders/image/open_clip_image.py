@@ -1,5 +1,6 @@
 """Image tower of CLIP (Radford et al., arXiv 2103.00020) and its kin, as open_clip runs it."""
 
+import re
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,6 +18,8 @@ from hpcddm.encoders.open_clip_settings import OpenClipSettings
 VIT_SIZES = {192: "ti", 384: "s", 512: "m", 768: "b", 1024: "l", 1280: "h", 1408: "g", 1664: "bigg"}
 """Letters of the sizes of vision transformers, by width."""
 
+RESNETS = {80: "rn50x4", 96: "rn50x16", 128: "rn50x64"}
+"""CLIP's names of wide residual networks, by width; others are named after the number of their layers."""
 TEXTS_AT_ONCE = 64
 
 
@@ -34,7 +37,8 @@ class OpenClipImagesSettings(OpenClipSettings, ImageNetworkSettings):
         size = tower.get("image_size", 224)
         side = size if isinstance(size, int) else size[0]
         prepared = preparation_label(side, side, stated.get("interpolation", "bicubic"))
-        return label("clip", self.architecture or _tower_name(described["model_cfg"]), self.precision_label, prepared)
+        name = self.architecture or _tower_name(described["model_cfg"])
+        return label("clip", re.sub(f"[-_]{side}$", "", name), self.precision_label, prepared)
 
 
 def _tower_name(model: dict[str, Any]) -> str:
@@ -44,7 +48,7 @@ def _tower_name(model: dict[str, Any]) -> str:
     if "timm_model_name" in tower:
         name = str(tower["timm_model_name"])
     elif isinstance(layers, list):
-        name = f"rn{3 * sum(layers) + 2}"
+        name = RESNETS.get(width, f"rn{3 * sum(layers) + 2}")
     else:
         name = f"vit-{VIT_SIZES.get(width, f'w{width}')}-{patch}"
     return name + ("-quickgelu" if model.get("quick_gelu") else "")
