@@ -42,7 +42,7 @@ class TimmModelSettings(ImageNetworkSettings):
 
 
 def resized_side(side: int, share: float) -> int:
-    """Return the side that images are resized to, of which the network sees a share in the middle."""
+    """Return the side that images are resized to, if the network sees a share of it in the middle."""
     return math.floor(side / share)
 
 
