@@ -23,7 +23,9 @@ Step = tuple[tuple[int, Kernel], ...]
 Branches = dict[str, tuple[Step, ...]]
 
 ONE, THREE, FIVE, WIDE, HIGH = (1, 1), (3, 3), (5, 5), (1, 7), (7, 1)
+"""Height and width of kernels."""
 FAN = ((384, (1, 3)), (384, (3, 1)))
+"""A step of two convolutions."""
 
 
 def _chain(*steps: tuple[int, Kernel]) -> tuple[Step, ...]:
@@ -48,6 +50,14 @@ def _long(inner: int) -> Branches:
     }
 
 
+FIRST_HALVED: Branches = {
+    "branch3x3": _chain((384, THREE)),
+    "branch3x3dbl": _chain((64, ONE), (96, THREE), (96, THREE)),
+}
+SECOND_HALVED: Branches = {
+    "branch3x3": _chain((192, ONE), (320, THREE)),
+    "branch7x7x3": _chain((192, ONE), (192, WIDE), (192, HIGH), (192, THREE)),
+}
 FANNED: Branches = {
     "branch1x1": _chain((320, ONE)),
     "branch3x3": (*_chain((384, ONE)), FAN),
@@ -66,21 +76,12 @@ BLOCKS: tuple[tuple[str, int, str, Branches], ...] = (
     ("Mixed_5b", 192, "mean", _small(32)),
     ("Mixed_5c", 256, "mean", _small(64)),
     ("Mixed_5d", 288, "mean", _small(64)),
-    (
-        *("Mixed_6a", 288, "halve"),
-        {"branch3x3": _chain((384, THREE)), "branch3x3dbl": _chain((64, ONE), (96, THREE), (96, THREE))},
-    ),
+    ("Mixed_6a", 288, "halve", FIRST_HALVED),
     ("Mixed_6b", 768, "mean", _long(128)),
     ("Mixed_6c", 768, "mean", _long(160)),
     ("Mixed_6d", 768, "mean", _long(160)),
     ("Mixed_6e", 768, "mean", _long(192)),
-    (
-        *("Mixed_7a", 768, "halve"),
-        {
-            "branch3x3": _chain((192, ONE), (320, THREE)),
-            "branch7x7x3": _chain((192, ONE), (192, WIDE), (192, HIGH), (192, THREE)),
-        },
-    ),
+    ("Mixed_7a", 768, "halve", SECOND_HALVED),
     ("Mixed_7b", 1280, "mean", FANNED),
     ("Mixed_7c", 2048, "max", FANNED),
 )
@@ -162,7 +163,7 @@ class Block(nn.Module):
 def network_of(stored: dict[str, Tensor]) -> Inception2015:
     """Build the network from a published state dict, its norms being folded into the convolutions.
 
-    Raises ValueError for tensors of another network, and KeyError for one that is missing.
+    Raises ValueError for tensors of another network.
     """
     network = Inception2015()
     convolutions = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Conv2d)]
