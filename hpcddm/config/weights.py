@@ -29,8 +29,8 @@ Revision = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][\w.-]*$")]
 class WeightsLayout:
     """Files of a folder of weights, by patterns of their names; others in the folder are never read."""
 
-    config: str
-    """JSON file that describes the network."""
+    config: str | None
+    """JSON file that describes the network; None for a network that weights alone describe."""
     weights: tuple[str, ...]
     """Patterns of the weights; the first one that matches a file is used; several files are parts: *-of-*."""
     required: tuple[str, ...] = ()
@@ -53,7 +53,9 @@ class WeightsLayout:
         if len(weights) > 1 and not all("-of-" in name for name in weights):
             raise LookupError(f"{', '.join(weights)} are several weights; leave one of them")
         further = (
-            name for pattern in (self.config, *self.one_of, *self.optional) for name in fnmatch.filter(names, pattern)
+            name
+            for pattern in (self.config or "", *self.one_of, *self.optional)
+            for name in fnmatch.filter(names, pattern)
         )
         return sorted({*self.required, *weights, *further})
 
@@ -146,8 +148,9 @@ def list_files(settings: SettingsWithWeights) -> list[str]:
 
 def read_config(settings: SettingsWithWeights) -> dict[str, Any]:
     """Read the JSON that describes the network; empty for a layout without it. Raises ValueError for invalid JSON."""
-    path = settings.weights.place / settings.layout.config
-    if not path.exists():
+    name = settings.layout.config
+    path = settings.weights.place / (name or "")
+    if name is None or not path.exists():
         return {}
     try:
         values: dict[str, Any] = checked_reads.read_required_json(path, follows_links=True)

@@ -17,6 +17,11 @@ def architecture_name(own: OpenClipSettings) -> str:
     return own.architecture or f"local-dir:{own.weights.place}"
 
 
+def load_tokenizer(own: OpenClipSettings) -> Any:
+    """Load the tokenizer of the network's text tower."""
+    return import_package("open_clip", own).get_tokenizer(architecture_name(own))
+
+
 def load_network(own: OpenClipSettings, device: torch.device) -> Any:
     """Load the network; raises `UserError` naming the folder and what is wrong with it."""
     open_clip = import_package("open_clip", own)

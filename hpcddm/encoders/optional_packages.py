@@ -84,6 +84,7 @@ def load_verified(own: SettingsWithWeights, load: Callable[[Path], Any], device:
     folder = weights.verified_folder(own)
     try:
         network = load(folder)
+        _require_numbers(network)
     except pickle.UnpicklingError:
         pickles = ", ".join(name for name in weights.list_files(own) if not name.endswith((".json", ".safetensors")))
         raise UserError(
@@ -94,6 +95,13 @@ def load_verified(own: SettingsWithWeights, load: Callable[[Path], Any], device:
         reason = (str(error) or type(error).__name__).strip().splitlines()[0]
         raise UserError(f"{folder}: weights of {own.name} cannot be loaded ({reason})") from error
     return network.to(device, DTYPES[own.precision]).eval().requires_grad_(False)
+
+
+def _require_numbers(network: torch.nn.Module) -> None:
+    """Raise ValueError naming a tensor that holds values that are not numbers."""
+    for name, values in network.state_dict().items():
+        if values.is_floating_point() and values.isnan().any():
+            raise ValueError(f"{name} holds values that are not numbers")
 
 
 def from_pretrained(kind: Any, folder: Path) -> Any:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hpcddm.encoders import optional_packages
+from tests.encoders.inception_weights import FILE, random_state
 
 # Where torchvision is installed transformers looks at it, and a build for CUDA needs help.
 if find_spec("torchvision"):
@@ -88,6 +89,13 @@ def diffusers_tiny(folder: Path) -> dict[str, Any]:
     return {"name": "diffusers_tiny", "weights": {"folder": str(folder)}, "factor": 4}
 
 
+def inception_2015(folder: Path) -> dict[str, Any]:
+    """The whole network, which has one size, as torch-fidelity publishes it."""
+    folder.mkdir(parents=True)
+    torch.save(random_state(), folder / FILE)
+    return {"name": "inception_2015", "weights": {"folder": str(folder)}}
+
+
 CLIP = {
     "embed_dim": 20,
     "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 16},
@@ -137,7 +145,7 @@ SAVED: dict[str, Callable[[Path], dict[str, Any]]] = {
     one.__name__: one
     for one in (
         *(dinov2, clip_text, t5_text, diffusers_kl, diffusers_tiny),
-        *(open_clip_image, open_clip_text, timm_model),
+        *(inception_2015, open_clip_image, open_clip_text, timm_model),
     )
 }
 FOREIGN = frozenset({"open_clip_image", "open_clip_text", "timm_model"})

@@ -1,16 +1,20 @@
 """DINOv2, a vision transformer trained without labels (Oquab et al., arXiv 2304.07193), as transformers runs it."""
 
+import math
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from hpcddm.config import weights
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
+from hpcddm.config.image_encoders import ImageNetworkSettings, label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import SettingsWithWeights, WeightsLayout, checked_config
+from hpcddm.config.weights import WeightsLayout
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import from_pretrained, import_package, load_verified
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_IMAGE
@@ -19,13 +23,15 @@ from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-RESIZED, SIDE, BICUBIC = 256, 224, 3
-"""Preparation by the authors, with Pillow's number of the interpolation; a preprocessor_config.json replaces it."""
+RESIZED, SIDE = 256, 224
+"""Preparation by the authors, bicubic; a preprocessor_config.json replaces it."""
+INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
+"""By their numbers in Pillow."""
 SIZES = {384: "s", 768: "b", 1024: "l", 1536: "g"}
 """Letters of the published sizes, by width."""
 
 
-class DinoV2Settings(SettingsWithWeights, ImageEncoderSettings):
+class DinoV2Settings(ImageNetworkSettings):
     """Number of features `width` (384 of small, 768 of base, 1024 of large, 1536 of giant), and what is taken as them.
 
     `pooling` takes the class token, or the mean of the patches' tokens, both after the last norm.
@@ -53,12 +59,14 @@ class DinoV2Settings(SettingsWithWeights, ImageEncoderSettings):
             raise ValueError(f"width is {self.width} and config.json has hidden_size {config.get('hidden_size')}")
 
     def evaluator_label(self) -> str:
-        config = checked_config(self)
+        config = weights.checked_config(self)
         size = SIZES.get(self.width, f"w{self.width}-p") + str(config.get("patch_size", 14))
         registers = "reg" if config["model_type"] == "dinov2_with_registers" else ""
         pooled = "" if self.pooling == "cls" else self.pooling
-        prepared = preparation_label(*stated_resize(self))
-        return label("dinov2", size, registers, pooled, self.precision_label, prepared)
+        resized, side, interpolation = stated_resize(self)
+        # Without `size` the cut is always named: positions of patches are those of another code.
+        prepared = resized if self.size is not None else f"{resized}-crop-{side}"
+        return label("dinov2", size, registers, pooled, self.precision_label, prepared, interpolation, "aa")
 
 
 def stated_preparation(settings: DinoV2Settings) -> dict[str, Any]:
@@ -85,7 +93,7 @@ def stated_resize(settings: DinoV2Settings) -> tuple[int, int, str]:
     return (
         resized if values.get("do_resize", True) else side,
         side if values.get("do_center_crop", True) else resized,
-        "bicubic" if values.get("resample", BICUBIC) == BICUBIC else "bilinear",
+        INTERPOLATIONS.get(number := values.get("resample", 3), f"number {number}"),
     )
 
 
@@ -98,12 +106,37 @@ class DinoV2(NetworkEncoder[DinoV2Settings]):
         # The variant with registers is a different network.
         with_registers = weights.read_config(settings).get("model_type") == "dinov2_with_registers"
         kind = transformers.Dinov2WithRegistersModel if with_registers else transformers.Dinov2Model
-        self.network = load_verified(settings, lambda folder: from_pretrained(kind, folder), self.device)
+        self.network = load_verified(settings, lambda folder: self._load(kind, folder), self.device)
         self.first_patch = 1 + getattr(self.network.config, "num_register_tokens", 0)
         stated, (resized, side, interpolation) = stated_preparation(settings), stated_resize(settings)
         mean, deviation = stated.get("image_mean", MEAN), stated.get("image_std", DEVIATION)
         self.preparation = Preparation(resized, side, mean, deviation, interpolation)
 
+    def _load(self, kind: Any, folder: Path) -> Any:
+        network, side = from_pretrained(kind, folder), self.settings.size
+        # The authors' network with registers resamples as transformers does.
+        if side is not None and not getattr(network.config, "num_register_tokens", 0):
+            embeddings = network.embeddings
+            resampled = resample_positions(embeddings.position_embeddings.data, side // network.config.patch_size)
+            embeddings.position_embeddings = nn.Parameter(resampled)
+        return network
+
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         tokens = self.network(planes).last_hidden_state
         return tokens[:, 0] if self.settings.pooling == "cls" else tokens[:, self.first_patch :].mean(1)
+
+
+def resample_positions(positions: Float[Tensor, "1 n d"], count: int) -> Float[Tensor, "1 m d"]:
+    """Resample the embeddings of a class token and a square of patches to count x count patches, as the authors do it.
+
+    Their code scales by (count + 0.1) / M, M being the number of patches per side in training, and published features
+    depend on it; transformers scales by count / M.
+    """
+    patches = positions[:, 1:]
+    trained = math.isqrt(patches.shape[1])
+    if trained == count:
+        return positions
+    square = patches.unflatten(1, (trained, trained)).permute(0, 3, 1, 2).float()
+    scale = (count + 0.1) / trained
+    resampled = F.interpolate(square, scale_factor=(scale, scale), mode="bicubic")
+    return torch.cat([positions[:, :1], resampled.flatten(2).mT.to(positions.dtype)], 1)

@@ -7,22 +7,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
-from hpcddm.config.weights import SettingsWithWeights
+from hpcddm.config.image_encoders import ImageNetworkSettings, preparation_label
 from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.encoders.image.pillow_resize import RADIUS, resize
+from hpcddm.errors import require
 from hpcddm.jobs.devices import DTYPES, current_device
 
-W = TypeVar("W", bound=SettingsWithWeights, covariant=True)
+W = TypeVar("W", bound=ImageNetworkSettings, covariant=True)
 IMAGES_AT_ONCE = 64
 """Batch size, which bounds memory; fixed, so that a range always gives the same features."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Preparation of images: resized to a square, cut to the square in its middle, scaled by mean and deviation.
+    """Preparation of square images: resized by Pillow's rules, cut to the middle, scaled by mean and deviation.
 
     A grey image gets three equal bands. mean, deviation: of the bands, values being in [0, 1].
     """
@@ -33,14 +34,21 @@ class Preparation:
     deviation: Sequence[float]
     interpolation: str = "bicubic"
 
+    def __post_init__(self) -> None:
+        known = self.interpolation in RADIUS
+        require(
+            known, f"images are to be prepared by interpolation {self.interpolation}; known are {', '.join(RADIUS)}"
+        )
+
+    @property
+    def label(self) -> str:
+        """Name of the preparation in the labels of encoders."""
+        return preparation_label(self.resized, self.side, self.interpolation)
+
     def __call__(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 {self.side} {self.side}"]:
-        planes = images.permute(0, 3, 1, 2).float().expand(-1, 3, -1, -1)
-        # As Pillow: rows, then columns, each to whole values, whose range bicubic interpolation leaves.
-        for size in ((planes.shape[2], self.resized), (self.resized, self.resized)):
-            planes = F.interpolate(planes, size, mode=self.interpolation, antialias=True).round().clamp(0, 255)
-        planes = planes / 255
+        planes = resize(images.permute(0, 3, 1, 2), self.resized, self.interpolation) / 255
         first = (self.resized - self.side) // 2
-        planes = planes[:, :, first : first + self.side, first : first + self.side]
+        planes = planes[:, :, first : first + self.side, first : first + self.side].expand(-1, 3, -1, -1)
         mean, deviation = (planes.new_tensor(values).view(1, 3, 1, 1) for values in (self.mean, self.deviation))
         return (planes - mean) / deviation
 
@@ -55,14 +63,27 @@ class NetworkEncoder(ImageEncoder[W]):
         super().__init__(settings)
         self.device = current_device()
 
+    def prepare_as_stated(self, preparation: Preparation) -> None:
+        """Take the preparation that a package states; raises `UserError` where the label of figures says another."""
+        said = self.settings.evaluator_label()
+        require(
+            said.endswith(preparation.label),
+            f"encoder {self.settings.name}: its package prepares images by {preparation.label} and not as in {said}",
+        )
+        self.preparation = preparation
+
     @torch.no_grad()
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
         features = []
         for start in range(0, len(images), IMAGES_AT_ONCE):
             part = torch.from_numpy(images[start : start + IMAGES_AT_ONCE]).to(self.device)
-            prepared = self.preparation(part).to(DTYPES[self.settings.precision])
+            prepared = self.prepare(part).to(DTYPES[self.settings.precision])
             features.append(self.encode_prepared(prepared).float().cpu())
         return torch.cat(features).numpy()
+
+    def prepare(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 s s"]:
+        """Prepare images for the network."""
+        return self.preparation(images)
 
     @abstractmethod
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:

@@ -7,15 +7,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
-from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
+from hpcddm.config.image_encoders import ImageNetworkSettings, label, preparation_label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import SettingsWithWeights, WeightsLayout, checked_config
+from hpcddm.config.weights import WeightsLayout, checked_config
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import import_package, load_verified
 from hpcddm.encoders.weights_layouts import TIMM
 
 
-class TimmModelSettings(SettingsWithWeights, ImageEncoderSettings):
+class TimmModelSettings(ImageNetworkSettings):
     """Number of features `width`, which is num_features in the folder's config.json."""
 
     layout: ClassVar[WeightsLayout] = TIMM
@@ -42,7 +42,7 @@ class TimmModelSettings(SettingsWithWeights, ImageEncoderSettings):
 
 
 def resized_side(side: int, share: float) -> int:
-    """Return the side that images are resized to, of which the network sees a share in the middle."""
+    """Return the side that images are resized to, if the network sees a share of it in the middle."""
     return math.floor(side / share)
 
 
@@ -60,7 +60,8 @@ class TimmModel(NetworkEncoder[TimmModelSettings]):
         prepared = timm.data.resolve_model_data_config(self.network)
         side = prepared["input_size"][-1]
         resized = resized_side(side, prepared["crop_pct"])
-        self.preparation = Preparation(resized, side, prepared["mean"], prepared["std"], prepared["interpolation"])
+        mean, deviation, interpolation = (prepared[key] for key in ("mean", "std", "interpolation"))
+        self.prepare_as_stated(Preparation(resized, side, mean, deviation, interpolation))
 
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         features: Tensor = self.network(planes)

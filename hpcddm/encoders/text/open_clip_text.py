@@ -8,9 +8,8 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.encoders.open_clip_network import architecture_name, load_network
+from hpcddm.encoders.open_clip_network import load_network, load_tokenizer
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
-from hpcddm.encoders.optional_packages import import_package
 from hpcddm.encoders.text.base import TextEncoder, zero_padding
 from hpcddm.errors import require
 from hpcddm.jobs.devices import current_device
@@ -32,7 +31,7 @@ class OpenClipText(TextEncoder[OpenClipTextSettings]):
     def __init__(self, settings: OpenClipTextSettings) -> None:
         super().__init__(settings)
         self.network = load_network(settings, current_device())
-        self.tokenizer = import_package("open_clip", settings).get_tokenizer(architecture_name(settings))
+        self.tokenizer = load_tokenizer(settings)
         # Tokenizers of transformers have their own padding token; open_clip's pads with zeros.
         self.padding = getattr(getattr(self.tokenizer, "tokenizer", None), "pad_token_id", 0)
         width = self.encode("").shape[1]

@@ -6,15 +6,27 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
 
 from hpcddm.config import variants
+from hpcddm.encoders.image import pillow_resize
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.network_encoder import Preparation
-from tests.encoders.networks import dinov2_with_registers
+from hpcddm.errors import UserError
+from tests.encoders.networks import dinov2, dinov2_with_registers
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
 SMOOTH = np.stack([np.asarray(Image.fromarray(image).resize((90, 90), Image.Resampling.BICUBIC)) for image in IMAGES])
+
+
+def settings_of(values):
+    return variants.settings_class("encoders/image", values["name"]).model_validate(values)
+
+
+def near(own, peer):
+    """Require agreement in full precision."""
+    np.testing.assert_allclose(own, peer, rtol=1e-4, atol=1e-5 * peer.abs().max())
 
 
 def features(settings, images=SMOOTH):
@@ -45,30 +57,65 @@ def test_class_token_and_mean_of_patches_are_those_of_transformers(tiny):
 
     experiment = tiny("dinov2")
     tokens = Dinov2Model.from_pretrained(experiment.weights.folder).eval()(processed()).last_hidden_state
-    np.testing.assert_allclose(features(experiment), tokens[:, 0], atol=1e-3)
-    np.testing.assert_allclose(features(tiny("dinov2", pooling="mean")), tokens[:, 1:].mean(1), atol=1e-3)
+    near(features(experiment), tokens[:, 0])
+    near(features(tiny("dinov2", pooling="mean")), tokens[:, 1:].mean(1))
     assert (tokens[:, 0] - tokens[:, 1:].mean(1)).abs().max() > 0.1
+
+
+@torch.no_grad()
+def test_for_published_distances_the_whole_image_is_resized_and_positions_are_those_of_the_authors(tmp_path):
+    """A network for 518 x 518 pixels; where positions need not be resampled, transformers and the authors agree."""
+    from transformers import Dinov2Model
+
+    values = dinov2(tmp_path / "network", image_size=518)
+    whole = {"size": {"height": 224, "width": 224}, "do_center_crop": False}
+    planes = processed(**whole)
+    peer = Dinov2Model.from_pretrained(tmp_path / "network").eval()
+    stored = peer.embeddings.position_embeddings.data
+    square = stored[0, 1:].reshape(37, 37, 24).permute(2, 0, 1)[None]
+    # As in dinov2/models/vision_transformer.py, with interpolate_offset 0.1.
+    resampled = F.interpolate(square, scale_factor=(16.1 / 37, 16.1 / 37), mode="bicubic")[0].permute(1, 2, 0)
+    by_size = features(settings_of(values | {"size": 224}))
+    other = peer(planes).last_hidden_state[:, 0]
+    peer.embeddings.position_embeddings.data = torch.cat([stored[0, :1], resampled.reshape(256, 24)])[None]
+    near(by_size, peer(planes).last_hidden_state[:, 0])
+    assert not np.allclose(by_size, other, rtol=1e-3, atol=1e-3)
 
 
 @torch.no_grad()
 def test_registers_are_no_patches(tmp_path):
     from transformers import Dinov2WithRegistersModel
 
-    values = dinov2_with_registers(tmp_path / "network")
-    settings = variants.settings_class("encoders/image", "dinov2").model_validate(values)
-    encoder = variants.create(ImageEncoder, settings)
+    encoder = variants.create(ImageEncoder, settings_of(dinov2_with_registers(tmp_path / "network")))
     planes = torch.randn(2, 3, 224, 224)
     tokens = Dinov2WithRegistersModel.from_pretrained(tmp_path / "network").eval()(planes).last_hidden_state
     torch.testing.assert_close(encoder.encode_prepared(planes), tokens[:, 4:].mean(1), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("side", [28, 90, 256, 400])
-def test_the_preparation_is_that_of_pillow_but_for_a_grey_value_here_and_there(side):
+def test_the_preparation_is_that_of_pillow(side):
     images = np.stack([np.asarray(Image.fromarray(image).resize((side, side))) for image in IMAGES])
     own = Preparation(256, 224, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))(torch.from_numpy(images))
     peer = processed(images, image_mean=(0.5, 0.4, 0.3), image_std=(0.2, 0.3, 0.25))
-    greys = (own - peer).abs() * torch.tensor([0.2, 0.3, 0.25]).view(1, 3, 1, 1) * 255
-    assert own.shape == peer.shape and greys.max() < 1.01 and greys.mean() < 1e-3
+    torch.testing.assert_close(own, peer, atol=1e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("interpolation", pillow_resize.RADIUS)
+@pytest.mark.parametrize("side", [1, 3, 64, 223, 224, 225, 512])
+def test_images_are_resized_bit_for_bit_as_by_pillow(side, interpolation):
+    generator = np.random.default_rng(side)
+    noise, edges = generator.integers(0, 256, (side, side, 3)), 255 * generator.integers(0, 2, (side, side, 3))
+    for image in (noise.astype(np.uint8), edges.astype(np.uint8)):
+        planes = torch.from_numpy(image)[None].permute(0, 3, 1, 2)
+        for target in (7, 224, 299):
+            peer = Image.fromarray(image).resize((target, target), Image.Resampling[interpolation.upper()])
+            own = pillow_resize.resize(planes, target, interpolation)[0].permute(1, 2, 0).numpy()
+            np.testing.assert_array_equal(own, np.asarray(peer))
+
+
+def test_an_interpolation_that_is_not_known_is_named():
+    with pytest.raises(UserError, match="by interpolation nearest; known are bilinear, bicubic"):
+        Preparation(64, 64, (0.5,) * 3, (0.5,) * 3, "nearest")
 
 
 def test_a_preparation_beside_the_weights_replaces_that_of_the_authors(tiny, tmp_path):
@@ -92,7 +139,10 @@ def test_features_of_open_clip_are_those_of_its_own_call(tiny):
     planes = torch.stack([prepare(Image.fromarray(image)) for image in SMOOTH])
     encoder = variants.create(ImageEncoder, experiment)
     torch.testing.assert_close(encoder.encode_prepared(planes), model.eval().encode_image(planes), atol=1e-6, rtol=1e-6)
-    np.testing.assert_allclose(encoder.encode(SMOOTH), model.encode_image(planes), atol=2e-2)
+    near(encoder.encode(SMOOTH), model.encode_image(planes))
+    texts = ["a cat", "two dogs on a mat", ""]
+    near(encoder.text_features(texts), model.encode_text(open_clip.tokenize(texts)))
+    assert encoder.text_features([]).shape == (0, 20)
 
 
 @pytest.mark.foreign
@@ -105,6 +155,33 @@ def test_a_checkpoint_alone_needs_the_name_of_its_architecture(tiny, tmp_path):
     weights = {"folder": str(tmp_path)}
     experiment = tiny("open_clip_image", weights=weights, architecture="RN50", width=1024)
     assert features(experiment, SMOOTH[:1]).shape == (1, 1024)
+    assert experiment.evaluator_label() == "clip-rn50-224-bicubic-aa"
+    with pytest.raises(UserError, match="open_clip describes no RN51"):
+        tiny("open_clip_image", weights=weights, architecture="RN51").evaluator_label()
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("ViT-B-32", "clip-vit-b-32-224-bicubic-aa"),
+        ("ViT-L-14-336", "clip-vit-l-14-336-bicubic-aa"),
+        ("RN50x4", "clip-rn50x4-288-bicubic-aa"),
+        ("RN101", "clip-rn101-224-bicubic-aa"),
+        ("ViT-B-16-quickgelu", "clip-vit-b-16-quickgelu-224-bicubic-aa"),
+    ],
+)
+def test_labels_of_open_clip_name_the_network_that_its_json_describes(tmp_path, name, said):
+    import open_clip
+
+    described = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": {}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(described))
+    (tmp_path / "open_clip_model.safetensors").write_bytes(b"")
+    values = {"name": "open_clip_image", "weights": {"folder": str(tmp_path)}}
+    own = values | {"width": described["model_cfg"]["embed_dim"]}
+    assert settings_of(own).evaluator_label() == said
+    (tmp_path / "open_clip_config.json").unlink()
+    assert settings_of(own | {"architecture": name}).evaluator_label() == said
 
 
 @pytest.mark.foreign
@@ -118,5 +195,28 @@ def test_features_of_timm_are_those_of_its_own_call(tiny):
     planes = torch.stack([prepare(Image.fromarray(image)) for image in SMOOTH])
     encoder = variants.create(ImageEncoder, experiment)
     torch.testing.assert_close(encoder.encode_prepared(planes), model(planes), atol=1e-6, rtol=1e-6)
-    assert encoder.preparation(torch.from_numpy(SMOOTH)).shape == planes.shape
-    assert (encoder.preparation(torch.from_numpy(SMOOTH)) - planes).abs().max() < 3 / 127
+    torch.testing.assert_close(encoder.preparation(torch.from_numpy(SMOOTH)), planes, atol=1e-5, rtol=1e-6)
+    near(encoder.encode(SMOOTH), model(planes))
+    assert experiment.evaluator_label() == "timm-test-vit-168-crop-160-bicubic-aa"
+
+
+def test_labels_of_dinov2_say_what_is_done(tmp_path):
+    described = {"model_type": "dinov2", "hidden_size": 1024, "patch_size": 14}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    values = {"name": "dinov2", "weights": {"folder": str(tmp_path)}}
+    for changes, said in (
+        ({}, "dinov2-l14-256-crop-224-bicubic-aa"),
+        ({"size": 224}, "dinov2-l14-224-bicubic-aa"),
+        ({"pooling": "mean", "precision": "bf16", "size": 518}, "dinov2-l14-mean-bf16-518-bicubic-aa"),
+    ):
+        assert settings_of(values | changes).evaluator_label() == said
+    stated = {"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}, "resample": 2}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(stated))
+    assert settings_of(values).evaluator_label() == "dinov2-l14-224-crop-224-bilinear-aa"
+    assert settings_of(values | {"size": 224}).evaluator_label() == "dinov2-l14-224-bicubic-aa"
+    with pytest.raises(ValueError, match="multiple of 14"):
+        settings_of(values | {"size": 225})
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="weights of dinov2: model.safetensors .* is missing"):
+        settings_of(values).evaluator_label()

@@ -1,0 +1,138 @@
+"""Inception against golden outputs of torch-fidelity, and against the packages themselves where they are installed."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from hpcddm.config import variants
+from hpcddm.encoders.image import inception_2015
+from hpcddm.encoders.image.base import ImageEncoder
+from hpcddm.errors import UserError
+from tests.encoders import inception_peers
+from tests.encoders.inception_weights import FILE, GOLDEN, random_state
+from tests.encoders.perceptual.images import SETS
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny):
+    """The encoder with random weights."""
+    return variants.create(ImageEncoder, tiny("inception_2015"))
+
+
+@pytest.fixture(scope="module")
+def state():
+    """The published state dict of the random weights."""
+    return random_state()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_features_and_logits_are_those_of_torch_fidelity(encoder, name):
+    golden = np.load(GOLDEN / "inception.npz")
+    features, logits = encoder.encode_with_logits(SETS[name][1:4])
+    for own, peer in ((features[:, ::32], golden[f"{name} features"]), (logits[:, ::16], golden[f"{name} logits"])):
+        assert own.shape == peer.shape and np.ptp(peer, axis=0).max() > 0.1
+        np.testing.assert_allclose(own, peer, rtol=1e-4, atol=1e-5 * np.abs(peer).max())
+
+
+def test_the_resize_takes_the_pixel_at_its_left_corner_and_averages_nothing():
+    ramp = torch.arange(8.0).repeat(8, 1)[None, None]
+    assert inception_2015.resize_like_tensorflow(ramp, 4)[0, 0, 0].tolist() == [0, 2, 4, 6]
+    assert inception_2015.resize_like_tensorflow(ramp, 16)[0, 0, :, :4].tolist() == [[0, 0.5, 1, 1.5]] * 16
+    assert inception_2015.resize_like_tensorflow(ramp, 16)[0, 0, 0, -1] == 7
+
+
+def saved(state, folder, name=FILE):
+    folder.mkdir(exist_ok=True)
+    if name.endswith("safetensors"):
+        save_file(state, folder / name)
+    else:
+        torch.save(state, folder / name)
+    return inception_2015.InceptionSettings.model_validate(
+        {"name": "inception_2015", "weights": {"folder": str(folder)}}
+    )
+
+
+def test_a_file_of_safetensors_gives_the_same_network(encoder, state, tmp_path):
+    other = variants.create(ImageEncoder, saved(state, tmp_path / "net", "converted.safetensors"))
+    np.testing.assert_array_equal(other.encode(SETS["32"][:1]), encoder.encode(SETS["32"][:1]))
+
+
+def test_a_network_that_is_not_that_of_fid_is_refused(state, tmp_path):
+    """Torchvision's has 1000 classes, and with its second head further tensors."""
+    head = {"fc.weight": torch.zeros(1000, 2048), "fc.bias": torch.zeros(1000)}
+    further = {"AuxLogits.fc.bias": torch.zeros(1000)}
+    fewer = {key: values for key, values in state.items() if key != "Mixed_7c.branch_pool.bn.running_var"}
+    narrow = {"Mixed_5b.branch1x1.conv.weight": torch.zeros(32, 192, 1, 1)}
+    for wrong, reason in (
+        (state | head, "this is not the Inception of FID: 1000 classes and not 1008"),
+        (state | further, "this is not the Inception of FID: it has AuxLogits.fc.bias"),
+        (fewer, "this is not the Inception of FID: it lacks Mixed_7c.branch_pool.bn.running_var"),
+        (
+            state | narrow,
+            r"this is not the Inception of FID: Mixed_5b.branch1x1.conv.weight has shape \[32, 192, 1, 1\]",
+        ),
+        ({"state": state}, f"{FILE} is not a state dict"),
+    ):
+        with pytest.raises(UserError, match=f"net: weights of inception_2015 cannot be loaded .{reason}") as caught:
+            variants.create(ImageEncoder, saved(wrong, tmp_path / "net"))
+        assert "\n" not in str(caught.value)
+
+
+def test_values_that_are_not_numbers_are_refused(state, tmp_path):
+    gap = {"fc.weight": torch.full((1008, 2048), torch.nan)}
+    with pytest.raises(UserError, match=r"net: weights of inception_2015 cannot be loaded \(fc.weight holds values"):
+        variants.create(ImageEncoder, saved(state | gap, tmp_path / "net"))
+    negative = {"Conv2d_1a_3x3.bn.running_var": torch.full((32,), -1.0)}
+    with pytest.raises(UserError, match=r"\(Conv2d_1a_3x3.weight holds values that are not numbers"):
+        variants.create(ImageEncoder, saved(state | negative, tmp_path / "net"))
+
+
+def test_torn_files_other_bytes_and_programs_are_refused(tiny, tmp_path):
+    whole = tiny("inception_2015").weights.folder
+    folder = shutil.copytree(whole, tmp_path / "net")
+    own = tiny("inception_2015", weights={"folder": str(folder), "content_hash": "0" * 64})
+    with pytest.raises(UserError, match=f"net: weights of inception_2015: SHA-256 over {FILE} begins"):
+        variants.create(ImageEncoder, own)
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(content[: len(content) // 2])
+    torn = tiny("inception_2015", weights={"folder": str(folder)})
+    with pytest.raises(UserError, match="net: weights of inception_2015 cannot be loaded") as caught:
+        variants.create(ImageEncoder, torn)
+    assert "\n" not in str(caught.value)
+    torch.jit.script(torch.nn.Linear(2, 2)).save(folder / FILE)
+    with pytest.raises(UserError, match="net: weights of inception_2015") as caught:
+        variants.create(ImageEncoder, torn)
+    assert "\n" not in str(caught.value)
+    (folder / FILE).unlink()
+    with pytest.raises(UserError, match=rf"{FILE}.* is missing; copy {FILE} there"):
+        variants.create(ImageEncoder, torn)
+
+
+@pytest.mark.foreign
+def test_the_whole_agrees_with_torch_fidelity(encoder):
+    peer = inception_peers.torch_fidelity_module()
+    for images in SETS.values():
+        planes = torch.from_numpy(images).permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
+        for own, other in zip(encoder.encode_with_logits(images), peer(planes), strict=True):
+            np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5 * np.abs(other.numpy()).max())
+
+
+@pytest.mark.foreign
+def test_of_prepared_images_the_features_are_those_of_pytorch_fid(encoder):
+    """Its own preparation is another one."""
+    planes = encoder.prepare(torch.from_numpy(SETS["64"]))
+    peer = inception_peers.pytorch_fid_network()(planes).numpy()
+    np.testing.assert_allclose(encoder.encode_prepared(planes), peer, rtol=1e-4, atol=1e-5 * peer.max())
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("side", [1, 2, 17, 64, 299, 300, 512])
+def test_the_resize_is_that_of_torch_fidelity_bit_for_bit(side):
+    from torch_fidelity.interpolate_compat_tensorflow import interpolate_bilinear_2d_like_tensorflow1x
+
+    planes = torch.randint(0, 256, (2, 3, side, side), generator=torch.Generator().manual_seed(side)).float()
+    peer = interpolate_bilinear_2d_like_tensorflow1x(planes, size=(299, 299), align_corners=False)
+    assert torch.equal(inception_2015.resize_like_tensorflow(planes, 299), peer)
