@@ -1,20 +1,23 @@
 """The table that `hpcddm submit` ends with."""
 
 from hpcddm.commands.results_table import COUNTS, print_results_table
-from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.metrics import columns
 
 ARM = {"fd": 8.451, "kid": 0.4262, "agreement": 0.8906, "precision": 0.812, "recall": 0.634, "density": 1.234,
        "coverage": 0.765, "diversity": 0.953, "images": 2000, "train_flops": 1.94e13}  # fmt: skip
+LED_BY_FD = {"leading_metric": "fd"}
 
 
-def test_a_row_has_every_measure_and_an_old_report_has_those_that_it_has(capsys):
-    old = {key: ARM[key] for key in ("fd", "kid", "agreement", "images", "train_flops")}
+def test_a_row_has_every_measure_of_the_table_that_the_arm_has(capsys):
+    few = {key: ARM[key] for key in ("fd", "kid", "agreement", "images", "train_flops")}
     floor = {key: value for key, value in ARM.items() if key != "train_flops"}
-    print_results_table({"arms": {"monolith": ARM, "top-1": old}, "floor": floor, "remark": "7 of 8 experts"})
+    print_results_table(
+        {"arms": {"monolith": ARM, "top-1": few}, "floor": floor, "remark": "7 of 8 experts"} | LED_BY_FD
+    )
     lines = capsys.readouterr().out.splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.split()}
     measured = "8.45 0.4262 89.1% 81.2% 63.4% 1.23 76.5% 0.95 2,000 1.94e+13".split()
-    assert rows["monolith"] == measured and len(measured) == len(all_metrics()) + len(COUNTS)
+    assert rows["monolith"] == measured and len(measured) == len(columns()) + len(COUNTS)
     assert rows["top-1"] == "8.45 0.4262 89.1% 2,000 1.94e+13".split()
     assert rows["floor:"] == ["real", "images", *measured[:-1]]
     assert lines[-1] == "made with 7 of 8 experts" and max(map(len, lines)) <= 114
@@ -22,13 +25,20 @@ def test_a_row_has_every_measure_and_an_old_report_has_those_that_it_has(capsys)
 
 def test_a_metric_that_no_arm_has_is_no_column(capsys):
     arm = {key: value for key, value in ARM.items() if key not in ("agreement", "diversity")}
-    print_results_table({"arms": {"top-1": arm}, "floor": arm})
+    print_results_table({"arms": {"top-1": arm}, "floor": arm} | LED_BY_FD)
     said = capsys.readouterr().out
     assert "agrees" not in said and "diversity" not in said and "1 is real" not in said and "recall" in said
 
 
+def test_the_metric_that_ranks_the_arms_comes_first(capsys):
+    print_results_table({"arms": {"top-1": ARM}, "floor": ARM, "leading_metric": "kid"})
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()]
+    (row,) = (words for words in lines if words[0] == "top-1")
+    assert row[1:4] == ["0.4262", "8.45", "89.1%"]
+
+
 def test_nothing_is_cut_off(capsys):
     arm = ARM | {"fd": 123.456, "kid": -12.3456, "precision": 1.0, "density": 12.345, "images": 50_000}
-    print_results_table({"arms": {"threshold-0.05-at-temperature-0.5": arm}, "floor": arm})
+    print_results_table({"arms": {"threshold-0.05-at-temperature-0.5": arm}, "floor": arm} | LED_BY_FD)
     said = capsys.readouterr().out
     assert "threshold-0.05-at-temperature-0.5  123.46  -12.3456" in said and "50,000" in said and "\u2026" not in said

@@ -14,11 +14,10 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from tests.helpers import JOINED, finish, hpcddm, tiny, write_source
+from tests.helpers import FINAL, JOINED, finish, hpcddm, tiny, write_source
 from tests.launch.queues import Queue
 
 EXPERT, OTHER = expert_key(1), expert_key(0)
-FINAL = ["evaluate/0000000-0000024", "report/all"]
 
 
 class Willing(Queue):
@@ -119,7 +118,7 @@ def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, qu
 def test_what_waits_behind_it_is_recalled(run, queue):
     queue.alive, queue.state = FINAL, "pending"
     retry(run)
-    assert submitted(queue) == [EXPERT, *FINAL] and len(queue.gone) == 2
+    assert submitted(queue) == [EXPERT, *FINAL] and len(queue.gone) == len(FINAL)
 
 
 def test_what_runs_is_left_alone(run, queue):
@@ -146,7 +145,7 @@ def test_resources_change_for_what_failed_only(run, queue):
     shapes = {
         key: (array.resources.minutes, array.resources.partition) for array in queue.submitted for key in array.keys
     }
-    assert shapes == {EXPERT: (120, "long"), FINAL[0]: (60, None), FINAL[1]: (60, None)}
+    assert shapes == {EXPERT: (120, "long")} | dict.fromkeys(FINAL, (60, None))
 
 
 def test_a_named_unit_alone_leaves_other_failures(run, queue):

@@ -20,7 +20,7 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from tests.helpers import DATA_STAGES, JOINED, finish, tiny, write_source
+from tests.helpers import DATA_STAGES, FINAL, FINAL_STAGES, JOINED, finish, tiny, write_source
 from tests.launch.queues import Queue, submit_all
 
 EXPERTS = [expert_key(0), expert_key(1)]
@@ -54,8 +54,7 @@ def test_only_what_is_missing_and_what_reads_it_runs(run, tmp_path):
     (run.unit(EXPERTS[1]) / "manifest.json").unlink()
     assert keys(decide_units(tiny(tmp_path), run, Queue(run)).to_run) == [
         EXPERTS[1],
-        "evaluate/0000000-0000024",
-        "report/all",
+        *FINAL,
     ]
 
 
@@ -75,11 +74,12 @@ def test_what_waits_for_a_unit_that_must_run_again_is_recalled(run, tmp_path):
     experiment = tiny(tmp_path)
     run.root.mkdir()
     submit_all(experiment, run, Queue(run), decide_units(experiment, run, Queue(run)))
-    finish([unit for unit in plan_units(experiment) if unit.stage not in ("evaluate", "report")], run)
+    finish([unit for unit in plan_units(experiment) if unit.stage not in FINAL_STAGES], run)
     (run.unit(EXPERTS[1]) / "manifest.json").unlink()
-    waiting = ["evaluate/0000000-0000024", "report/all"]
-    decision = decide_units(experiment, run, Queue(run, alive=waiting, state="pending"))
-    assert keys(decision.to_run) == [EXPERTS[1], *waiting] and len(decision.recalled) == 2 and not decision.active
+    decision = decide_units(experiment, run, Queue(run, alive=FINAL, state="pending"))
+    assert (
+        keys(decision.to_run) == [EXPERTS[1], *FINAL] and len(decision.recalled) == len(FINAL) and not decision.active
+    )
 
 
 def test_a_foreign_expert_that_does_not_fit_is_named_and_asks_for_no_redo(run, tmp_path):
@@ -171,13 +171,10 @@ def test_every_site_runs_its_own_experts(run, tmp_path):
     experiment = tiny(tmp_path, experts__sites=["north", "south"])
     north = decide_units(experiment, run, Queue(run))
     assert (EXPERTS[0] in keys(north.to_run), list(north.elsewhere)) == (True, [EXPERTS[1]])
-    assert set(north.blocked) == {"evaluate/0000000-0000024", "report/all"}
-    assert north.blocked["evaluate/0000000-0000024"] == EXPERTS[1]
+    assert set(north.blocked) == {*FINAL}
+    assert north.blocked[FINAL[0]] == EXPERTS[1]
     south = decide_units(experiment, run, Queue(run, name="south"))
     assert (EXPERTS[1] in keys(south.to_run), list(south.elsewhere)) == (True, [EXPERTS[0]])
-
-
-FINAL = ["evaluate/0000000-0000024", "report/all"]
 
 
 def test_experts_elsewhere_do_not_block_the_final_step_when_enough_are_to_run(run, tmp_path):
@@ -205,8 +202,9 @@ def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_do
     finish([unit for unit in plan_units(experiment) if unit.key != EXPERTS[1]], run)
     decision = decide_units(experiment, run, Queue(run))
     assert keys(decision.to_run) == [EXPERTS[1], *FINAL]
-    expert, evaluate, report = submit_all(experiment, run, Queue(run), decision)
-    assert evaluate.after == [expert.job] and set(report.after) == {expert.job, evaluate.job}
+    expert, evaluate, measure, compare, report = submit_all(experiment, run, Queue(run), decision)
+    assert (evaluate.after, measure.after, compare.after) == ([expert.job], [evaluate.job], [measure.job])
+    assert set(report.after) == {expert.job, evaluate.job, compare.job}
     spec, _ = read_spec(run.spec(FINAL[0]))
     assert (list(spec.optional), spec.min_optional) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.requires)
 
@@ -216,7 +214,7 @@ def test_experts_that_arrived_unblock_the_evaluation(run, tmp_path):
     finish(plan_units(experiment), run)
     (run.unit(EXPERTS[0]) / "manifest.json").unlink()
     decision = decide_units(experiment, run, Queue(run))
-    assert keys(decision.to_run) == [EXPERTS[0], "evaluate/0000000-0000024", "report/all"]
+    assert keys(decision.to_run) == [EXPERTS[0], *FINAL]
     assert (decision.elsewhere, decision.blocked) == ({}, {})
 
 
@@ -298,7 +296,7 @@ def test_what_an_allocation_leaves_in_the_environment_does_not_leak(monkeypatch)
 
 def test_only_what_is_asked_for_runs_and_what_reads_it_goes_along(run, tmp_path):
     experiment = tiny(tmp_path)
-    finish([unit for unit in plan_units(experiment) if unit.stage not in ("train", "evaluate", "report")], run)
+    finish([unit for unit in plan_units(experiment) if unit.stage not in {"train", *FINAL_STAGES}], run)
     decision = decide_units(experiment, run, Queue(run), only=[EXPERTS[0]])
     assert keys(decision.to_run) == [EXPERTS[0]] and decision.not_requested == [MONOLITH, EXPERTS[1]]
     assert list(decision.blocked) == FINAL

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from hpcddm.evaluation import comparisons
+from hpcddm.evaluation.metrics import columns
 from hpcddm.evaluation.report import page
 from hpcddm.evaluation.report.report_content import (
     ClusterContent,
@@ -22,7 +24,28 @@ DENOISER = ("dit (width 128)", 1_234_567, "epsilon (schedule cosine)")
 STEPS = 20
 
 
-def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=False):
+IMAGES = 2000
+
+
+def compared(arms, floor):
+    """What the run's own evaluator says of the arms, as entries of metrics.json."""
+
+    def figures(values):
+        return {
+            metric.full_key("own", IMAGES): {
+                "metric": metric.key,
+                "value": values[metric.key],
+                "left_out": [values[metric.key] * (1 + 0.001 * tenth) for tenth in range(10)],
+            }
+            for metric in columns()
+            if metric.key in values
+        }
+
+    by_arm = {name: figures(values) for name, values in arms.items()}
+    return comparisons.summarise({"own": comparisons.Comparison(by_arm, figures(floor), IMAGES, dimension=32)})
+
+
+def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=False, lacks=()):
     random = np.random.default_rng(0)
     strategies = ["top-1", "top-2", "oracle"]
     dense = ["monolith"] * monolith + ["student"] * student
@@ -37,23 +60,28 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
         times = [1 - step / STEPS for step in range(STEPS)]
         return {"times": times, "entropy": entropy, "disagreement": disagreement, "refinement_gap": 0.00123}
 
+    values = {
+        name: {"fd": 31.86 + place, "kid": 0.0123 - 0.001 * place, "agreement": 0.81 + 0.01 * place,
+               "precision": 0.7, "recall": 0.5 + 0.011 * place, "density": 1.1 - 0.1 * place, "coverage": 0.613,
+               "diversity": 0.9 + 0.06 * place}
+        for place, name in enumerate(arms)
+    }  # fmt: skip
+    floor = {"fd": 2.11, "kid": -0.00001, "agreement": 0.952, "precision": 0.75, "recall": 0.76,
+             "density": 0.998, "coverage": 0.969, "diversity": 1.003}  # fmt: skip
+    for figures in (*values.values(), floor):
+        for key in lacks:
+            figures.pop(key)
+    measured = compared(values, floor)
+    for name, arm in measured["arms"].items():
+        arm["train_flops"] = flops[name]
     units = {"monolith": "train/monolith", "student": "distill/student"}
     made = [units[arm] for arm in dense] + [f"train/expert-{index:02d}" for index in range(experts)]
     return ReportContent(
         name="quickstart",
         summary=[("Experts (K)", str(experts)), ("Extractor", "a <small> network & more")],
-        metrics={
-            "arms": {
-                name: {"fd": 31.86 + place, "kid": 0.0123 - 0.001 * place, "agreement": 0.81 + 0.01 * place,
-                       "precision": 0.7, "recall": 0.5 + 0.011 * place, "density": 1.1 - 0.1 * place, "coverage": 0.613,
-                       "diversity": 0.9 + 0.06 * place, "images": 2000, "train_flops": flops[name]}
-                for place, name in enumerate(arms)
-            },
-            "floor": {"fd": 2.11, "kid": -0.00001, "agreement": 0.952, "precision": 0.75, "recall": 0.76,
-                      "density": 0.998, "coverage": 0.969, "diversity": 1.003, "images": 2000},
+        metrics=measured | {
             "diagnostics": {name: diagnosis(name) for name in arms},
-            "neighbours": [3, 5],
-            "extractor": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92},
+            "extractors": {"own": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92}},
             "unavailable_metrics": {},
             "classifier": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
             "steps": STEPS,
@@ -221,7 +249,7 @@ def test_arms_that_read_the_same_are_both_best():
 
 def test_a_single_arm_is_not_called_best():
     metrics = content(monolith=False).metrics
-    metrics["arms"] = {"top-1": metrics["arms"]["top-1"]}
+    metrics.update(arms={"top-1": metrics["arms"]["top-1"]}, differences={})
     assert not page.table(metrics)["top-1"].best
     assert "Shaded" in rendered("usual")
     assert "Shaded" not in page.render(dataclasses.replace(bare(content()), metrics=metrics))
@@ -268,12 +296,10 @@ def test_without_monolith_nothing_speaks_of_it():
 
 
 def test_a_metric_that_is_left_out_is_named_with_the_reason():
-    given = bare(content())
+    given = bare(content(lacks=["agreement"]))
     given.metrics.update(
         classifier=None, unavailable_metrics={"agreement": "compares classes, and these images have none"}
     )
-    for figures in (*given.metrics["arms"].values(), given.metrics["floor"]):
-        figures.pop("agreement")
     text = Page(page.render(given)).text
     assert "Classifier agrees is left out: it compares classes, and these images have none." in text
     assert "Classifier agrees:" not in text and "The classifier is a second network" not in text

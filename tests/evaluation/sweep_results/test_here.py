@@ -14,8 +14,9 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.attempts import write_attempt
-from tests.evaluation.sweep_results.test_verb import EVALUATE, FACTS
-from tests.helpers import COUNTED, finish, hpcddm
+from tests.evaluation.sweep_results.taking import EVALUATE
+from tests.evaluation.sweep_results.test_verb import FACTS
+from tests.helpers import COUNTED, FINAL, finish, hpcddm
 
 
 class Machine(LocalLauncher):
@@ -63,10 +64,10 @@ def here(write, home, tmp_path, monkeypatch):
 def test_on_this_machine_everything_runs_once_and_the_table_comes_at_the_end(here, home):
     order, done = here(1.0, 2.0)
     assert done.exit_code == 0, done.output
-    assert len(order) == len(set(order)) == 23 and order[-1] == "guidance=2.0/report/all"
+    assert len(order) == len(set(order)) == 28 and order[-1] == "guidance=2.0/report/all"
     assert done.output.count("1.50 / 0.2500 / 75.0%") == 4 and (home.root / "table.png").exists()
     again, done = here(1.0, 2.0, 3.0)
-    assert again == [f"guidance=3.0/{EVALUATE}", "guidance=3.0/report/all"] and done.exit_code == 0
+    assert again == [f"guidance=3.0/{key}" for key in FINAL] and done.exit_code == 0
     assert here(1.0, 2.0, 3.0)[0] == []
 
 
@@ -75,4 +76,4 @@ def test_on_this_machine_a_failure_of_one_setting_leaves_the_others_complete(her
     assert done.exit_code == 1 and order[-1] == "guidance=2.0/report/all" and "guidance=1.0/report/all" not in order
     assert f"{EVALUATE} failed: out of luck" in done.output and "hpcddm logs" in done.output
     again, done = here(1.0, 2.0)
-    assert again == [f"guidance=1.0/{EVALUATE}", "guidance=1.0/report/all"] and done.exit_code == 0
+    assert again == [f"guidance=1.0/{key}" for key in FINAL] and done.exit_code == 0

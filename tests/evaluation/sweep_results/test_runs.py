@@ -12,9 +12,10 @@ from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import set_aside
 from hpcddm.runs.sweep_index import SweepIndex, link_shared_units, read_index, write_index
 from hpcddm.runs.unit_keys import CAPTIONS, LATENT_SCALE, REPORT
-from tests.helpers import DATA_STAGES, JOINED, LATENT_SPACE, finish
+from tests.helpers import DATA_STAGES, FINAL, FINAL_STAGES, JOINED, LATENT_SPACE, finish
 
-TRAINED, FINAL = {*DATA_STAGES, "evaluators", "train", "router"}, {"evaluate", "report"}
+MEASURED = {"evaluators", "reference"}
+TRAINED = {*DATA_STAGES, *MEASURED, "train", "router"}
 
 
 def shared_stages(first, second) -> set[str]:
@@ -27,11 +28,11 @@ def shared_stages(first, second) -> set[str]:
     ("key", "values", "shared"),
     [
         ("evaluate.guidance", [1.0, 2.0], TRAINED),
-        ("experts.training.images", [64, 128], {*DATA_STAGES, "evaluators", "router"}),
-        ("cluster.clustering.fine_clusters", [8, 9], {"shard", "catalog", "encode", "evaluators"}),
+        ("experts.training.images", [64, 128], {*DATA_STAGES, *MEASURED, "router"}),
+        ("cluster.clustering.fine_clusters", [8, 9], {"shard", "catalog", "encode", *MEASURED}),
         ("data.shards", [2, 3], set()),
-        ("seed", [0, 1], {"shard", "catalog", "encode", "evaluators"}),
-        ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL),
+        ("seed", [0, 1], {"shard", "catalog", "encode", *MEASURED}),
+        ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL_STAGES),
         ("evaluate.min_experts", [1, 2], TRAINED),
     ],
 )
@@ -58,7 +59,7 @@ def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_pat
     bags = hats | {"name": "bags", "list": str(tmp_path / "bags.txt")}
     found = sweep_runs(grid={"experts.extra": [[], [hats], [bags]]})
     first, second, third = found
-    assert shared_stages(second, first) == TRAINED | FINAL
+    assert shared_stages(second, first) == TRAINED | FINAL_STAGES
     assign_owners(found, SweepIndex())
     assert (second.owners["expert_lists/hats"], third.owners["expert_lists/bags"]) == (first.label, first.label)
     assert second.owners["train/hats"] == second.label and second.owners["train/expert-00"] == first.label
@@ -136,7 +137,7 @@ def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home)
     settle(found, home)
     for sweep_run in found:
         made_by(sweep_run, found)
-    assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * 2
+    assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * len(FINAL)
     for sweep_run in found:
         states = survey_units(sweep_run.units, sweep_run.run)
         assert {status.state for status in states.values()} == {State.COMPLETE}, sweep_run.label
@@ -170,7 +171,7 @@ def test_values_that_are_added_use_what_is_there_wherever_they_stand_in_the_file
     settle(sweep_runs(2.0, 3.0), home)
     before, *_ = found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
-    assert {before.owners[key] for key in before.owners if key.split("/")[0] not in FINAL} == {"guidance=2.0"}
+    assert {before.owners[key] for key in before.owners if key.split("/")[0] not in FINAL_STAGES} == {"guidance=2.0"}
     assert before.owners[REPORT] == "guidance=1.0"
 
 
@@ -225,4 +226,4 @@ def test_settings_of_a_sweep_that_name_other_snapshots_share_their_trainings(swe
     every = sweep_runs(set={"experts.training.snapshots": [16, 32, 64]}, grid={"evaluate.snapshot": [16, 32, 64]})
     first = every[0].identities
     differing = {key for key in first if len({own.identities[key] for own in every}) > 1}
-    assert {key.split("/")[0] for key in differing} == {"evaluate", "report"} and len(every) == 3
+    assert {key.split("/")[0] for key in differing} == FINAL_STAGES and len(every) == 3

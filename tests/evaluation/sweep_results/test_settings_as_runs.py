@@ -30,7 +30,7 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     assert input_gate.awaited_job_names(wanted, home) == {
         None: [one.job_name for one in submissions if wanted & set(one.units)]
     }
-    assert len(wanted) == len(spec.requires) + len(spec.optional) == 8
+    assert len(wanted) == len(spec.requires) + len(spec.optional) == 6
 
 
 def test_what_is_shared_is_on_the_bill_of_the_setting_that_makes_it_and_its_log_is_read_from_both(sweep, home):
@@ -59,7 +59,7 @@ def test_cancel_ends_the_jobs_of_a_sweep_or_of_one_setting_but_not_what_others_s
     queue.alive = names(queue)
     monkeypatch.setattr("hpcddm.commands.cancel.create_launcher", lambda site, run: queue)
     done = hpcddm("cancel", home.root / "guidance=2.0", "--now")
-    assert done.exit_code == 0 and len(queue.gone) == 2 and "guidance=2.0/report/all" in done.output
+    assert done.exit_code == 0 and len(queue.gone) == 4 and "guidance=2.0/report/all" in done.output
     assert "evaluate/1" in hpcddm("cancel", home.root / "guidance=2.0", "evaluate/1", "--now").output
     hpcddm("cancel", home.root, "--now")
-    assert len(queue.gone) == 2 + 24
+    assert len(queue.gone) == 4 + 29

@@ -17,10 +17,11 @@ from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 from tests.attempts import write_attempt
 from tests.evaluation.sweep_results.taking import EVALUATE, Taking, names
-from tests.helpers import COUNTED, finish, write_experiment, write_source
+from tests.helpers import COUNTED, FINAL, finish, write_experiment, write_source
 
 ARM = {"fd": 1.5, "kid": 0.25, "agreement": 0.75, "images": 24, "train_flops": 1000}
 FACTS = {"arms": {"monolith": ARM, "top-1": ARM | {"fd": 2.5}}, "floor": ARM, "missing_experts": [], "remark": ""}
+FACTS |= {"leading_metric": "fd"}
 
 
 def table(home) -> list[dict[str, str]]:
@@ -42,16 +43,15 @@ def finish_all(sweep_runs, keys=None):
 def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, sweep_runs):
     queue, said = sweep(1.0, 2.0, 3.0)
     submitted = names(queue)
-    assert len(submitted) == len(set(submitted)) == len(sweep_runs(1.0)[0].units) + 2 * 2 + 1
-    assert [array.keys for array in queue.submitted][-3:] == [
-        [f"guidance={value}/{EVALUATE}" for value in (1.0, 2.0, 3.0)],
-        [f"guidance={value}/report/all" for value in (1.0, 2.0, 3.0)],
+    assert len(submitted) == len(set(submitted)) == len(sweep_runs(1.0)[0].units) + 2 * len(FINAL) + 1
+    assert [array.keys for array in queue.submitted][-5:] == [
+        *([f"guidance={value}/{key}" for value in (1.0, 2.0, 3.0)] for key in FINAL),
         ["table/all"],
     ]
     assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
     *others, table = queue.submitted
     assert set(table.after) == {str(101 + number) for number in range(len(others))}
-    assert "3 settings, 25 units, shared units counted once: 0 complete, 25 to run" in said
+    assert "3 settings, 32 units, shared units counted once: 0 complete, 32 to run" in said
 
 
 def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
@@ -77,7 +77,7 @@ def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, swe
     queue, _ = sweep(1.0, 2.0)
     before = home.journal.read_bytes()
     again, said = sweep(1.0, 2.0, alive=names(queue), state="pending")
-    assert again.submitted == [] and "24 units are in the queue or running; nothing new to submit" in said
+    assert again.submitted == [] and "29 units are in the queue or running; nothing new to submit" in said
     finish_all(sweep_runs(1.0, 2.0))
     last, said = sweep(1.0, 2.0)
     assert last.submitted == [] and "everything is complete (2 settings); nothing to submit" in said
@@ -88,7 +88,7 @@ def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, hom
     sweep(1.0, 2.0)
     finish_all(sweep_runs(1.0, 2.0))
     queue, _ = sweep(0.5, 2.0)
-    assert names(queue) == [f"guidance=0.5/{EVALUATE}", "guidance=0.5/report/all", "table/all"]
+    assert names(queue) == [*(f"guidance=0.5/{key}" for key in FINAL), "table/all"]
     finish_all(sweep_runs(0.5, 2.0))
     queue, said = sweep(0.5, 2.0)
     assert queue.submitted == [] and "left out, for the file names them no more: guidance=1.0" in said
@@ -100,10 +100,12 @@ def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, hom
 def test_a_table_that_waits_is_submitted_anew_behind_what_is_added(sweep):
     first, _ = sweep(1.0)
     queue, _ = sweep(1.0, 2.0, alive=names(first), state="pending")
-    assert names(queue) == [f"guidance=2.0/{EVALUATE}", "guidance=2.0/report/all", "table/all"]
+    assert names(queue) == [*(f"guidance=2.0/{key}" for key in FINAL), "table/all"]
     assert queue.gone == [f"{100 + len(first.submitted)}_0"]
     report = str(100 + len(first.submitted) - 1)
-    assert {report, "101", "102"} <= set(queue.submitted[-1].after), "behind the old reports and the new one"
+    assert {report, "101", "102", "103", "104"} <= set(queue.submitted[-1].after), (
+        "behind the old reports and the new one"
+    )
 
 
 def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before_trainings(sweep, sweep_runs, write):
@@ -135,12 +137,12 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
 
 
 def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
-    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(free_jobs=22, reason="its limit for you"))
+    queue, said = sweep(1.0, 2.0, 3.0, limits=Limits(free_jobs=29, reason="its limit for you"))
     taken = [name for name in names(queue) if name != CONTINUATION]
-    assert len(taken) == 21 and len(names(queue)) == 22, "the last place is that of the job that submits the rest"
+    assert len(taken) == 28 and len(names(queue)) == 29, "the last place is that of the job that submits the rest"
     assert "5 units remain, for the queue takes no more of your jobs now (its limit for you)" in said
     again, _ = sweep(1.0, 2.0, 3.0, alive=taken)
-    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 26
+    assert sorted(taken + names(again)) == sorted(set(taken + names(again))) and len(taken + names(again)) == 33
 
 
 def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
@@ -148,7 +150,7 @@ def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
     assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
     assert (
         queue.checked == ()
-        and len(queue.rendered) == said.count("would submit") == 14
+        and len(queue.rendered) == said.count("would submit") == 17
         and "guidance=2.0/report/all" in said
     )
 
@@ -163,7 +165,7 @@ def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sw
     for stage in ("evaluate", "report"):
         shutil.rmtree(home.root / "guidance=1.0" / stage)
     _, said = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0"])
-    assert "all requested units are complete; 2 units were not requested" in said
+    assert "all requested units are complete; 4 units were not requested" in said
     queue, _ = sweep(1.0, 2.0, 3.0, options=["--only", "guidance=1.0"])
     assert {name.split("/")[0] for name in names(queue)} == {"guidance=1.0", "table"}, "a setting by its label"
     _, said = sweep(1.0, options=["--only", "guidance=1.0", "--only", "evaluate.guidance=2.0"], fails=True)
@@ -265,7 +267,7 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
     assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
-    assert len(names(queue)) == 26 and len(Journal(home.journal).submissions()) == len(queue.submitted)
+    assert len(names(queue)) == 33 and len(Journal(home.journal).submissions()) == len(queue.submitted)
 
 
 def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_runs):
@@ -282,4 +284,4 @@ def test_what_is_known_lies_in_one_json_file(sweep, home):
     index = json.loads((home.root / "sweep.json").read_text())
     assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
     assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
-    assert len(index["owners"]) == 23 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
+    assert len(index["owners"]) == 28 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}

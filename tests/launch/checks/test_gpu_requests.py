@@ -10,7 +10,8 @@ from hpcddm.launch.checks.gpu_requests import check_gpus, gpu_remarks
 from hpcddm.pipeline.unit_graph import plan_units
 from tests.helpers import DATA_STAGES, LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 
-CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in DATA_STAGES}
+WITHOUT_GPU = (*DATA_STAGES, "compare")
+CPU_STAGES = {stage: {"gpus_per_node": 0} for stage in WITHOUT_GPU}
 
 
 def site_with(resources=None, stages=None, **keys):
@@ -26,8 +27,8 @@ def test_stages_that_compute_nothing_on_a_gpu_may_not_hold_one(tmp_path):
     """The encoder of the tiny experiment takes means of pixels."""
     with pytest.raises(ConfigError) as error:
         check(tmp_path, site_with({"gpus_per_node": 1}))
-    words = f"site s: {', '.join(DATA_STAGES)}: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in"
-    places = ", ".join(f"stages.{stage}" for stage in DATA_STAGES)
+    words = f"site s: {', '.join(WITHOUT_GPU)}: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in"
+    places = ", ".join(f"stages.{stage}" for stage in WITHOUT_GPU)
     assert str(error.value).startswith(f"{words} {places}; allow_idle_gpus: true")
     check(tmp_path, site_with({"gpus_per_node": 1}, CPU_STAGES))
     check(tmp_path, site_with({"gpus_per_node": 1}, allow_idle_gpus=True))
