@@ -16,6 +16,7 @@ ASKING = {"recorded_digest", "counted_digest", "initial_weights.open_weights"}
 READERS = {
     "clustering/contract.py": "the partition of a contract, by the digest that the contract states",
     "encoders/image/efficientnet_lite0.py": "published weights, by their digest",
+    "encoders/image/inception_2015.py": "published weights in the layout of the user's folder, by their digest",
     "encoders/perceptual/lpips_alex.py": "published weights, by their digest",
     "encoders/text/minilm.py": "published weights, by their digest",
     "evaluation/concepts/stage_outputs.py": "the tagger of this run, by its manifest",
