@@ -14,6 +14,7 @@ from hpcddm.encoders.image import pillow_resize
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.network_encoder import Preparation
 from hpcddm.errors import UserError
+from hpcddm.evaluation.evaluators import EncoderEvaluator
 from tests.encoders.networks import dinov2, dinov2_with_registers
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
@@ -143,6 +144,9 @@ def test_features_of_open_clip_are_those_of_its_own_call(tiny):
     texts = ["a cat", "two dogs on a mat", ""]
     near(encoder.text_features(texts), model.encode_text(open_clip.tokenize(texts)))
     assert encoder.text_features([]).shape == (0, 20)
+    expected = torch.cosine_similarity(model.encode_image(planes), model.encode_text(open_clip.tokenize(texts)))
+    measured = EncoderEvaluator("clip", experiment).measure(SMOOTH, np.zeros(0), texts)
+    np.testing.assert_allclose(measured["text"], expected, atol=1e-4)
 
 
 @pytest.mark.foreign
