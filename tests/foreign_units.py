@@ -366,6 +366,9 @@ READERS = {
     "encode": "cluster/all",
     "cluster": "assign/train-000",
     "assign": "expert_lists/all",
+    "evaluators": "measure/own-0000000-0000024",
+    "reference": "compare/own",
+    "measure": "compare/own",
 }
 """Stages of which another unit than the report reads the outputs."""
 
@@ -399,7 +402,7 @@ def reader_of(name: str) -> str:
         return f"{stage}/{inner.removesuffix('.lease').rstrip('/') or 'all'}"
     if "/state/" in name or stage in ("logs", "specs"):
         return UNIT if stage in ("logs", "specs") else "/".join(name.split("/")[:2])
-    is_of_report = stage in ("evaluate", "cluster_report", "expert_lists", "evaluators", "router") or inner.endswith(
+    is_of_report = stage in ("evaluate", "compare", "cluster_report", "expert_lists", "router") or inner.endswith(
         "curve.json"
     )
     return REPORT if is_of_report else READERS.get(stage, "")
