@@ -20,7 +20,7 @@ MEAN_RATIO = "fd_ratio@mean"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ArmComparison:
     """Content of the file of the stage compare: the figures by one evaluator."""
 
     arms: dict[str, Figures]
@@ -30,7 +30,7 @@ class Comparison:
     """Number of features; None for an evaluator that gives none."""
 
 
-def summarise(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
+def summarise(comparisons: Mapping[str, ArmComparison]) -> dict[str, Any]:
     """Merge comparisons into entries of metrics.json.
 
     Args:
@@ -105,7 +105,7 @@ def _difference(metric: Metric, own: dict[str, Any], baseline: dict[str, Any]) -
     return found | {"verdict": verdict(metric, estimate)}
 
 
-def unavailable(comparisons: Sequence[Comparison], has_classes: bool) -> dict[str, str]:
+def unavailable(comparisons: Sequence[ArmComparison], has_classes: bool) -> dict[str, str]:
     """Return the metrics of the main table that no evaluator gives, by key, and why."""
     given = {figure["metric"] for one in comparisons for figure in one.floor.values()}
     reason = "compares features, and no extractor is set"

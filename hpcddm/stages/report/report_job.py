@@ -14,7 +14,7 @@ from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data import run_samples as sample_lists
 from hpcddm.errors import require
 from hpcddm.evaluation import comparisons, training_costs
-from hpcddm.evaluation.comparisons import Comparison
+from hpcddm.evaluation.comparisons import ArmComparison
 from hpcddm.evaluation.report import concept_images, page, run_summary
 from hpcddm.evaluation.report.cluster_facts import RANDOM, PartitionFacts
 from hpcddm.evaluation.report.concept_facts import ConceptFacts
@@ -114,7 +114,7 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     flops, has_classes = _train_flops(experiment, unit.inputs), experiment.data.num_classes is not None
     contradictions = training_costs.contradictions(experiment, unit.inputs)
     compared = {
-        unit_name(key): manifest.read_verified_json(unit.run.unit(key), COMPARISON, Comparison)
+        unit_name(key): manifest.read_verified_json(unit.run.unit(key), COMPARISON, ArmComparison)
         for key in compare_keys(experiment)
     }
     figures = comparisons.summarise(compared)
