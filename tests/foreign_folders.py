@@ -115,7 +115,9 @@ def verbs(
     case.before_retry(beside)
     yield "retry", command("retry", run), MOST_JOB_SECONDS
     if case.job is not None:
-        key = case.job or f"evaluate/{min(path.stem for path in (run / 'specs/evaluate').iterdir())}"
+        key = case.job or "evaluate"
+        if "/" not in key:
+            key = f"{key}/{min(path.stem for path in (run / 'specs' / key).iterdir())}"
         (run / key.removesuffix("/all") / "manifest.json").unlink(missing_ok=True)
         yield "job", lambda: run_unit(str(run / f"specs/{key}.json")), MOST_JOB_SECONDS
     yield "clean", command("clean", run, "--yes"), MOST_SECONDS

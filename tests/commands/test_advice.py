@@ -22,7 +22,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
 from tests.errors.test_next_step import commands_of, require_advice
-from tests.helpers import REPOSITORY, finish, hpcddm, tiny, write_experiment, write_source
+from tests.helpers import FINAL, REPOSITORY, finish, hpcddm, tiny, write_experiment, write_source
 
 EXPERT, OTHER = expert_key(0), expert_key(1)
 ODD = "it's [a] folder; $HOME"
@@ -89,7 +89,7 @@ VERDICT = {"exit_code": 1, "started": 0.0, "ended": 1.0}
 @pytest.mark.parametrize("sites, stop", [(1, False), (2, True)])
 def test_whatever_becomes_of_a_unit_all_that_is_advised_can_be_pasted(run, monkeypatch, name, sites, stop):
     job, files, code = SITUATIONS[name]
-    made(run, "train/expert-00", "evaluate", "report")
+    made(run, "train/expert-00", *FINAL)
     if sites == 2:
         Journal(run.journal).record_submitted(Journal(run.journal).record_intent("slurm", "south", [OTHER]), "3")
     if name != "nothing submitted":

@@ -25,7 +25,7 @@ from tests.whole_runs import TINY
 
 SPEED = 1e9
 UNLABELLED = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
-WITHOUT_WORK = ("catalog", "cluster", "assign", "expert_lists")
+WITHOUT_WORK = ("catalog", "cluster", "assign", "expert_lists", "compare")
 """Stages that see no image."""
 
 
@@ -135,7 +135,7 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
     why = "data.source.folder: /nowhere is not a folder; with a few of its tars there this is measured"
     assert said["epoch_detail"] == why
     unknown = {name for name, row in rows.items() if row["unit_hours"] is None}
-    assert unknown == {"shard", "encode", "cluster_report", *WITHOUT_WORK}
+    assert unknown == {"shard", "encode", "cluster_report", "reference", *WITHOUT_WORK}
     assert rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
     assert all(row["bytes_kept"] > 0 and row["files"] > 0 for row in rows.values())
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)

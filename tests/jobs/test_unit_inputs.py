@@ -114,7 +114,8 @@ def test_an_evaluation_of_what_has_changed_since_is_not_reported(job):
     before = manifest.read(job.run.unit("evaluators/classifier"))
     other = [replace(output, sha256="0" * 64) for output in before.outputs]
     manifest.publish(job.run.unit("evaluators/classifier"), replace(before, outputs=other))
-    assert f"{EVALUATE[0]} was made with another evaluators/classifier; submit again" in job.refusal("report/all")
+    assert "compare/own was made with another evaluators/classifier; submit again" in job.refusal("report/all")
+    assert "own-0000000-0000008 was made with another evaluators/classifier" in job.refusal("compare/own")
 
 
 def test_the_report_does_without_the_page_about_the_clusters_and_it_stands_for_no_expert(job):

@@ -20,6 +20,10 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from tests.whole_runs import TINY, hpcddm
 
 EVALUATION = "evaluate/{}/evaluation.h5"
+RANGES = ("0000000-0000200", "0000200-0000400")
+DRAWN, MEASURED = ([f"{stage}{one}" for one in RANGES] for stage in ("evaluate/", "measure/own-"))
+FINAL = [*DRAWN, *MEASURED, "compare/own", "report/all"]
+"""What draws samples or reads them, in the order of the stages."""
 
 
 def submit(run: Path, site: object, *arguments: str) -> subprocess.CompletedProcess:
@@ -40,8 +44,9 @@ def test_the_metrics_name_every_arm_the_floor_and_what_measured_them(finished):
     for arm in metrics["arms"].values():
         assert arm["fd"] > metrics["floor"]["fd"] > 0
         assert 0 <= arm["agreement"] <= 1 and arm["images"] == metrics["floor"]["images"] == 400
-    assert re.fullmatch("[0-9a-f]{64}", metrics["extractor"]["sha256"])
-    assert metrics["extractor"]["sha256"] != metrics["classifier"]["sha256"]
+    assert list(metrics["extractors"]) == ["own"]
+    assert re.fullmatch("[0-9a-f]{64}", metrics["extractors"]["own"]["sha256"])
+    assert metrics["extractors"]["own"]["sha256"] != metrics["classifier"]["sha256"]
 
 
 def test_everything_is_written_with_the_permissions_that_the_umask_leaves(finished):
@@ -78,9 +83,7 @@ def test_a_deleted_manifest_brings_back_that_expert_and_what_reads_it(run, two_r
     dry = submit(run, two_ranks, "--dry-run")
     assert dry.stdout.split("would run here: ")[1].split() == [
         "train/expert-01",
-        "evaluate/0000000-0000200",
-        "evaluate/0000200-0000400",
-        "report/all",
+        *FINAL,
     ]
     again = submit(run, two_ranks)
     assert again.returncode == 0, again.stdout + again.stderr
@@ -99,7 +102,11 @@ def test_a_changed_setting_is_refused_by_name_until_its_stage_is_redone(run, two
 
 
 def test_other_tars_of_the_same_samples_make_nothing_stale_that_was_learned_from_them(run, two_ranks):
-    made = [path for stage in ("train", "evaluators", "evaluate") for path in run.glob(f"{stage}/*/manifest.json")]
+    made = [
+        path
+        for stage in ("train", "evaluators", "evaluate", "reference", "measure", "compare")
+        for path in run.glob(f"{stage}/*/manifest.json")
+    ]
     made += [run / "router/manifest.json", run / "report/manifest.json"]
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in made}
     done = submit(run, two_ranks, "data.shards=3", "--redo", "shard")
@@ -163,10 +170,10 @@ def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arr
     for arm, expected in full["arms"].items():
         assert (metrics["arms"][arm] == expected) == (arm == "monolith")
         assert metrics["arms"][arm]["train_flops"] == expected["train_flops"] - (arm != "monolith") * cost
-    for key in ("evaluate/0000000-0000200", "evaluate/0000200-0000400", "report"):
+    for key in (*DRAWN, "report"):
         content = json.loads((run / key / "manifest.json").read_text())
         assert MISSING not in content["inputs"] and content["results"]["missing_experts"] == [MISSING]
-    with h5py.File(run / EVALUATION.format("0000000-0000200")) as file:
+    with h5py.File(run / EVALUATION.format(RANGES[0])) as file:
         usage = file["top-2"]["usage"][:]
     assert not usage[:, 3].any() and usage.sum(axis=1) == pytest.approx([200] * 4)
     oracle = hpcddm("sample", run, "--strategy", "oracle", "--num-images", 8, "--output", tmp_path / "grid.png")
@@ -177,12 +184,13 @@ def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arr
     shutil.move(away, run / MISSING)
     rows = {row["unit"]: row for row in json.loads(hpcddm("status", run, "--json").stdout)["units"]}
     outdated = {key: row["reason"] for key, row in rows.items() if row["state"] != "complete"}
-    final = ["evaluate/0000000-0000200", "evaluate/0000200-0000400", "report/all"]
-    assert outdated == dict.fromkeys(final, f"{MISSING} has arrived since")
+    behind = {key: f"{drawn} is not complete" for key, drawn in zip(MEASURED, DRAWN, strict=True)}
+    behind["compare/own"] = f"{MEASURED[0]} is not complete"
+    assert outdated == dict.fromkeys([*DRAWN, "report/all"], f"{MISSING} has arrived since") | behind
     whole = submit(run, two_ranks, *THREE_ARE_ENOUGH)
     assert whole.returncode == 0, whole.stdout + whole.stderr
-    assert sorted(re.findall(r"(\S+/\S+) complete \(", whole.stdout)) == final
-    for path in ("report/metrics.json", *map(EVALUATION.format, ("0000000-0000200", "0000200-0000400"))):
+    assert sorted(re.findall(r"(\S+/\S+) complete \(", whole.stdout)) == sorted(FINAL)
+    for path in ("report/metrics.json", *map(EVALUATION.format, RANGES)):
         assert (run / path).read_bytes() == (finished / path).read_bytes(), path
 
 
@@ -308,5 +316,5 @@ def test_sample_draws_a_picture_whose_images_depend_on_the_seed_alone(finished, 
 
 def test_status_tells_programs_and_people_the_same(finished):
     rows = json.loads(hpcddm("status", finished, "--json").stdout)["units"]
-    assert {row["state"] for row in rows} == {"complete"} and len(rows) == 24
+    assert {row["state"] for row in rows} == {"complete"} and len(rows) == 29
     assert "complete: " in hpcddm("status", finished).stdout

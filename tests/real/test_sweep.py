@@ -82,13 +82,13 @@ def test_five_settings_run_once_each_where_arrays_have_three_elements(sweep, par
         assert "nothing new to submit" in submit(sweep, partner)
         wait_for_the_table(home)
     assert (tmp_path / "told").read_text() == "complete table/all\n", "one word at the end, not one for each setting"
-    assert [len(one.units) for one in submitted] == [3, 2, 3, 2, 1]
+    assert [len(one.units) for one in submitted] == [3, 2, 3, 2, 1, 3, 2, 3, 2, 1], "the reference is one"
     assert len((tmp_path / "calls").read_text().splitlines()) == len(submitted), (
         "what was accepted is found, not redone"
     )
     for value in VALUES:
         run = RunDir(home / f"guidance={value}")
-        for key in ("evaluate/0000000-0000040", "report/all"):
+        for key in ("evaluate/0000000-0000040", "measure/own-0000000-0000040", "compare/own", "report/all"):
             assert [record.outcome for record in read_records(run.logs(key))] == ["complete"], f"{run.root} {key}"
     rows = list(csv.DictReader((home / "table.csv").read_text().splitlines()))
     assert {float(row["evaluate.guidance"]) for row in rows} == set(VALUES) and {row["state"] for row in rows} == {
@@ -106,7 +106,7 @@ def test_two_who_start_it_at_once_submit_every_unit_once(sweep, partner, tmp_pat
         with ThreadPoolExecutor(4) as four:
             said = list(four.map(lambda _: submit(sweep, partner), range(4)))
         units = [unit for one in Journal(tmp_path / "home/journal.jsonl").submissions() for unit in one.units]
-        assert len(units) == len(set(units)) == 2 * SETTINGS + 1
+        assert len(units) == len(set(units)) == 4 * SETTINGS + 2
         assert sum("nothing new to submit" in words for words in said) == 3
     finally:
         hpcddm("cancel", tmp_path / "home", SLURM_CONF=partner)

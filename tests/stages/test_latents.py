@@ -29,7 +29,7 @@ from hpcddm.runs.manifest import Manifest, Output
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, MONOLITH
 from hpcddm.stages.data import autoencoder_job, latents_job
 from hpcddm.training.training_inputs import training_inputs, x0_of
-from tests.helpers import LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
+from tests.helpers import FINAL_STAGES, LATENT_SPACE, hpcddm, tiny, write_experiment, write_source
 from tests.stages import routes
 from tests.stages.routes import Bench, write_images
 
@@ -51,7 +51,8 @@ def made(tmp_path_factory):
         run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
         trained = run.unit(AUTOENCODER)
         run.train(trained, lambda: autoencoder_job.run(run.settings, trained))
-        early = ("shard/", "catalog/", "autoencoder/", "evaluators/", "train/", "router/", "evaluate/", "report/")
+        early = ("shard/", "catalog/", "autoencoder/", "evaluators/", "train/", "router/", "reference/")
+        early += tuple(f"{stage}/" for stage in FINAL_STAGES)
         run.make(*(key for key in keys if not key.startswith(early)))
     return run
 

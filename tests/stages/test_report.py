@@ -29,7 +29,7 @@ INPUTS = {
     CATALOG: unit(splits={"train": {"samples": 900}}), EXPERT_LISTS: unit(lists=LISTED), MONOLITH: unit(),
     STUDENT: unit(), ROUTER: unit(), expert_key(0): unit(), expert_key(1): unit(),
 }  # fmt: skip
-METRICS = {"extractor": {"name": "small_cnn", "sha256": "ab" * 32}, "classifier": {"heldout_accuracy": 0.9}}
+METRICS = {"extractors": {"own": {"name": "small_cnn", "sha256": "ab" * 32}}, "classifier": {"heldout_accuracy": 0.9}}
 
 
 def costs(settings):

@@ -8,7 +8,7 @@ from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_keys
-from hpcddm.stages.evaluation.reference import evaluator_labels, measuring_keys
+from hpcddm.stages.evaluation.reference import evaluator_labels, measuring_keys, networks_of
 
 FIGURE_BYTES = 12_000
 """Bytes of the figures of an arm."""
@@ -30,19 +30,22 @@ class CompareStage(Stage):
     """Stage whose units compare the samples of all arms with real images, by what one evaluator measured."""
 
     name = "compare"
-    reads = ("catalog", "evaluate", "reference", "measure")
+    reads = ("catalog", "evaluators", "evaluate", "reference", "measure")
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the evaluators."""
         return compare_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
-        """Return the catalog for the classes, and the measurements; the perceptual distance sees the samples."""
+        """Return the catalog for the classes, and the measurements; the perceptual distance sees the samples.
+
+        The networks that the run trains are listed, so that measurements by others are noticed.
+        """
         label = unit_name(key)
         if label == perceptual_label(experiment):
             return [CATALOG, *evaluate_keys(experiment)]
         measured = [*measuring_keys(experiment, "reference", label), *measuring_keys(experiment, "measure", label)]
-        return [CATALOG, *measured]
+        return [CATALOG, *networks_of(experiment, label), *measured]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Include the classes, not the locations of the images."""

@@ -161,6 +161,7 @@ def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp
         "cluster",
         "assign",
         "expert_lists",
+        "compare",
     }
     networks = {network.network for work in found.values() for network in work}
     assert networks == {TAR, READING, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}

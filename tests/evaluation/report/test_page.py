@@ -42,7 +42,7 @@ def compared(arms, floor):
         }
 
     by_arm = {name: figures(values) for name, values in arms.items()}
-    return comparisons.summarise({"own": comparisons.Comparison(by_arm, figures(floor), IMAGES, dimension=32)})
+    return comparisons.summarise({"own": comparisons.ArmComparison(by_arm, figures(floor), IMAGES, dimension=32)})
 
 
 def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=False, lacks=()):

@@ -1,0 +1,95 @@
+"""The stages that measure and compare: what makes their units anew, and what comparisons count."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hpcddm.config.image_encoders import ImageEncoderSettings
+from hpcddm.errors import ConfigError
+from hpcddm.launch.sweep_runs import identity_hashes
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.stages.evaluation.compare_job import merged
+from tests.helpers import tiny
+
+REFERENCE = "reference/own-0000000-0000024"
+PIXELS = {"name": "pixels", "size": 4}
+
+
+def identities(folder, **changes):
+    """The hash of all that shapes a unit's outputs, by unit."""
+    return identity_hashes(plan_units(tiny(folder, **changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"evaluate__guidance": 2.0},
+        {"evaluate__steps": 3},
+        {"evaluate__strategies": ["full"]},
+        {"experts__model__depth": 2},
+        {"experts__training__learning_rate": 0.02},
+        {"experts__training__images": 128},
+        {"cluster__experts": 4},
+    ],
+    ids=str,
+)
+def test_real_images_are_measured_once_whatever_draws_the_samples(tmp_path, changes):
+    before, after = identities(tmp_path), identities(tmp_path, **changes)
+    assert before[REFERENCE] == after[REFERENCE]
+    assert before["compare/own"] != after["compare/own"], "which has other samples"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data__image_size": 12},
+        {"evaluators__extractor__model__features": 9},
+        {"evaluators__extractor__seed": 1},
+        {"evaluators__classifier__training__images": 32},
+    ],
+    ids=str,
+)
+def test_other_images_and_another_extractor_are_measured_anew(tmp_path, changes):
+    assert identities(tmp_path)[REFERENCE] != identities(tmp_path, **changes)[REFERENCE]
+
+
+@pytest.mark.skipif(not hasattr(ImageEncoderSettings, "evaluator_label"), reason="encoders have no labels yet")
+def test_one_more_extractor_draws_no_sample_again_and_measures_nothing_again(tmp_path):
+    before, after = identities(tmp_path), identities(tmp_path, evaluate__extractors=[PIXELS])
+    new = after.keys() - before.keys()
+    assert sorted({key.split("/")[0] for key in new}) == ["compare", "measure", "reference"]
+    assert {key for key in before if before[key] != after[key]} == {"report/all"}
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+def test_an_image_that_several_parts_have_counts_once(order):
+    parts = [
+        (places, {"features": np.array([[place, place + 0.5] for place in places])})
+        for places in (range(8, 16), range(12, 24), range(16, 24))
+    ]
+    features = merged(parts[number] for number in order).features
+    assert features[:, 0].tolist() == list(range(8, 24)) and (features[:, 1] == features[:, 0] + 0.5).all()
+
+
+WITHOUT_CLASSES = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"evaluators__extractor": None},
+            "evaluators.extractor: nothing compares samples with real images; set it, or",
+        ),
+        (
+            WITHOUT_CLASSES | {"evaluate__perceptual": {"name": "lpips_alex"}},
+            "evaluate.perceptual: it compares samples of one class, and data.num_classes is not set",
+        ),
+    ],
+    ids=["no extractor", "no classes"],
+)
+def test_what_nothing_could_compute_is_refused_by_its_key(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        tiny(tmp_path, **changes)
