@@ -48,9 +48,8 @@ def main() -> None:
     runs = [values_by_figure(root) for root in parser.parse_args().runs]
     shared = [figure for figure in runs[0] if all(figure in run for run in runs)]
     arms = {run[shared[0]].shape[1] for run in runs}
-    print(
-        f"{len(runs)} runs, {min(arms)} to {max(arms)} arms\n\n| figures | Spearman | 95 % interval |\n| --- | --- | --- |"
-    )
+    print(f"{len(runs)} runs, {min(arms)} to {max(arms)} arms\n")
+    print("| figures | Spearman | 95 % interval |\n| --- | --- | --- |")
     for first, second in combinations(shared, 2):
         cases = agreement([run[first] for run in runs], [run[second] for run in runs])
         estimate = interval(cases[0], cases[1:])
