@@ -1,14 +1,11 @@
 """Stage measure: what every evaluator measures on the samples of all arms."""
 
-from typing import Any
-
 from hpcddm.config.experiment import Experiment
-from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.stages.evaluation.evaluate import arm_names
 from hpcddm.stages.evaluation.reference import (
-    evaluator_fingerprint,
+    MeasuringUnits,
     evaluator_of,
     measuring_keys,
     networks_of,
@@ -22,12 +19,11 @@ def sampled_unit(key: str) -> str:
     return f"evaluate/{range_name(key)}"
 
 
-class MeasureStage(Stage):
+class MeasureStage(MeasuringUnits, Stage):
     """Stage whose units measure a range of samples with one evaluator; one more evaluator draws no sample again."""
 
     name = "measure"
     reads = ("catalog", "evaluators", "evaluate")
-    gpus = GpuUse.ONE
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges of every evaluator."""
@@ -36,14 +32,6 @@ class MeasureStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the samples, the catalog for their conditions, and the networks that the run trains."""
         return [CATALOG, *networks_of(experiment, evaluator_of(key)), sampled_unit(key)]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the conditions, not the locations of their images."""
-        return {CATALOG: ALL}
-
-    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include the evaluator."""
-        return {"data": image_settings(experiment)} | evaluator_fingerprint(experiment, evaluator_of(key))
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate float32 values of the samples of all arms."""

@@ -6,7 +6,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import ALL, image_settings
-from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage
+from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.runs.unit_settings import num_outputs
 from hpcddm.stages.evaluation.evaluate import evaluate_keys
@@ -14,6 +14,8 @@ from hpcddm.stages.training.evaluators import evaluator_keys
 
 OWN = "own"
 """Label of the extractor and the classifier that the run trains; other evaluators have that of their settings."""
+HEAD_VALUES = 1008
+"""Outputs of a head, at most: those of the graph of 2015."""
 
 
 def encoders_by_label(experiment: Experiment) -> dict[str, ImageEncoderSettings]:
@@ -72,11 +74,21 @@ def values_per_measured(experiment: Experiment, label: str) -> int:
     return encoder.dimensions(experiment.data) + HEAD_VALUES * encoder.has_head
 
 
-HEAD_VALUES = 1008
-"""Outputs of a head, at most: those of the graph of 2015."""
+class MeasuringUnits(UnitKind):
+    """Units that measure a range of images with one evaluator."""
+
+    gpus = GpuUse.ONE
+
+    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
+        """Include the samples or their conditions, not the locations of the images."""
+        return {CATALOG: ALL}
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include the evaluator and the images."""
+        return {"data": image_settings(experiment)} | evaluator_fingerprint(experiment, evaluator_of(key))
 
 
-class ReferenceStage(Stage):
+class ReferenceStage(MeasuringUnits, Stage):
     """Stage whose units measure a range of held-out images, and as many training images, with one evaluator.
 
     Their fingerprint does not count how samples are drawn, so the settings of a sweep share them.
@@ -84,7 +96,6 @@ class ReferenceStage(Stage):
 
     name = "reference"
     reads = ("catalog", "evaluators")
-    gpus = GpuUse.ONE
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges of every evaluator."""
@@ -93,14 +104,6 @@ class ReferenceStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the catalog, and the networks that the run trains."""
         return [CATALOG, *networks_of(experiment, evaluator_of(key))]
-
-    def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
-        """Include the samples, not their locations."""
-        return {CATALOG: ALL}
-
-    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include the evaluator and the images."""
-        return {"data": image_settings(experiment)} | evaluator_fingerprint(experiment, evaluator_of(key))
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate float32 values of held-out and training images."""
