@@ -40,14 +40,16 @@ def leading(images: int, dimension: int) -> Metric:
     return by_key["fd" if images >= 2 * dimension else "kid"]
 
 
-def metrics_for(gives: set[Need], images: int) -> list[Metric]:
+def metrics_for(gives: set[Need], images: int, dimension: int = 0) -> list[Metric]:
     """List the metrics that can be computed.
 
     Args:
         gives: Parts that the evaluator gives.
         images: Number of images of each set.
+        dimension: Number of features; 0 for an evaluator that gives none.
     """
-    return [metric for metric in all_metrics() if metric.needs <= gives and images >= metric.smallest]
+    given = [metric for metric in all_metrics() if metric.needs <= gives]
+    return [one for one in given if images >= max(one.smallest, one.images_per_feature * dimension)]
 
 
 def columns() -> list[Metric]:

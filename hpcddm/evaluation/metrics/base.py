@@ -60,6 +60,9 @@ class Metric(ABC):
     smallest: ClassVar[int] = 2
     """Fewest images for which the metric is defined."""
 
+    images_per_feature: ClassVar[int] = 0
+    """Fewest images for each feature for which the metric is defined."""
+
     def __init_subclass__(cls) -> None:
         missing = [name for name in Metric.__annotations__ if not hasattr(cls, name)]
         if missing:

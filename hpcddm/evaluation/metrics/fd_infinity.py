@@ -22,7 +22,7 @@ class FrechetInfinity(InOnePass, Metric):
     Unlike in the paper the real images, too, are as many as the samples at each size: their number biases FD in the
     same way, so that the value estimates the distance of the two distributions. Like KID it can be slightly negative.
     With fewer than 10,000 images the smallest size is half of them. The bias is linear in 1/N only where N is several
-    times the number of features.
+    times the number of features: the smallest size is at least twice that.
     """
 
     title = "FD infinity"
@@ -33,6 +33,7 @@ class FrechetInfinity(InOnePass, Metric):
     order = 12
     digits = 3
     smallest = 2 * SIZES
+    images_per_feature = 4
 
     def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Fit the line to all images, then to those outside of each tenth."""
@@ -41,7 +42,7 @@ class FrechetInfinity(InOnePass, Metric):
         fitted = (_gaussians(images.part(Need.FEATURES), order, sizes) for images in (inputs.samples, inputs.real))
         distances, counts = np.empty((2, SIZES, TENTHS + 1))
         for place, pairs in enumerate(zip(*fitted, strict=True)):
-            distances[place] = [frechet_distance(*pair) for pair in zip(*pairs, strict=True)]
+            distances[place] = [frechet_distance(*pair, is_part=True) for pair in zip(*pairs, strict=True)]
             counts[place] = [first.count for first in pairs[0]]
         return np.array([np.polyfit(1 / n, y, 1)[1] for n, y in zip(counts.T, distances.T, strict=True)])
 

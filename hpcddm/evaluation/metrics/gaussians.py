@@ -10,6 +10,9 @@ from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 WELL_CONDITIONED = 1e-5
 """Smallest ratio of the entries on the diagonal of a Cholesky factor that is used."""
 
+LEAST_EIGENVALUE = 1e-11
+"""Smallest ratio of eigenvalues whose square roots are right to ten digits of the largest."""
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -53,22 +56,39 @@ class Gaussian:
         return len(self.factor) < len(self.mean) or self.count <= len(self.mean)
 
 
-def frechet_distance(first: Gaussian, second: Gaussian) -> float:
+def frechet_distance(first: Gaussian, second: Gaussian, is_part: bool = False) -> float:
     """Compute |m1 - m2|^2 + tr(C1 + C2 - 2 (C1^1/2 C2 C1^1/2)^1/2), the squared 2-Wasserstein distance.
 
-    The trace of the last term is the sum of the singular values of F1 F2^T: real, and without the square root of
-    eigenvalues, which would turn the rounding of a zero from 1e-16 into 1e-8.
+    The trace of the last term is the sum of the singular values of F1 F2^T, which are real.
 
     Args:
         first: One Gaussian.
         second: The other one.
+        is_part: True for a value without some images, for an interval: six digits do for nearly singular covariances,
+            which takes a third of the time.
 
     Returns:
         The distance, at least 0.
     """
-    cross = float(np.linalg.svd(first.factor @ second.factor.T, compute_uv=False).sum())
+    cross = _sum_of_singular_values(first.factor @ second.factor.T, 0.0 if is_part else LEAST_EIGENVALUE)
     shift = float(np.square(first.mean - second.mean).sum())
     return max(0.0, shift + first.variance + second.variance - 2 * cross)
+
+
+def _sum_of_singular_values(matrix: np.ndarray, least: float) -> float:
+    """Sum the singular values of a matrix (R, S).
+
+    Square roots of the eigenvalues of the smaller product take a third of the time, and turn the rounding of a zero
+    from 1e-16 into 1e-8.
+
+    Args:
+        matrix: (R, S) matrix; its sum is 0 for R = 0.
+        least: Smallest ratio of two eigenvalues for which their square roots are taken.
+    """
+    squares = np.linalg.eigvalsh(matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix)
+    if least == 0 or (squares.size and squares[0] > least * squares[-1]):
+        return float(np.sqrt(squares.clip(min=0)).sum())
+    return float(np.linalg.svd(matrix, compute_uv=False).sum())
 
 
 def _factor(covariance: np.ndarray) -> np.ndarray:

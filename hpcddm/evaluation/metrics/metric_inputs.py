@@ -196,5 +196,6 @@ def frechet_left_out(first: ImageSet, second: ImageSet) -> np.ndarray:
     """Compute the Frechet distance of two sets without each tenth of both, (10,)."""
     count = min(first.count, second.count)
     return over_tenths(
-        count, lambda tenth: frechet_distance(first.gaussians_without[tenth], second.gaussians_without[tenth])
+        count,
+        lambda tenth: frechet_distance(first.gaussians_without[tenth], second.gaussians_without[tenth], is_part=True),
     )

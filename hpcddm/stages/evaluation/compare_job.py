@@ -54,7 +54,9 @@ def compute(inputs: MetricInputs, label: str, images: int, is_floor: bool = Fals
         images: Number of images of each set.
         is_floor: True for training images as samples, which are not compared with themselves.
     """
-    metrics = [one for one in metrics_for(inputs.samples.gives(), images) if not (is_floor and one.reads_training)]
+    features = inputs.samples.features
+    possible = metrics_for(inputs.samples.gives(), images, 0 if features is None else features.shape[1])
+    metrics = [one for one in possible if not (is_floor and one.reads_training)]
     return {metric.full_key(label, images): _figure(metric, inputs) for metric in metrics}
 
 
