@@ -47,7 +47,8 @@ def print_sweep_table(rows: list[SettingResult]) -> None:
         table.add_row(*map(plain_text, cells))
     console = table_console()
     console.print(table)
-    others = [metric.title for metric in all_metrics() if metric not in shown]
+    measured = {key for row in rows for figures in row.arms.values() for key in figures}
+    others = [metric.title for metric in all_metrics() if metric not in shown and metric.key in measured]
     console.print(plain_text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         labels = [row.label for row in rows if row.remark == remark]

@@ -199,7 +199,7 @@ def _of_evaluators(experiment: Experiment) -> list[tuple[str, str]]:
 def _of_extractors(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """Find figures that nothing would compute, or that two evaluators would compute under one name."""
     evaluate, own = experiment.evaluate, experiment.evaluators.extractor
-    if own is None and not evaluate.extractors:
+    if own is None and not evaluate.extractors and experiment.cluster.clustering.name != "contract":
         yield "evaluators.extractor", "nothing compares samples with real images; set it, or evaluate.extractors"
     if own is None and experiment.concepts is not None:
         yield "evaluators.extractor", "this key is needed: concepts are scored in its features"
@@ -212,13 +212,16 @@ def _of_extractors(experiment: Experiment) -> Iterator[tuple[str, str]]:
 
 
 def _fault_of_extractor(encoder: ImageEncoderSettings, number: int, labels: dict[str, int]) -> str | None:
-    """Return what is wrong with an extractor; labels: those of the extractors before it, with their numbers."""
+    """Return what is wrong with an extractor; labels: those of the extractors before it, with their numbers.
+
+    Where its weights are missing its label may not be known yet: submit needs them, and prefetch fetches them.
+    """
     if not isinstance(encoder, ImageEncoderSettings):
         return f"{encoder.name} does not see images; take another encoder"
     try:
         first = labels.setdefault(figure_label(encoder), number)
-    except UserError as error:
-        return str(error)
+    except UserError:
+        return None
     if first != number:
         return f"its figures would have the name of those of evaluate.extractors.{first}; remove one"
     return None

@@ -74,7 +74,7 @@ class Weights(StrictModel):
     content_hash: Digest | None = None
     """SHA-256 over names and bytes of the files that are read; filled in by submit, or stated to be checked."""
 
-    label: str | None = None
+    label: Annotated[str, Field(pattern=r"^[a-z0-9.-]+$")] | None = None
     """What keys of figures call the network; filled in by submit, so that a run can be read where weights are gone."""
 
     @model_validator(mode="after")

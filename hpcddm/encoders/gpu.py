@@ -1,6 +1,9 @@
-"""Check for encoders that would take weeks on a CPU: without a GPU they end at once."""
+"""GPUs of encoders: those that need one, and the precision of their convolutions."""
 
+from contextlib import AbstractContextManager
 from typing import Any
+
+import torch
 
 from hpcddm.errors import require
 from hpcddm.jobs.devices import visible_gpus
@@ -15,3 +18,9 @@ def require_gpu(settings: Any) -> None:
         not getattr(settings, "needs_gpu", False) or visible_gpus() > 0,
         f"encoder {settings.name} needs a GPU{why}, and this unit has none; {remedy}",
     )
+
+
+def full_precision() -> AbstractContextManager[None]:
+    """Return a context without TF32, to whose 10 bits a GPU would else round convolutions in fp32."""
+    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+    return flags

@@ -108,7 +108,7 @@ def _differences(own: Figures, baseline: Figures) -> dict[str, dict[str, Any]]:
 def _difference(metric: Metric, own: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Any]:
     estimate = difference(own["value"], _left_out(own), baseline["value"], _left_out(baseline))
     found = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    return found | {"verdict": verdict(metric, estimate)}
+    return found | {"verdict": verdict(metric, estimate) if metric.is_ranked else ""}
 
 
 def unavailable(comparisons: Sequence[ArmComparison], has_classes: bool) -> dict[str, str]:

@@ -22,6 +22,7 @@ from hpcddm.runs.counted_weights import counted_digest, require_counted
 from hpcddm.runs.run_dir import RunDir, relative_to_run
 from hpcddm.runs.stored_experiment import stored_values
 
+EXTRACTORS = "evaluate.extractors."
 SHARDS = ("shards", "heldout_shards")
 """Keys of the numbers of tars, for training and for held-out images."""
 
@@ -79,22 +80,37 @@ def _fill_in_weights(
         if not isinstance(variant, SettingsWithWeights):
             continue
         holder, own = _value_at(values, place)["weights"], variant.weights
-        before = (_value_at(stored, place) or {}).get("weights") or {}
-        folder = own.folder and relative_to_run(Path(own.folder), run)
-        is_same = (before.get("folder"), before.get("hub"), before.get("revision")) == (folder, own.hub, own.revision)
-        known_hash = own.content_hash or (before.get("content_hash") if is_same else None)
+        before = _stored_weights(stored, place, variant, run)
+        known_hash = own.content_hash or before.get("content_hash")
         try:
             if own.place.exists() or known_hash is None:
                 holder["content_hash"] = weights.content_hash(variant)
                 weights.require_content(variant, holder["content_hash"])
-                if place.startswith("evaluate.extractors.") and isinstance(variant, ImageEncoderSettings):
+                if place.startswith(EXTRACTORS) and isinstance(variant, ImageEncoderSettings):
                     holder["label"] = variant.evaluator_label()
             else:
-                holder |= {"content_hash": known_hash, "label": before.get("label")}
+                holder |= {"content_hash": known_hash, "label": before.get("label", own.label)}
         except UserError as error:
             raise ConfigError(f"{place}: {error}") from None
         holders.append(id(holder))
     return frozenset(holders)
+
+
+def _stored_weights(stored: dict[str, Any], place: str, variant: SettingsWithWeights, run: RunDir) -> dict[str, Any]:
+    """Return what the run has stored of the weights of a variant; empty where it has other ones, or none.
+
+    The place of an extractor in its list may have changed; its other settings are compared instead.
+    """
+    own, is_listed = variant.weights, place.startswith(EXTRACTORS)
+    wanted = own.folder and relative_to_run(Path(own.folder), run), own.hub, own.revision
+    others = variant.model_dump(mode="json", exclude={"weights"})
+    found = _value_at(stored, EXTRACTORS.rstrip(".")) or [] if is_listed else [_value_at(stored, place) or {}]
+    for one in found:
+        weights_before = one.get("weights") or {}
+        is_same = tuple(weights_before.get(key) for key in ("folder", "hub", "revision")) == wanted
+        if is_same and (not is_listed or {key: value for key, value in one.items() if key != "weights"} == others):
+            return weights_before
+    return {}
 
 
 def _in_contract(values: dict[str, Any]) -> frozenset[int]:

@@ -74,7 +74,7 @@ def fill_in(values: Values, name: str) -> None:
     _fill_router(values, num_experts, data)
     evaluators = _inside(values, "evaluators")
     has_classes = bool(data and data.num_classes)
-    if not has_classes and _inside(dict(values), "evaluate").get("extractors"):
+    if not has_classes and not values.get("concepts") and _inside(dict(values), "evaluate").get("extractors"):
         evaluators.setdefault("extractor", None)
     for key in ("extractor", "classifier") if has_classes else ("extractor",):
         network = _inside(evaluators, key)

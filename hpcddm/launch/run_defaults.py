@@ -69,6 +69,8 @@ def load_for_run(name: str, overrides: tuple[str, ...], run_dir: Path | None) ->
     experiment_defaults.fill_in(values, path.stem)
     experiment = validate_experiment(values, origins)
     filled = {key: value for key, value in flatten(values).items() if key not in given or given[key] != value}
+    # That a run trains no extractor follows from the other settings again.
+    filled = {key: value for key, value in filled.items() if value is not None}
     return experiment, run, Defaults(basis, filled, _lines(filled, given, experiment))
 
 
@@ -93,7 +95,7 @@ def _fill_kept(values: dict[str, Any], given: dict[str, Any], basis: str, run: R
     if kept.get("of") != basis or not isinstance(kept.get("values"), dict):
         return
     for key, value in kept["values"].items():
-        if key not in given:
+        if not any(f"{one}.".startswith(f"{key}.") or key.startswith(f"{one}.") for one in given):
             set_value(values, key, value, f"{run.defaults}: {key}")
 
 

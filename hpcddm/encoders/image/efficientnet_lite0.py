@@ -17,6 +17,7 @@ from hpcddm.config import pretrained
 from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageEncoderSettings, label, preparation_label
 from hpcddm.config.pretrained import PretrainedFile
+from hpcddm.encoders.gpu import full_precision
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.jobs.devices import current_device
 
@@ -145,7 +146,8 @@ class ImageNetFeatures(ImageEncoder[ImageNetFeaturesSettings]):
         self.network = load_network().to(self.device)
 
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:
-        return torch.cat([self.network.features(part) for part in self._resized(images)]).cpu().numpy()
+        with full_precision():
+            return torch.cat([self.network.features(part) for part in self._resized(images)]).cpu().numpy()
 
     def probabilities(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n 1000"]:
         """Compute the probabilities of ImageNet's classes, in the order of their synsets' numbers."""

@@ -50,9 +50,7 @@ class Inception(NetworkEncoder[InceptionSettings]):
         return ((planes - 128) / 128).expand(-1, 3, -1, -1)
 
     def encode_prepared(self, planes: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
-        # On a GPU, convolutions in fp32 would else be rounded to the 10 bits of TF32.
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            features: Tensor = self.network(planes)
+        features: Tensor = self.network(planes)
         return features
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
 from hpcddm.config.image_encoders import ImageNetworkSettings, preparation_label
+from hpcddm.encoders.gpu import full_precision
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.pillow_resize import RADIUS, resize
 from hpcddm.errors import require
@@ -67,7 +68,7 @@ class NetworkEncoder(ImageEncoder[W]):
         """Take the preparation that a package states; raises `UserError` where the label of figures says another."""
         said = self.settings.evaluator_label()
         require(
-            said.endswith(preparation.label),
+            said.endswith(f"-{preparation.label}") and not said.endswith(f"crop-{preparation.label}"),
             f"encoder {self.settings.name}: its package prepares images by {preparation.label} and not as in {said}",
         )
         self.preparation = preparation
@@ -78,7 +79,8 @@ class NetworkEncoder(ImageEncoder[W]):
         for start in range(0, len(images), IMAGES_AT_ONCE):
             part = torch.from_numpy(images[start : start + IMAGES_AT_ONCE]).to(self.device)
             prepared = self.prepare(part).to(DTYPES[self.settings.precision])
-            features.append(self.encode_prepared(prepared).float().cpu())
+            with full_precision():
+                features.append(self.encode_prepared(prepared).float().cpu())
         return torch.cat(features).numpy()
 
     def prepare(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 s s"]:

@@ -25,6 +25,7 @@ class AuthPct(InOnePass, Metric):
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 76
+    is_ranked = False
     reads_training = True
 
     def cases(self, inputs: MetricInputs) -> np.ndarray:

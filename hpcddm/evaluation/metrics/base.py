@@ -57,6 +57,8 @@ class Metric(ABC):
     """True for a metric of the tables of arms; the others are in metrics.json and in the report's list of figures."""
     reads_training: ClassVar[bool] = False
     """True for a comparison with training images, which has no meaning for training images as samples."""
+    is_ranked: ClassVar[bool] = True
+    """False for a metric that noise can raise, too, so that a difference is neither better nor worse."""
     smallest: ClassVar[int] = 2
     """Fewest images for which the metric is defined."""
 

@@ -41,9 +41,22 @@ def between_sums(
     Returns:
         (10, 10) sums, by the tenths of both points.
     """
-    columns = _of_tenths(len(second), second_tenths)
-    rows, second = _of_tenths(len(first), first_tenths), second.astype(np.float64, copy=False)
-    sums = np.zeros((TENTHS, TENTHS))
+    return grouped_sums(first, second, _of_tenths(len(first), first_tenths), _of_tenths(len(second), second_tenths))
+
+
+def grouped_sums(first: np.ndarray, second: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Sum the kernel over pairs of a point of a group and a point of another group, in float64.
+
+    Args:
+        first: (N, D) features.
+        second: (M, D) features.
+        rows: (N, G) 1 where a point of the first set is in a group, else 0.
+        columns: (M, H) the same for the second set.
+
+    Returns:
+        (G, H) sums.
+    """
+    second, sums = second.astype(np.float64, copy=False), np.zeros((rows.shape[1], columns.shape[1]))
     for start in range(0, len(first), ROWS_PER_BLOCK):
         block = slice(start, start + ROWS_PER_BLOCK)
         kernel = first[block].astype(np.float64, copy=False) @ second.T

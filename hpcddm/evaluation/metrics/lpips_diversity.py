@@ -16,6 +16,7 @@ class LpipsDiversity(Metric):
     format = ".3f"
     needs = frozenset({Need.SPREAD})
     order = 82
+    is_ranked = False
     digits = 3
 
     def compute(self, inputs: MetricInputs) -> float:

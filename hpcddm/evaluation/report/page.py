@@ -96,13 +96,14 @@ def figure_rows(metrics: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Format all figures of all evaluators by full key and row: value, 95 % interval and verdict."""
     known = {metric.key: metric for metric in all_metrics()}
     rows: dict[str, dict[str, str]] = {}
-    for name, values in (metrics["arms"] | {FLOOR: metrics["floor"]}).items():
+    everyone = metrics["arms"] | {FLOOR: metrics["floor"]}
+    for name, values in everyone.items():
         intervals = metrics["intervals"]["floor" if name == FLOOR else name]
         for key, (low, high) in intervals.items():
-            text = known[short_key(key)].text
-            inside = "" if low is None else f" [{text(low)}, {text(high)}]"
+            form = _form(known[short_key(key)], [arm[key] for arm in everyone.values() if key in arm])
+            inside = "" if low is None else f" [{low:{form}}, {high:{form}}]"
             verdict = metrics["differences"].get(name, {}).get(key, {}).get("verdict", "")
-            rows.setdefault(key, {})[name] = f"{text(values[key])}{inside}" + (f", {verdict}" if verdict else "")
+            rows.setdefault(key, {})[name] = f"{values[key]:{form}}{inside}" + (f", {verdict}" if verdict else "")
     return rows
 
 
@@ -117,14 +118,18 @@ def _add_cells(
 ) -> None:
     """Write one metric into all rows, and mark the best of several arms."""
     values = [arm[metric.key] for arm in arms.values() if math.isfinite(arm.get(metric.key, math.nan))]
-    # The z writes a distance that rounds to nothing as 0.0 and not as -0.0.
-    form = metric.format if metric.digits is None else f"z.{_decimals(values, metric.digits)}f"
+    form = _form(metric, values)
     best = format(metric.better.best(values), form) if values and len(arms) > 1 else None
     for name, row in rows.items():
         value = (arms.get(name) or floor).get(metric.key)
         row.cells[metric.key] = "" if value is None else format(value, form)
         if name in arms and row.cells[metric.key] == best:
             row.best.append(metric.key)
+
+
+def _form(metric: Metric, values: Iterable[float]) -> str:
+    """Return the format of a metric's values; the z writes a distance that rounds to nothing as 0.0 and not as -0.0."""
+    return metric.format if metric.digits is None else f"z.{_decimals(values, metric.digits)}f"
 
 
 def _titled(metric: Metric) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config.sweep import short_names
+from hpcddm.evaluation.comparisons import FID
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.files import atomic
 from hpcddm.jobs.activity import read_activity
@@ -75,7 +76,7 @@ def write_csv(rows: list[SettingResult], path: Path) -> None:
     keys = list(dict.fromkeys(key for row in rows for key in row.setting))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    full_keys = {key for row in rows for figures in row.arms.values() for key in figures if "@" in key}
+    full_keys = {key for row in rows for figures in row.arms.values() for key in figures if "@" in key or key == FID}
     columns = [*(metric.key for metric in all_metrics()), "images", "train_flops", *sorted(full_keys)]
     writer.writerow(["label", *keys, "state", "arm", *columns, "remark"])
     for row in rows:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpcddm.config import pretrained, weights
 from hpcddm.config.experiment import Experiment
-from hpcddm.config.schema import variants_of
+from hpcddm.config.schema import VariantSettings, settings_to_hash, variants_of
 from hpcddm.config.site import Site
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import UserError
@@ -17,7 +17,7 @@ from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.files import SNAPSHOTS
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.manifest import LENGTH
+from hpcddm.runs.manifest import LENGTH, flatten
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.state_seals import state_seal
 from hpcddm.runs.unit_keys import MONOLITH
@@ -57,7 +57,7 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
     Raises `UserError` naming the key of the variant, what is missing and the next step.
     """
     for place, variant in variants_of(experiment):
-        if not any(_reads_weights(unit, place, variant.name) for unit in units):
+        if not any(_reads_weights(unit, place, variant) for unit in units):
             continue
         if isinstance(variant, SettingsWithWeights):
             try:
@@ -74,11 +74,12 @@ def check_weights(experiment: Experiment, units: list[PlannedUnit]) -> None:
                 )
 
 
-def _reads_weights(unit: PlannedUnit, place: str, name: str) -> bool:
+def _reads_weights(unit: PlannedUnit, place: str, variant: VariantSettings) -> bool:
     """Tell if a unit reads the weights of a variant; the place of an extractor in its list is not in fingerprints."""
-    if place.startswith("evaluate.extractors."):
-        return unit.fingerprint_settings.get("extractor.name") == name
-    return f"{place}.name" in unit.fingerprint_settings
+    if not place.startswith("evaluate.extractors."):
+        return f"{place}.name" in unit.fingerprint_settings
+    settings = {f"extractor.{key}": value for key, value in flatten(settings_to_hash(variant)).items()}
+    return settings.items() <= unit.fingerprint_settings.items()
 
 
 def check_state(unit: PlannedUnit, run: RunDir) -> None:

@@ -35,6 +35,9 @@ OWN_KEYS = (
     "router.refit",
     "evaluators.extractor.pretrained",
     "evaluators.classifier.pretrained",
+    "evaluate.extractors",
+    "evaluate.perceptual",
+    "evaluate.reference",
 )
 """Settings of the coordinator's site alone, on which no expert depends; they stay there. Names of classes may be in any
 language, and what crosses is ASCII."""
@@ -55,7 +58,7 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
         place, _, last = key.rpartition(".")
         section = _value_at(values, place) if place else values
         if section:
-            section[last] = None
+            section[last] = [] if isinstance(section[last], list) else None
     values["experts"]["probe"] = (experiment.experts.probe or ProbeRule()).model_dump()
     cluster = values["cluster"]
     cluster["clustering"] = cluster["clustering"].get("fitted_by") or cluster["clustering"]

@@ -10,6 +10,7 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.encoders.perceptual.base import Perceptual
+from hpcddm.evaluation.comparisons import Figures
 from hpcddm.evaluation.metrics import metrics_for
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
@@ -21,8 +22,8 @@ from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
 from hpcddm.stages.evaluation.reference_job import places
 
-Figures = dict[str, dict[str, Any]]
-"""Figures of an arm by the full key: the metric's key, its value, and those without each tenth where there are ten."""
+FLOOR = "floor"
+"""Name of the figures of training images, beside those of the arms."""
 MOST_OF_CLASS = 10
 """Samples of a class whose perceptual distances are averaged, at most."""
 
@@ -32,32 +33,35 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     numbers = run_samples.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
     labels = run_samples.read_labels(experiment, run_samples.open_reader(unit, HELDOUT), numbers)
     real, train = (_spread_or_measured(experiment, unit, split, labels) for split in (HELDOUT, TRAIN))
-    arms, figures, images = arm_names(experiment), {}, experiment.evaluate.images
-    for number, arm in enumerate(arms):
-        unit.stop_if_requested()
-        unit.heartbeat.beat(number, len(arms) + 1)
-        samples = _spread_or_measured(experiment, unit, arm, labels)
-        figures[arm] = compute(MetricInputs(samples, real, train), unit.name, images)
-    floor = compute(MetricInputs(train, real, train), unit.name, images, is_floor=True)
+    arms, images = arm_names(experiment), experiment.evaluate.images
+    figures: dict[str, Figures] = {}
+    most = len(_metrics(real, images, is_floor=False))
+    for number, arm in enumerate((*arms, FLOOR)):
+        samples = train if arm == FLOOR else _spread_or_measured(experiment, unit, arm, labels)
+        inputs, metrics = MetricInputs(samples, real, train), _metrics(samples, images, is_floor=arm == FLOOR)
+        figures[arm] = {}
+        for done, metric in enumerate(metrics):
+            unit.stop_if_requested()
+            unit.heartbeat.beat(number * most + done, (len(arms) + 1) * most)
+            figures[arm][metric.full_key(unit.name, images)] = _figure(metric, inputs)
+    floor = figures.pop(FLOOR)
     dimension = None if real.features is None else real.features.shape[1]
     content = {"arms": figures, "floor": floor, "images": images, "dimension": dimension}
     atomic.write_json(unit.folder / COMPARISON, content)
     return Result([COMPARISON], {"images": images})
 
 
-def compute(inputs: MetricInputs, label: str, images: int, is_floor: bool = False) -> Figures:
-    """Compute all metrics that an evaluator's measurements allow.
+def _metrics(samples: ImageSet, images: int, is_floor: bool) -> list[Metric]:
+    """List the metrics that measurements allow; training images in place of samples are not compared with themselves.
 
     Args:
-        inputs: Measurements of an arm's samples and of real images.
-        label: Label of the evaluator.
+        samples: Measurements of the samples.
         images: Number of images of each set.
-        is_floor: True for training images as samples, which are not compared with themselves.
+        is_floor: True for training images in place of samples.
     """
-    features = inputs.samples.features
-    possible = metrics_for(inputs.samples.gives(), images, 0 if features is None else features.shape[1])
-    metrics = [one for one in possible if not (is_floor and one.reads_training)]
-    return {metric.full_key(label, images): _figure(metric, inputs) for metric in metrics}
+    dimension = 0 if samples.features is None else samples.features.shape[1]
+    possible = metrics_for(samples.gives(), images, dimension)
+    return [metric for metric in possible if not (is_floor and metric.reads_training)]
 
 
 def _figure(metric: Metric, inputs: MetricInputs) -> dict[str, Any]:

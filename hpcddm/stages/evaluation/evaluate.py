@@ -22,9 +22,6 @@ from hpcddm.runs.unit_keys import (
 from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_keys, space_parts
 
-REFERENCE, REAL = "heldout", "train"
-"""Arms of real images: the reference of all distances, and training images whose distance is the floor."""
-
 
 def evaluate_keys(experiment: Experiment) -> list[str]:
     """List the units of the stage: ranges of samples in whole batches, whose names are the ranges."""

@@ -5,6 +5,7 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings, figure_label
 from hpcddm.config.schema import settings_to_hash
+from hpcddm.errors import require
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
 from hpcddm.runs.unit_keys import CATALOG, unit_name
@@ -19,8 +20,14 @@ HEAD_VALUES = 1008
 
 
 def encoders_by_label(experiment: Experiment) -> dict[str, ImageEncoderSettings]:
-    """Return the settings of `evaluate.extractors` by the label that their figures carry."""
-    return {figure_label(encoder): encoder for encoder in experiment.evaluate.extractors}
+    """Return the settings of `evaluate.extractors` by the label that their figures carry.
+
+    Raises `UserError` for two of one label, and where weights are missing that say the label.
+    """
+    encoders = {figure_label(encoder): encoder for encoder in experiment.evaluate.extractors}
+    text = "evaluate.extractors: figures of two of them would have one name; remove one"
+    require(len(encoders) == len(experiment.evaluate.extractors), text)
+    return encoders
 
 
 def evaluator_labels(experiment: Experiment) -> list[str]:
@@ -62,7 +69,11 @@ def networks_of(experiment: Experiment, label: str) -> list[str]:
 
 def evaluator_fingerprint(experiment: Experiment, label: str) -> dict[str, Any]:
     """Return the settings of an evaluator; those of networks that the run trains are in their units."""
-    return {} if label == OWN else {"extractor": settings_to_hash(encoders_by_label(experiment)[label])}
+    if label == OWN:
+        return {}
+    encoder = encoders_by_label(experiment)[label]
+    reads_captions = encoder.has_text and experiment.data.condition.reads_captions
+    return {"extractor": settings_to_hash(encoder)} | ({"reads_captions": True} if reads_captions else {})
 
 
 def values_per_measured(experiment: Experiment, label: str) -> int:

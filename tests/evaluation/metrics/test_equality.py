@@ -163,3 +163,16 @@ def test_inception_score():
 def test_means(key, part):
     assert_equal(found(key), in_all_cases(np.mean, getattr(INPUTS.samples, part)))
     assert_equal(METRICS[key].left_out(INPUTS), INPUTS.over_tenths(METRICS[key].compute))
+
+
+def test_subsets_of_few_images_share_their_pairs(monkeypatch):
+    """The kernel of every pair is computed once where that is less work, and no figure changes."""
+    monkeypatch.setattr(kid_subsets, "SUBSETS", 4)
+    draw = np.random.default_rng(3)
+    sets = [draw.standard_normal((count, 5)) + shift for count, shift in ((90, 0.0), (120, 0.3))]
+    subsets = [tuple(draw.choice(len(each), 60, replace=False) for each in sets) for _ in range(4)]
+    together = list(kid_subsets._sums_of_all_pairs(*sets, subsets))
+    alone = [kid_subsets._sums(*sets, *chosen) for chosen in subsets]
+    for without in (None, 0, 7):
+        distances = [[one.distance(without) for one in sums] for sums in (together, alone)]
+        np.testing.assert_allclose(*distances, rtol=0, atol=1e-13)
