@@ -22,7 +22,7 @@ COMPARED = ("fd", "kid", "mind")
 
 
 def values_by_figure(root: Path) -> dict[str, np.ndarray]:
-    """Read the figures of a run by full key: (11, arms), of all images, then without each tenth."""
+    """Read the figures of a run by metric and extractor: (11, arms), of all images, then without each tenth."""
     values = {}
     for folder in sorted((root / "compare").iterdir()):
         key = f"compare/{folder.name}"
@@ -30,7 +30,7 @@ def values_by_figure(root: Path) -> dict[str, np.ndarray]:
         for figure in next(iter(read.arms.values())):
             if short_key(figure) in COMPARED:
                 columns = [[arm[figure]["value"], *arm[figure]["left_out"]] for arm in read.arms.values()]
-                values[figure] = np.array(columns).T
+                values[f"{short_key(figure)}@{folder.name}"] = np.array(columns).T
     return values
 
 
