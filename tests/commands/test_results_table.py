@@ -5,7 +5,7 @@ from hpcddm.evaluation.metrics import columns
 
 ARM = {"fd": 8.451, "kid": 0.4262, "agreement": 0.8906, "precision": 0.812, "recall": 0.634, "density": 1.234,
        "coverage": 0.765, "diversity": 0.953, "images": 2000, "train_flops": 1.94e13}  # fmt: skip
-LED_BY_FD = {"leading_metric": "fd"}
+LED_BY_FD = {"leading_metric": "fd", "few_images": {}}
 
 
 def test_a_row_has_every_measure_of_the_table_that_the_arm_has(capsys):
@@ -31,7 +31,7 @@ def test_a_metric_that_no_arm_has_is_no_column(capsys):
 
 
 def test_the_metric_that_ranks_the_arms_comes_first(capsys):
-    print_results_table({"arms": {"top-1": ARM}, "floor": ARM, "leading_metric": "kid"})
+    print_results_table({"arms": {"top-1": ARM}, "floor": ARM, "leading_metric": "kid", "few_images": {"own": 32}})
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()]
     (row,) = (words for words in lines if words[0] == "top-1")
     assert row[1:4] == ["0.4262", "8.45", "89.1%"]

@@ -165,7 +165,7 @@ def test_a_cancelled_unit_that_is_left_out_is_named_with_the_command_that_brings
     said = retry(run, EXPERT)
     assert "elsewhere" not in said and "copy" not in said
     command = f"hpcddm retry {run.root} {OTHER}"
-    assert f"{OTHER} was cancelled; evaluate, report wait for it; next: {command}\n" in said
+    assert f"{OTHER} was cancelled; evaluate, measure, compare, report wait for it; next: {command}\n" in said
     queue.alive = [EXPERT]
     queue.submitted.clear()
     retry(run, *command.split()[3:])
@@ -175,7 +175,7 @@ def test_a_cancelled_unit_that_is_left_out_is_named_with_the_command_that_brings
 def test_a_unit_that_failed_and_is_left_out_was_not_cancelled(run, queue):
     (run.unit(OTHER) / "manifest.json").unlink()
     said = retry(run, EXPERT)
-    assert f"{OTHER} was not among what is submitted; evaluate, report wait for it" in said
+    assert f"{OTHER} was not among what is submitted; evaluate, measure, compare, report wait for it" in said
 
 
 REFUSED = {

@@ -259,7 +259,7 @@ def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(op
     line = next(line for line in wide.splitlines() if line.startswith(EXPERT))
     assert line.split()[6:11] == ["0.2500", "2048", "2.5%", "0.0123", "0.333"]
     assert "img/s  wait  TFLOP/s    GiB" in wide
-    narrow = "".join(_printed(open_run, 70))
+    narrow = "".join(_printed(open_run, 73))
     assert "2048" in narrow and "TFLOP/s" not in narrow
     answer(monkeypatch, {})
     write_attempt(open_run, EXPERT, 1, token, "17_0", heartbeat=beat(16, 32, age=900, figures=figures))

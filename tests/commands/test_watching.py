@@ -66,7 +66,7 @@ def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(run)
     assert b"complete: " in read_until(terminal, b"index.html") and process.wait(20) == 0
 
 
-@pytest.mark.parametrize("height, complete, remark", [(60, True, True), (14, False, True), (11, False, False)])
+@pytest.mark.parametrize("height, complete, remark", [(60, True, True), (16, False, True), (13, False, False)])
 def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_what_to_type(
     run, monkeypatch, height, complete, remark
 ):

@@ -92,6 +92,7 @@ def test_every_caption_was_encoded_once(run):
     assert not [key for key in inputs if key.startswith("encode_captions")], "the same captions, wherever encoded"
 
 
+@pytest.mark.filterwarnings("ignore:Frechet")
 def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run):
     experiment = stored_experiment(run)
     assert manifest.read(run.unit(EXTRACTOR)).results["heldout_accuracy"] > 0.3, "four turns, symmetric ones among them"
