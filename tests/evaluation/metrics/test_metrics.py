@@ -38,6 +38,7 @@ class Brightness(Metric):
     format = ".3f"
     needs = frozenset({Need.FEATURES})
     order = 21
+    is_column = True
     is_headline = True
 
     def compute(self, inputs):
@@ -141,13 +142,16 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
     assert measured["brightness"] == INPUTS.samples.features.mean() and json.dumps(measured)
     figures, floor = (measured | {"train_flops": 10**9, "brightness": value} for value in (0.123, 0.045))
     given = bare(content())
-    given.metrics.update(arms={"monolith": figures, "top-1": figures}, floor=floor)
+    intervals = {"monolith": {}, "top-1": {}, "floor": {"brightness@own": [0.01, 0.08]}}
+    given.metrics.update(arms={"monolith": figures, "top-1": figures}, floor=floor | {"brightness@own": 0.045})
+    given.metrics.update(intervals=intervals, differences={})
     text = Page(page.render(given)).text
-    assert "KID Mean feature KID of subsets" in text and "Mean feature: the mean of all features; lower" in text
-    assert "0.123" in text and page.table(given.metrics)["top-1"].best[4] == "brightness"
-    print_results_table({"arms": {"top-1": figures}, "floor": floor})
+    assert "KID Mean feature Classifier agrees" in text and "Mean feature: the mean of all features; lower" in text
+    assert "0.123" in text and "brightness@own 0.045 [0.010, 0.080]" in text
+    assert "brightness" in page.table(given.metrics)["top-1"].best
+    print_results_table({"arms": {"top-1": figures}, "floor": floor, "leading_metric": "fd", "few_images": {}})
     said = capsys.readouterr().out
-    assert ", KID, mean feature, KID of subsets, MIND;" in said and "0.123" in said and "feature" in said
+    assert ", KID, mean feature;" in said and "0.123" in said and "feature" in said
     rows = [
         SettingResult(
             f"seed={seed}", {"seed": seed}, {"top-1": figures | {"brightness": seed}, "floor": floor}, "complete"
@@ -164,7 +168,7 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
     print_sweep_table(rows[:1])
     said = capsys.readouterr().out
     assert "FD / KID / mean feature, by arm" in said and " / 1.000" in said
-    for draw, keys, count in ((plot._lines, "seed", 19), (plot._bars, ["seed"], 5)):
+    for draw, keys, count in ((plot._lines, "seed", 9), (plot._bars, ["seed"], 5)):
         figure = draw(rows, keys)
         titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
         assert "mean feature  (lower is better)" in titles and len(titles) == count
