@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.metrics import all_metrics, leading, primary
+from hpcddm.evaluation.metrics import FID, all_metrics, leading, primary
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS
 from hpcddm.evaluation.statistics.tenths import difference, interval, verdict
 
 Figures = dict[str, dict[str, Any]]
 """Figures of an arm by the full key: the metric's key, its value, and the values without each tenth."""
-FID, FID_GRAPH = "fid", "inception-2015"
-"""Name that is kept for the Frechet distance in the features of one network, and the label of that network."""
+FID_GRAPH = "inception-2015"
+"""Label of the network whose Frechet distance is FID."""
 MEAN_RATIO = "fd_ratio@mean"
 """Mean of the ratios over all extractors."""
 

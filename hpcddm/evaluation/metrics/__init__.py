@@ -9,6 +9,9 @@ from hpcddm.config import variant_files
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.need import Need
 
+FID = "fid"
+"""Key that is kept for the Frechet distance in the features of one network, the Inception graph of 2015."""
+
 
 @cache
 def all_metrics() -> tuple[Metric, ...]:

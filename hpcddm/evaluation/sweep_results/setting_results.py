@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config.sweep import short_names
-from hpcddm.evaluation.comparisons import FID
-from hpcddm.evaluation.metrics import all_metrics
+from hpcddm.evaluation.metrics import FID, all_metrics
 from hpcddm.files import atomic
 from hpcddm.jobs.activity import read_activity
 from hpcddm.pipeline.state import QUEUED, STATE_AFTER, State
