@@ -28,6 +28,7 @@ MAX_LARGE, MAX_OTHER = 10**15, 10**6
 """Largest numbers of these keys, and of all others."""
 MAX_PARTITION = 4 << 30
 """Largest size of a partition: a million fine clusters of a thousand features."""
+EXTRACTORS = "evaluate.extractors"
 OWN_KEYS = (
     "data.class_names",
     "concepts",
@@ -35,7 +36,7 @@ OWN_KEYS = (
     "router.refit",
     "evaluators.extractor.pretrained",
     "evaluators.classifier.pretrained",
-    "evaluate.extractors",
+    EXTRACTORS,
     "evaluate.perceptual",
     "evaluate.reference",
 )
@@ -58,7 +59,7 @@ def shared_settings(experiment: Experiment, scale: dict[str, list[float]] | None
         place, _, last = key.rpartition(".")
         section = _value_at(values, place) if place else values
         if section:
-            section[last] = [] if isinstance(section[last], list) else None
+            section[last] = [] if key == EXTRACTORS else None
     values["experts"]["probe"] = (experiment.experts.probe or ProbeRule()).model_dump()
     cluster = values["cluster"]
     cluster["clustering"] = cluster["clustering"].get("fitted_by") or cluster["clustering"]
