@@ -148,7 +148,8 @@ class TarHeaders:
 
     def _member(self, header: bytes, start: int, extended: dict[bytes, bytes]) -> tuple[Member, int]:
         """Return the member of a header, and the place of the next header; extended: the member's pax records."""
-        kind, name, size, offset = _kind(header), _name(header), self._size(header, start), start + BLOCK
+        name, size, offset = _name(header), self._size(header, start), start + BLOCK
+        kind = _kind(header, extended.get(b"path"))
         if kind is Kind.SPARSE:
             offset = self._behind_sparse_map(header, offset)
         if extended:
@@ -285,8 +286,10 @@ class _Window:
         return UserError(f"{self._path}: cannot be read ({error.strerror})")
 
 
-def _kind(header: bytes) -> Kind:
-    is_old_directory = header[156] == 0 and header[:100].partition(b"\0")[0].endswith(b"/")
+def _kind(header: bytes, whole_name: bytes | None) -> Kind:
+    """Return the kind of a member; whole_name: that of its extended header, where the header's may be cut at a '/'."""
+    name = whole_name or header[:100].partition(b"\0")[0]
+    is_old_directory = header[156] == 0 and name.endswith(b"/")
     return Kind.DIRECTORY if is_old_directory else KINDS.get(header[156:157], Kind.OTHER)
 
 
