@@ -120,7 +120,7 @@ class SettingsWithWeights(VariantSettings):
 
     @property
     def precision_label(self) -> str:
-        """What a label says of the precision: '' for full precision."""
+        """Part of a label that names the precision; '' for full precision."""
         return self.precision if self.needs_gpu else ""
 
     def check_config(self, config: dict[str, Any]) -> None:

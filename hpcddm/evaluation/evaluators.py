@@ -57,6 +57,7 @@ class TrainedEvaluators(ImageEvaluator):
 
     @torch.no_grad()
     def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        """Give features, logits if the images have classes, and whether the classifier agrees."""
         tensor, measured = self._pixels.to_model(torch.from_numpy(images).to(self._device)), {}
         if self._extractor is not None:
             measured["features"] = self._extractor.features(tensor).cpu().numpy()
@@ -81,6 +82,11 @@ class EncoderEvaluator(ImageEvaluator):
         self._encoded: tuple[Sequence[str], np.ndarray] | None = None
 
     def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        """Give features, the logits of a head, and the cosines with the captions if the encoder reads texts.
+
+        Raises:
+            UserError: Values are not finite.
+        """
         measured: Measurements = {}
         if self._settings.has_head:
             measured["features"], measured["logits"] = self._encoder.encode_with_logits(images)

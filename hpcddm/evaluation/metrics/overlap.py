@@ -1,4 +1,4 @@
-"""Which points of two sets are near each other, for precision, recall, density and coverage."""
+"""Overlap of two sets of points by their nearest neighbours, for precision, recall, density and coverage."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class NeighbourhoodOverlap:
-    """How two sets overlap, (11,) each: with all points, then without each tenth of both sets.
+    """Overlap of two sets, (11,) each: with all points, then without each tenth of both sets.
 
     A ball around a point reaches to its k-th nearest other point of the same set. Balls are closed for k = NEIGHBOURS
     and open for k = DENSITY_NEIGHBOURS, as in the authors' code, so that the density of a set in itself is 1.

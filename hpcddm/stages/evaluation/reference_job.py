@@ -49,6 +49,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 def _copy(unit: Unit, other: RunDir) -> bool:
     """Copy the measurements of another run; return False if it has none of these images by these networks."""
+    require(other.root.is_dir(), f"evaluate.reference: {other.root} is not a folder; name a run, or remove the key")
     folder = other.unit(unit.key)
     made = manifest.read(folder)
     if made is None or made.trajectory != unit.trajectory:
