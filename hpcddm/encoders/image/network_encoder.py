@@ -2,29 +2,32 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, UInt8
+from PIL import Image
 from torch import Tensor
 
 from hpcddm.config.image_encoders import ImageNetworkSettings, preparation_label
 from hpcddm.encoders.gpu import full_precision
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.encoders.image.pillow_resize import RADIUS, resize
 from hpcddm.errors import require
 from hpcddm.jobs.devices import DTYPES, current_device
 
 W = TypeVar("W", bound=ImageNetworkSettings, covariant=True)
+INTERPOLATIONS = ("bilinear", "bicubic")
+"""Interpolations by their names in Pillow, both with antialiasing."""
 IMAGES_AT_ONCE = 64
 """Batch size, which bounds memory; fixed, so that a range always gives the same features."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Preparation of square images: resized by Pillow's rules, cut to the middle, scaled by mean and deviation.
+    """Preparation of square images: resized by Pillow, cut to the middle, scaled by mean and deviation.
 
     A grey image gets three equal bands. mean, deviation: of the bands, values being in [0, 1].
     """
@@ -36,10 +39,9 @@ class Preparation:
     interpolation: str = "bicubic"
 
     def __post_init__(self) -> None:
-        known = self.interpolation in RADIUS
-        require(
-            known, f"images are to be prepared by interpolation {self.interpolation}; known are {', '.join(RADIUS)}"
-        )
+        known = ", ".join(INTERPOLATIONS)
+        text = f"images are to be prepared by interpolation {self.interpolation}; known are {known}"
+        require(self.interpolation in INTERPOLATIONS, text)
 
     @property
     def label(self) -> str:
@@ -47,11 +49,21 @@ class Preparation:
         return preparation_label(self.resized, self.side, self.interpolation)
 
     def __call__(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 {self.side} {self.side}"]:
-        planes = resize(images.permute(0, 3, 1, 2), self.resized, self.interpolation) / 255
+        resized = torch.from_numpy(self._resize(images.cpu().numpy()))
+        planes = resized.to(images.device).permute(0, 3, 1, 2).float() / 255
         first = (self.resized - self.side) // 2
         planes = planes[:, :, first : first + self.side, first : first + self.side].expand(-1, 3, -1, -1)
         mean, deviation = (planes.new_tensor(values).view(1, 3, 1, 1) for values in (self.mean, self.deviation))
         return (planes - mean) / deviation
+
+    def _resize(self, images: UInt8[np.ndarray, "n h w c"]) -> UInt8[np.ndarray, "n s s c"]:
+        """Resize images by Pillow, which does not hold up other threads."""
+        size, bands = (self.resized, self.resized), images.shape[3]
+        filtered = Image.Resampling[self.interpolation.upper()]
+        pictures = [Image.fromarray(image[:, :, 0] if bands == 1 else image) for image in images]
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+            resized = list(threads.map(lambda picture: np.asarray(picture.resize(size, filtered)), pictures))
+        return np.stack(resized).reshape(len(images), *size, bands)
 
 
 class NetworkEncoder(ImageEncoder[W]):

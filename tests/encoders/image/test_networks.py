@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from PIL import Image
 
 from hpcddm.config import variants
-from hpcddm.encoders.image import pillow_resize
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.network_encoder import Preparation
 from hpcddm.errors import UserError
@@ -99,19 +98,6 @@ def test_the_preparation_is_that_of_pillow(side):
     own = Preparation(256, 224, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))(torch.from_numpy(images))
     peer = processed(images, image_mean=(0.5, 0.4, 0.3), image_std=(0.2, 0.3, 0.25))
     torch.testing.assert_close(own, peer, atol=1e-5, rtol=1e-6)
-
-
-@pytest.mark.parametrize("interpolation", pillow_resize.RADIUS)
-@pytest.mark.parametrize("side", [1, 3, 64, 223, 224, 225, 512])
-def test_images_are_resized_bit_for_bit_as_by_pillow(side, interpolation):
-    generator = np.random.default_rng(side)
-    noise, edges = generator.integers(0, 256, (side, side, 3)), 255 * generator.integers(0, 2, (side, side, 3))
-    for image in (noise.astype(np.uint8), edges.astype(np.uint8)):
-        planes = torch.from_numpy(image)[None].permute(0, 3, 1, 2)
-        for target in (7, 224, 299):
-            peer = Image.fromarray(image).resize((target, target), Image.Resampling[interpolation.upper()])
-            own = pillow_resize.resize(planes, target, interpolation)[0].permute(1, 2, 0).numpy()
-            np.testing.assert_array_equal(own, np.asarray(peer))
 
 
 def test_an_interpolation_that_is_not_known_is_named():
