@@ -29,17 +29,18 @@ from hpcddm.models import build_denoiser, build_router
 from hpcddm.models.flops import forward_flops, unallocated
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
+from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert_keys
 from hpcddm.runs.unit_training import unit_training
 from hpcddm.runs.weights_files import selected_training_costs
 from hpcddm.sampling import nfe
-from hpcddm.stages.evaluation.evaluate import REFERENCE, arm_names
+from hpcddm.stages.evaluation.evaluate import arm_names
 from hpcddm.training import flops_budget
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row
-from tests.benchmarks.evaluated_run import stored
+from tests.benchmarks.evaluated_run import EvaluatedRun, stored
 
 COLUMNS = (
     *("sweep", "seed", "experts", "budget", "arm", "guidance", "learning_rate", "batch", "images", "samples"),
@@ -94,8 +95,8 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
     if report is None:
         raise UserError(f"{run.root}: its report is not complete; run it first")
     features, evaluate = stored(run, "features"), experiment.evaluate
-    images = stored(run, "images") if with_lite0 else {}
-    second = {arm: lite0_features(images[arm][:LITE0_SAMPLES]) for arm in (REFERENCE, *arm_names(experiment)) if images}
+    images = first_images(run) if with_lite0 else {}
+    second = {arm: lite0_features(own) for arm, own in images.items()}
     floor, origin = report.results["floor"], report.record
     common = {
         **{"sweep": sweep, "seed": experiment.seed},
@@ -127,12 +128,19 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
             "train_core_seconds": round(sum(seconds[key] * share for key, share in shares.items()))
             if all(seconds.values())
             else "",
-            "lite0_kid": kernel_distance(second[arm], second[REFERENCE]) if with_lite0 else "",
+            "lite0_kid": kernel_distance(second[arm], second[HELDOUT]) if with_lite0 else "",
             "fd_without": " ".join(
                 f"{value:.6g}"
-                for value in fd_without(features[arm], features[REFERENCE], experiment.data.num_classes or 1)
+                for value in fd_without(features[arm], features[HELDOUT], experiment.data.num_classes or 1)
             ),
         }
+
+
+def first_images(run: RunDir) -> dict[str, np.ndarray]:
+    """Read the first samples of every arm, and the held-out images at their places."""
+    evaluated = EvaluatedRun(run.root, images=LITE0_SAMPLES)
+    real = evaluated.run.data(HELDOUT).images(evaluated.numbers)
+    return {**evaluated.stored("images"), HELDOUT: real}
 
 
 def fd_without(samples: np.ndarray, real: np.ndarray, classes: int) -> list[float]:

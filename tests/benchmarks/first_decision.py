@@ -20,9 +20,9 @@ from jaxtyping import Bool, Float, Int64
 from hpcddm.data import randomness
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
+from hpcddm.runs.ranges import HELDOUT
 from hpcddm.sampling.sampler import time_grid
 from hpcddm.sampling.step_context import SampleStream, StepContext
-from hpcddm.stages.evaluation.evaluate import REFERENCE
 from tests.benchmarks.evaluated_run import EvaluatedRun
 
 KEPT, BEST_EACH_STEP = "per-trajectory", "top-1"
@@ -105,7 +105,7 @@ def main() -> None:
     scale = evaluated.run.experiment.evaluate.guidance
     print(f"guidance {scale:g}; clusters with < {BIN_ENDS[2]} images of a class are rare")
     show_calibration(decisions, labels, counts)
-    seen = {KEPT: counts[labels, decisions.expert], REFERENCE: counts[labels, evaluated.clusters]}
+    seen = {KEPT: counts[labels, decisions.expert], HELDOUT: counts[labels, evaluated.clusters]}
     show_by_frequency(evaluated.stored("agreed"), seen)
 
 
