@@ -6,7 +6,7 @@ import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance
+from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance_of_part
 from hpcddm.evaluation.metrics.in_one_pass import InOnePass
 from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
@@ -42,7 +42,7 @@ class FrechetInfinity(InOnePass, Metric):
         fitted = (_gaussians(images.part(Need.FEATURES), order, sizes) for images in (inputs.samples, inputs.real))
         distances, counts = np.empty((2, SIZES, TENTHS + 1))
         for place, pairs in enumerate(zip(*fitted, strict=True)):
-            distances[place] = [frechet_distance(*both, is_part=True) for both in zip(pairs[0], pairs[1], strict=True)]
+            distances[place] = [frechet_distance_of_part(*both) for both in zip(pairs[0], pairs[1], strict=True)]
             counts[place] = [first.count for first in pairs[0]]
         return np.array([np.polyfit(1 / n, y, 1)[1] for n, y in zip(counts.T, distances.T, strict=True)])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcddm.evaluation.metrics.class_distances import class_distances
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance
+from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance, frechet_distance_of_part
 from hpcddm.evaluation.metrics.kernels import KernelSums, between_sums, kernel_distance, tenth_counts, within_sums
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import nearest_by_tenth
@@ -197,5 +197,5 @@ def frechet_left_out(first: ImageSet, second: ImageSet) -> np.ndarray:
     count = min(first.count, second.count)
     return over_tenths(
         count,
-        lambda tenth: frechet_distance(first.gaussians_without[tenth], second.gaussians_without[tenth], is_part=True),
+        lambda tenth: frechet_distance_of_part(first.gaussians_without[tenth], second.gaussians_without[tenth]),
     )
