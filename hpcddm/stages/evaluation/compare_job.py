@@ -20,7 +20,7 @@ from hpcddm.runs.files import COMPARISON, EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
-from hpcddm.stages.evaluation.reference_job import places
+from hpcddm.stages.evaluation.measuring import places
 
 FLOOR = "floor"
 """Name of the figures of training images, beside those of the arms."""

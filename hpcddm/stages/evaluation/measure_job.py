@@ -11,7 +11,7 @@ from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.stages.evaluation.evaluate import arm_names
 from hpcddm.stages.evaluation.measure import sampled_unit
-from hpcddm.stages.evaluation.reference_job import blocks, conditions, create_evaluator, evaluator_work, places, write
+from hpcddm.stages.evaluation.measuring import blocks, conditions, create_evaluator, evaluator_work, places, write
 from hpcddm.stages.workload import Work, Workload
 
 
