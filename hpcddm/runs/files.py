@@ -61,10 +61,11 @@ CONCEPTS_TABLE, CONCEPTS_PARQUET = "concepts.csv", "concepts.parquet"
 SHOWN_FILE = "page_images.h5"
 """Pictures on the page, from which the report builds one of its sections."""
 
-# probe, evaluate, reference and measure, compare, report
+# probe, evaluate, reference and measure, neighbours, compare, reference_statistics, report
 PROBE_FILE = "probe.json"
 EVALUATION = "evaluation.h5"
-MEASUREMENTS, COMPARISON = "measurements.h5", "comparison.json"
+MEASUREMENTS, COMPARISON, NEIGHBOURS = "measurements.h5", "comparison.json", "neighbours.h5"
+STATISTICS = "statistics.npz"
 PAGE, METRICS = "index.html", "metrics.json"
 
 

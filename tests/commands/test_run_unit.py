@@ -162,8 +162,8 @@ def test_an_unknown_unit_lists_the_valid_ones(run):
         (
             "cluster/all",
             2,
-            "--ranks 2: cluster/all is the work of one rank; more share autoencoder, train, router, evaluators,"
-            " distill",
+            "--ranks 2: cluster/all is the work of one rank; more share autoencoder, train, router, distill,"
+            " evaluators",
         ),
     ],
 )

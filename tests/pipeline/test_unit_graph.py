@@ -38,6 +38,7 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
     others = {"distill", "probe", "copy_lists", "encode_captions", "autoencoder", "latents"}
+    others |= {"neighbours", "reference_statistics"}
     others |= {name for name in STAGE_NAMES if name.startswith("concept")}
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - others
 
@@ -62,6 +63,8 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
         "distill": {"teacher": "router"},
         "router__samples": {"images": 8, "steps": 2},
         "evaluate__perceptual": {"name": "lpips_alex"},
+        "evaluate__extractors": [{"name": "pixels", "size": 4}],
+        "evaluate__images": 10_008,
         "monolith": {"enabled": True},
         "data__read_from": {"name": "expert_copy"},
     } | sites
@@ -87,6 +90,7 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
 
 BEGIN, END = "shard catalog", "expert_lists cluster_report train router evaluators"
 LAST = "measure reference compare report"
+LAST_OF_MANY = "measure reference neighbours compare report"
 CAPTIONED = f"{BEGIN} encode cluster assign encode_captions {END}"
 CONCEPTS = "concept_vocabulary concept_tags concept_counts concept_scores concept_analysis"
 ORDERS = {
@@ -96,9 +100,9 @@ ORDERS = {
     "emoji_latents": f"{BEGIN} autoencoder encode cluster assign encode_captions latents {END} evaluate {LAST}",
     "fashion_mnist": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
     "from_seed": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
-    "hddm_laion": f"{BEGIN} encode cluster assign encode_captions latents {END} evaluate {LAST}",
-    "imagenet_ddm": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST}",
-    "laion_ddm_24b": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST}",
+    "hddm_laion": f"{BEGIN} encode cluster assign encode_captions latents {END} evaluate {LAST_OF_MANY}",
+    "imagenet_ddm": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST_OF_MANY}",
+    "laion_ddm_24b": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST_OF_MANY}",
     "method": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
     "quickstart": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
     "seed_digits": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",

@@ -5,11 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.errors import ConfigError
 from hpcddm.launch.sweep_runs import identity_hashes
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.stages.evaluation.compare_job import merged
+from hpcddm.stages.evaluation.measure_job import merged
 from tests.helpers import tiny
 
 REFERENCE = "reference/own-0000000-0000024"
@@ -55,7 +54,6 @@ def test_other_images_and_another_extractor_are_measured_anew(tmp_path, changes)
     assert identities(tmp_path)[REFERENCE] != identities(tmp_path, **changes)[REFERENCE]
 
 
-@pytest.mark.skipif(not hasattr(ImageEncoderSettings, "evaluator_label"), reason="encoders have no labels yet")
 def test_one_more_extractor_draws_no_sample_again_and_measures_nothing_again(tmp_path):
     before, after = identities(tmp_path), identities(tmp_path, evaluate__extractors=[PIXELS])
     new = after.keys() - before.keys()

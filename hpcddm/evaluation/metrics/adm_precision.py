@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
+from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES, Better, Metric
 from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.overlap import NEIGHBOURS
 
@@ -17,19 +17,19 @@ class AdmPrecision(InOnePass, Metric):
 
     title = "ADM precision"
     explanation = (
-        f"the share of all samples within reach of one of the first {OVERLAP_IMAGES:,} held-out images, reaching as"
+        f"the share of all samples within reach of one of the first {NEIGHBOUR_IMAGES:,} held-out images, reaching as"
         f" far as the {NEIGHBOURS} nearest of its own kind"
     )
     better = Better.HIGHER
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 52
-    smallest = OVERLAP_IMAGES + 1
+    smallest = NEIGHBOUR_IMAGES + 1
 
     def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the samples."""
-        return inputs.adm_overlap.precision
+        return inputs.overlap_of_all.adm.precision
 
     def setting(self, images: int) -> str:
         """Return the numbers of real images and of samples."""
-        return f"{OVERLAP_IMAGES}x{images}"
+        return f"{NEIGHBOUR_IMAGES}x{images}"

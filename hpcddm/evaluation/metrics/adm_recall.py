@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import Better, Metric
+from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES, Better, Metric
 from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
+from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.overlap import NEIGHBOURS
 
@@ -17,19 +17,19 @@ class AdmRecall(InOnePass, Metric):
 
     title = "ADM recall"
     explanation = (
-        f"the share of the first {OVERLAP_IMAGES:,} held-out images within reach of one of all samples, reaching as"
+        f"the share of the first {NEIGHBOUR_IMAGES:,} held-out images within reach of one of all samples, reaching as"
         f" far as the {NEIGHBOURS} nearest of its own kind"
     )
     better = Better.HIGHER
     format = ".1%"
     needs = frozenset({Need.FEATURES})
     order = 54
-    smallest = OVERLAP_IMAGES + 1
+    smallest = NEIGHBOUR_IMAGES + 1
 
     def cases(self, inputs: MetricInputs) -> np.ndarray:
         """Average over the real images."""
-        return inputs.adm_overlap.recall
+        return inputs.overlap_of_all.adm.recall
 
     def setting(self, images: int) -> str:
         """Return the numbers of real images and of samples."""
-        return f"{OVERLAP_IMAGES}x{images}"
+        return f"{NEIGHBOUR_IMAGES}x{images}"

@@ -3,13 +3,12 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS
+from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
+from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NeighbourhoodOverlap
 
 
-class Coverage(InOnePass, Metric):
+class Coverage(OfNeighbours, Metric):
     """Fraction of balls around real images that contain a sample (eq. 4, k = 5); depends on the numbers of images."""
 
     title = "coverage"
@@ -19,12 +18,7 @@ class Coverage(InOnePass, Metric):
     needs = frozenset({Need.FEATURES})
     order = 70
     is_column = True
-    smallest = DENSITY_NEIGHBOURS + 1
 
-    def cases(self, inputs: MetricInputs) -> np.ndarray:
+    def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the real images."""
-        return inputs.overlap.coverage
-
-    def setting(self, images: int) -> str:
-        """Return the number of images that are compared."""
-        return str(min(images, OVERLAP_IMAGES))
+        return overlap.coverage

@@ -3,13 +3,12 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS
+from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
+from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NeighbourhoodOverlap
 
 
-class Density(InOnePass, Metric):
+class Density(OfNeighbours, Metric):
     """Mean number of balls around real images that contain a sample, divided by k = 5 (eq. 3); it may exceed 1."""
 
     title = "density"
@@ -22,12 +21,7 @@ class Density(InOnePass, Metric):
     needs = frozenset({Need.FEATURES})
     order = 60
     is_column = True
-    smallest = DENSITY_NEIGHBOURS + 1
 
-    def cases(self, inputs: MetricInputs) -> np.ndarray:
+    def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the samples."""
-        return inputs.overlap.density
-
-    def setting(self, images: int) -> str:
-        """Return the number of images that are compared."""
-        return str(min(images, OVERLAP_IMAGES))
+        return overlap.density

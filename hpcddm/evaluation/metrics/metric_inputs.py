@@ -7,19 +7,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES
 from hpcddm.evaluation.metrics.class_distances import class_distances
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance, frechet_distance_of_part
 from hpcddm.evaluation.metrics.kernels import KernelSums, between_sums, kernel_distance, tenth_counts, within_sums
 from hpcddm.evaluation.metrics.need import Need
 from hpcddm.evaluation.metrics.neighbours import nearest_by_tenth
-from hpcddm.evaluation.metrics.overlap import MOST_NEIGHBOURS, NeighbourhoodOverlap, overlap
+from hpcddm.evaluation.metrics.overlap import NeighbourhoodOverlap, RealBalls, merge, overlap
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS, tenth_rows, without_rows
 
 T = TypeVar("T")
-
-OVERLAP_IMAGES = 10_000
-"""Most images of a set among which neighbours are looked for, as in the papers and in ADM's evaluator."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +100,9 @@ class ImageSet:
         return nearest_by_tenth(self.part(Need.FEATURES), 1)[:, :, 0]
 
     @cached_property
-    def nearest(self) -> np.ndarray:
-        """Squared distances of the first 10,000 images to their nearest others in every tenth of these, (N, 10, 5)."""
-        return nearest_by_tenth(self.part(Need.FEATURES)[:OVERLAP_IMAGES], MOST_NEIGHBOURS)
+    def balls(self) -> RealBalls:
+        """Balls around the first 10,000 images."""
+        return RealBalls.around(self.part(Need.FEATURES)[:NEIGHBOUR_IMAGES])
 
     def _parts(self) -> list[tuple[str, np.ndarray]]:
         parts = [(each.name, getattr(self, each.name)) for each in fields(self)]
@@ -118,11 +116,13 @@ class MetricInputs:
     samples: ImageSet
     real: ImageSet
     train: ImageSet
+    merged_overlap: NeighbourhoodOverlap | None = None
+    """Neighbourhoods of all samples and held-out images, if several units have looked for them."""
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def without(self, tenth: int) -> "MetricInputs":
         """Drop a tenth of all three sets."""
-        return MetricInputs(*(images.without(tenth) for images in (self.samples, self.real, self.train)))
+        return MetricInputs(self.samples.without(tenth), self.real.without(tenth), self.train.without(tenth))
 
     def over_tenths(self, value: Callable[["MetricInputs"], float]) -> np.ndarray:
         """Compute a value without each tenth, (10,); NaN for fewer than ten images, because tenths would be empty."""
@@ -162,14 +162,12 @@ class MetricInputs:
     @cached_property
     def overlap(self) -> NeighbourhoodOverlap:
         """Neighbourhoods of the first 10,000 samples and held-out images."""
-        samples, real = (images.part(Need.FEATURES)[:OVERLAP_IMAGES] for images in (self.samples, self.real))
-        return overlap(real, samples, self.real.nearest, self.samples.nearest)
+        return merge([self.real.balls.overlap(self.samples.part(Need.FEATURES)[:NEIGHBOUR_IMAGES])])
 
     @cached_property
-    def adm_overlap(self) -> NeighbourhoodOverlap:
-        """Neighbourhoods of all samples and the first 10,000 held-out images."""
-        samples, real = self.samples.part(Need.FEATURES), self.real.part(Need.FEATURES)[:OVERLAP_IMAGES]
-        return overlap(real, samples, self.real.nearest)
+    def overlap_of_all(self) -> NeighbourhoodOverlap:
+        """Neighbourhoods of all samples and held-out images."""
+        return self.merged_overlap or overlap(self.real.part(Need.FEATURES), self.samples.part(Need.FEATURES))
 
 
 def over_tenths(count: int, value: Callable[[int], float]) -> np.ndarray:

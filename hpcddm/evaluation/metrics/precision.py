@@ -3,13 +3,12 @@
 import numpy as np
 
 from hpcddm.evaluation.metrics.base import Better, Metric
-from hpcddm.evaluation.metrics.in_one_pass import InOnePass
-from hpcddm.evaluation.metrics.metric_inputs import OVERLAP_IMAGES, MetricInputs
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NEIGHBOURS
+from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
+from hpcddm.evaluation.metrics.overlap import NEIGHBOURS, NeighbourhoodOverlap
 
 
-class Precision(InOnePass, Metric):
+class Precision(OfNeighbours, Metric):
     """Fraction of samples inside a ball around a real image (eq. 1, k = 3); depends on the numbers of images."""
 
     title = "precision"
@@ -22,12 +21,7 @@ class Precision(InOnePass, Metric):
     needs = frozenset({Need.FEATURES})
     order = 40
     is_column = True
-    smallest = DENSITY_NEIGHBOURS + 1
 
-    def cases(self, inputs: MetricInputs) -> np.ndarray:
+    def read(self, overlap: NeighbourhoodOverlap) -> np.ndarray:
         """Average over the samples."""
-        return inputs.overlap.precision
-
-    def setting(self, images: int) -> str:
-        """Return the number of images that are compared."""
-        return str(min(images, OVERLAP_IMAGES))
+        return overlap.precision

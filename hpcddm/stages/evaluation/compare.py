@@ -8,6 +8,7 @@ from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_keys
+from hpcddm.stages.evaluation.neighbours import neighbours_keys
 from hpcddm.stages.evaluation.reference import evaluator_labels, measuring_keys, networks_of
 
 FIGURE_BYTES = 12_000
@@ -30,7 +31,7 @@ class CompareStage(Stage):
     """Stage whose units compare the samples of all arms with real images, by what one evaluator measured."""
 
     name = "compare"
-    reads = ("catalog", "evaluators", "evaluate", "reference", "measure")
+    reads = ("catalog", "evaluators", "evaluate", "reference", "measure", "neighbours")
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the evaluators."""
@@ -45,7 +46,7 @@ class CompareStage(Stage):
         if label == perceptual_label(experiment):
             return [CATALOG, *evaluate_keys(experiment)]
         measured = [*measuring_keys(experiment, "reference", label), *measuring_keys(experiment, "measure", label)]
-        return [CATALOG, *networks_of(experiment, label), *measured]
+        return [CATALOG, *networks_of(experiment, label), *measured, *neighbours_keys(experiment, label)]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:
         """Include the classes, not the locations of the images."""

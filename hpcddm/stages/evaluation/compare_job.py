@@ -1,6 +1,6 @@
 """Stage compare: metrics of every arm, by what one evaluator measured of samples and real images."""
 
-from collections.abc import Iterable, Iterator
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,41 +14,63 @@ from hpcddm.evaluation.comparisons import Figures
 from hpcddm.evaluation.metrics import metrics_for
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
+from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.files import atomic, hdf5
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.runs.files import COMPARISON, EVALUATION, MEASUREMENTS
+from hpcddm.runs.files import COMPARISON, EVALUATION
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
-from hpcddm.stages.evaluation.measuring import places
+from hpcddm.stages.evaluation.measure_job import read_measured
+from hpcddm.stages.evaluation.neighbours_job import merge_ranges
 
 FLOOR = "floor"
 """Name of the figures of training images, beside those of the arms."""
+FINISHED_ARMS = "finished_arms.json"
+"""Figures of the arms that are finished while others are not."""
 MOST_OF_CLASS = 10
 """Samples of a class whose perceptual distances are averaged, at most."""
 
 
 def run(experiment: Experiment, unit: Unit) -> Result:
-    """Compute the metrics of every arm, and those of training images in their place, the floor."""
+    """Compute the metrics of every arm, and those of training images in their place, the floor.
+
+    An attempt takes over the figures of the arms that an earlier one has finished.
+    """
     numbers = run_samples.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
     labels = run_samples.read_labels(experiment, run_samples.open_reader(unit, HELDOUT), numbers)
-    real, train = (_spread_or_measured(experiment, unit, split, labels) for split in (HELDOUT, TRAIN))
-    arms, images = arm_names(experiment), experiment.evaluate.images
-    figures: dict[str, Figures] = {}
-    most = len(_metrics(real, images, is_floor=False))
-    for number, arm in enumerate((*arms, FLOOR)):
-        samples = train if arm == FLOOR else _spread_or_measured(experiment, unit, arm, labels)
-        inputs, metrics = MetricInputs(samples, real, train), _metrics(samples, images, is_floor=arm == FLOOR)
-        figures[arm] = {}
+    real, train = (_image_set(experiment, unit, split, labels) for split in (HELDOUT, TRAIN))
+    arms, images = (*arm_names(experiment), FLOOR), experiment.evaluate.images
+    figures = _finished_arms(unit)
+    for number, arm in enumerate(arms):
+        if arm in figures:
+            continue
+        is_floor, own = arm == FLOOR, Figures()
+        samples = train if is_floor else _image_set(experiment, unit, arm, labels)
+        inputs = MetricInputs(samples, real, train, merge_ranges(experiment, unit, TRAIN if is_floor else arm))
+        metrics = _metrics(samples, images, is_floor)
         for done, metric in enumerate(metrics):
             unit.stop_if_requested()
-            unit.heartbeat.beat(number * most + done, (len(arms) + 1) * most)
-            figures[arm][metric.full_key(unit.name, images)] = _figure(metric, inputs)
+            unit.heartbeat.beat(number * len(metrics) + done, len(arms) * len(metrics))
+            own[metric.full_key(unit.name, images)] = _figure(metric, metric.compute(inputs), metric.left_out(inputs))
+            if isinstance(metric, OfNeighbours) and inputs.merged_overlap is not None:
+                value, *left_out = metric.read(inputs.merged_overlap)
+                own[f"{metric.key}-{images}@{unit.name}"] = _figure(metric, value, np.array(left_out))
+        figures[arm] = own
+        atomic.write_json(unit.folder / FINISHED_ARMS, {"trajectory": unit.trajectory, "figures": figures})
     floor = figures.pop(FLOOR)
     dimension = None if real.features is None else real.features.shape[1]
     content = {"arms": figures, "floor": floor, "images": images, "dimension": dimension}
     atomic.write_json(unit.folder / COMPARISON, content)
+    (unit.folder / FINISHED_ARMS).unlink()
     return Result([COMPARISON], {"images": images})
+
+
+def _finished_arms(unit: Unit) -> dict[str, Figures]:
+    """Read the figures that an earlier attempt computed from the same inputs, by arm."""
+    path = unit.folder / FINISHED_ARMS
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    return found["figures"] if found.get("trajectory") == unit.trajectory else {}
 
 
 def _metrics(samples: ImageSet, images: int, is_floor: bool) -> list[Metric]:
@@ -64,37 +86,16 @@ def _metrics(samples: ImageSet, images: int, is_floor: bool) -> list[Metric]:
     return [metric for metric in possible if not (is_floor and metric.reads_training)]
 
 
-def _figure(metric: Metric, inputs: MetricInputs) -> dict[str, Any]:
-    left_out = metric.left_out(inputs)
+def _figure(metric: Metric, value: float, left_out: np.ndarray) -> dict[str, Any]:
     values = left_out.tolist() if np.isfinite(left_out).all() else None
-    return {"metric": metric.key, "value": metric.compute(inputs), "left_out": values}
+    return {"metric": metric.key, "value": float(value), "left_out": values}
 
 
-def _spread_or_measured(experiment: Experiment, unit: Unit, group: str, labels: np.ndarray) -> ImageSet:
+def _image_set(experiment: Experiment, unit: Unit, group: str, labels: np.ndarray) -> ImageSet:
+    """Read what the evaluator measured; the perceptual distance measures now."""
     if unit.name == perceptual_label(experiment):
         return ImageSet(spread=_spread(experiment, unit, group, labels))
-    stage = "reference" if group in (HELDOUT, TRAIN) else "measure"
-    measured = merged(_parts(unit, stage, group))
-    return replace(measured, labels=labels if len(labels) else None)
-
-
-def _parts(unit: Unit, stage: str, group: str) -> Iterator[tuple[range, dict[str, np.ndarray]]]:
-    """Yield what each unit of a stage stored of an arm or a split, with the places of the images."""
-    for key in unit.inputs_of(stage):
-        with hdf5.open_checked(unit.input(key, MEASUREMENTS)) as file:
-            yield range(*places(key)), {name: values[()] for name, values in file[group].items()}
-
-
-def merged(parts: Iterable[tuple[range, dict[str, np.ndarray]]]) -> ImageSet:
-    """Merge measurements in the order of the images; an image that several parts have counts once.
-
-    Args:
-        parts: Places of some images, and their values by the field of the `ImageSet`.
-    """
-    ordered = sorted(parts, key=lambda part: (part[0].start, part[0].stop))
-    _, rows = np.unique(np.concatenate([list(places) for places, _ in ordered]), return_index=True)
-    names = ordered[0][1]
-    return ImageSet(**{name: np.concatenate([values[name] for _, values in ordered])[rows] for name in names})
+    return replace(read_measured(unit, group), labels=labels if len(labels) else None)
 
 
 def _spread(experiment: Experiment, unit: Unit, group: str, labels: np.ndarray) -> np.ndarray:

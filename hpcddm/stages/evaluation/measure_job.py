@@ -1,17 +1,21 @@
 """Stage measure: a range of samples of all arms, measured by one evaluator."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.evaluation.evaluators import Measurements
+from hpcddm.evaluation.metrics.metric_inputs import ImageSet
 from hpcddm.files import hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION, MEASUREMENTS
-from hpcddm.runs.ranges import HELDOUT
+from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.evaluate import arm_names
 from hpcddm.stages.evaluation.measure import sampled_unit
-from hpcddm.stages.evaluation.measuring import blocks, conditions, create_evaluator, evaluator_work, places, write
+from hpcddm.stages.evaluation.reference_job import blocks, conditions, create_evaluator, evaluator_work, places, write
 from hpcddm.stages.workload import Work, Workload
 
 
@@ -35,3 +39,27 @@ def work(workload: Workload, key: str) -> list[Work]:
     """List the evaluator's run on the samples of all arms."""
     start, stop = places(key)
     return evaluator_work(workload, key, len(arm_names(workload.experiment)) * (stop - start))
+
+
+def read_measured(unit: Unit, group: str) -> ImageSet:
+    """Read what an evaluator measured of an arm or, for a split, of real images."""
+    return merged(_parts(unit, group))
+
+
+def _parts(unit: Unit, group: str) -> Iterator[tuple[range, dict[str, np.ndarray]]]:
+    """Yield what each unit measured of an arm or a split, with the places of the images."""
+    for key in unit.inputs_of("reference" if group in (HELDOUT, TRAIN) else "measure"):
+        with hdf5.open_checked(unit.input(key, MEASUREMENTS)) as file:
+            yield range(*places(key)), {name: values[()] for name, values in file[group].items()}
+
+
+def merged(parts: Iterable[tuple[range, dict[str, np.ndarray]]]) -> ImageSet:
+    """Merge measurements in the order of the images; an image that several parts have counts once.
+
+    Args:
+        parts: Places of some images, and their values by the field of the `ImageSet`.
+    """
+    ordered = sorted(parts, key=lambda part: (part[0].start, part[0].stop))
+    _, rows = np.unique(np.concatenate([list(places) for places, _ in ordered]), return_index=True)
+    names = ordered[0][1]
+    return ImageSet(**{name: np.concatenate([values[name] for _, values in ordered])[rows] for name in names})

@@ -76,13 +76,20 @@ def evaluator_fingerprint(experiment: Experiment, label: str) -> dict[str, Any]:
     return {"extractor": settings_to_hash(encoder)} | ({"reads_captions": True} if reads_captions else {})
 
 
-def values_per_measured(experiment: Experiment, label: str) -> int:
-    """Return the number of values that an evaluator gives for an image."""
+def num_features(experiment: Experiment, label: str) -> int:
+    """Return the number of features of an evaluator; 0 for a run's own that has no extractor."""
     if label == OWN:
         extractor = experiment.evaluators.extractor
-        return 1 if extractor is None else extractor.model.features + num_outputs(experiment)
-    encoder = encoders_by_label(experiment)[label]
-    return encoder.dimensions(experiment.data) + HEAD_VALUES * encoder.has_head
+        return 0 if extractor is None else extractor.model.features
+    return encoders_by_label(experiment)[label].dimensions(experiment.data)
+
+
+def values_per_measured(experiment: Experiment, label: str) -> int:
+    """Return the number of values that an evaluator gives for an image."""
+    features = num_features(experiment, label)
+    if label == OWN:
+        return features + num_outputs(experiment) if features else 1
+    return features + HEAD_VALUES * encoders_by_label(experiment)[label].has_head
 
 
 class MeasuringUnits(UnitKind):

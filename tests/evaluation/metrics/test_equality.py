@@ -1,14 +1,16 @@
 """Values and those without each tenth against the definitions, written as plainly as possible."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.linalg
 import torch
 from torchmetrics.image.kid import KernelInceptionDistance
 
-from hpcddm.evaluation.metrics import all_metrics, fd_infinity, kid, kid_subsets, metric_inputs
+from hpcddm.evaluation.metrics import all_metrics, fd_infinity, kid, kid_subsets, metric_inputs, overlap
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
-from tests.evaluation.metrics.sets import inputs_of
+from tests.evaluation.metrics.sets import image_set, inputs_of
 from tests.evaluation.metrics.test_fd import Flat
 
 METRICS = {metric.key: metric for metric in all_metrics()}
@@ -117,12 +119,23 @@ def neighbourhoods(samples, real):
 def test_neighbourhoods(place, key, monkeypatch):
     assert_equal(found(key), [values[place] for values in in_all_cases(neighbourhoods, SAMPLES, REAL)])
     assert 0.1 < found(key)[0] < 2
-    monkeypatch.setattr(metric_inputs, "OVERLAP_IMAGES", 120)
-    few = inputs_of(SAMPLES, REAL)
-    assert_equal(found(key, few), [values[place] for values in in_all_cases(neighbourhoods, SAMPLES[:120], REAL[:120])])
-    if key in ("precision", "recall"):
-        expected = [values[place] for values in in_all_cases(neighbourhoods, SAMPLES, REAL[:120])]
-        assert_equal(found(f"adm_{key}", few), expected)
+    monkeypatch.setattr(metric_inputs, "NEIGHBOUR_IMAGES", 120)
+    few = [values[place] for values in in_all_cases(neighbourhoods, SAMPLES[:120], REAL[:120])]
+    assert_equal(found(key, inputs_of(SAMPLES, REAL)), few)
+
+
+@pytest.mark.parametrize("edges", [(0, 253), (0, 100, 101, 253)], ids=["at once", "in ranges"])
+def test_neighbourhoods_of_all_images_are_found_in_ranges(edges, monkeypatch):
+    monkeypatch.setattr(overlap, "NEIGHBOUR_IMAGES", 120)
+    balls = [overlap.RealBalls.around(REAL, slice(*ends)) for ends in pairwise(edges)]
+    merged = overlap.merge([own.overlap(SAMPLES) for own in balls])
+    expected = np.array(in_all_cases(neighbourhoods, SAMPLES, REAL)).T
+    assert_equal([merged.precision, merged.recall, merged.density, merged.coverage], expected)
+    few_real = np.array(in_all_cases(neighbourhoods, SAMPLES, REAL[:120])).T
+    inputs = MetricInputs(*map(image_set, (SAMPLES, REAL, TRAIN)), merged_overlap=merged)
+    for place, key in enumerate(("adm_precision", "adm_recall")):
+        assert_equal(found(key, inputs), few_real[place])
+        assert found(key, inputs_of(SAMPLES, REAL)) == found(key, inputs)
 
 
 def authentic(samples, train):

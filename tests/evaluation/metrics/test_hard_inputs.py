@@ -72,7 +72,7 @@ def test_a_frechet_distance_that_means_little_says_so(name):
 
 
 def test_many_duplicates(monkeypatch):
-    monkeypatch.setattr(metric_inputs, "OVERLAP_IMAGES", 1000)
+    monkeypatch.setattr(metric_inputs, "NEIGHBOUR_IMAGES", 1000)
     features = np.tile(normal(4, 3), (1, 25_000, 1))
     samples, real, _ = (image_set(values) for values in features)
     inputs = MetricInputs(samples, real, ImageSet(features=features[2, :100]))

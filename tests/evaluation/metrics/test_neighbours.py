@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from hpcddm.evaluation.metrics import neighbours
+from hpcddm.evaluation.metrics.tenth_rows import kept_rows
 
 RNG = np.random.default_rng(0)
 
@@ -13,7 +14,7 @@ def small_blocks(request, monkeypatch):
 
 
 def radii(points, places):
-    return neighbours.radii(neighbours.nearest_by_tenth(points, max(places)), places)
+    return neighbours.radii(neighbours.nearest_by_tenth(points, max(places)), places, kept_rows(len(points)))
 
 
 def together(first, second):

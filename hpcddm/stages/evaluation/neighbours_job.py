@@ -1,0 +1,48 @@
+"""Stage neighbours: what the balls around a range of held-out images and of samples hold."""
+
+import h5py
+import numpy as np
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.overlap import NeighbourhoodOverlap, OverlapPart, RealBalls, merge
+from hpcddm.files import atomic, hdf5
+from hpcddm.jobs.unit import Result, Unit
+from hpcddm.runs.files import NEIGHBOURS
+from hpcddm.runs.ranges import HELDOUT, TRAIN
+from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.measure_job import read_measured
+from hpcddm.stages.evaluation.reference_job import places
+
+
+def run(experiment: Experiment, unit: Unit) -> Result:
+    """Find what the balls around a range hold, for every arm and for training images in the place of samples."""
+    first, (start, stop) = experiment.evaluate.first_sample, places(unit.key)
+    arms = (*arm_names(experiment), TRAIN)
+    balls = RealBalls.around(_features(unit, HELDOUT), slice(start - first, stop - first))
+    with atomic.replacing(unit.folder / NEIGHBOURS, durable=False) as staged, h5py.File(staged, "w") as file:
+        for number, arm in enumerate(arms):
+            unit.stop_if_requested()
+            unit.heartbeat.beat(number, len(arms))
+            for name, values in vars(balls.overlap(_features(unit, arm))).items():
+                packed = np.packbits(values, axis=1) if values.dtype == bool else values
+                file.create_dataset(f"{arm}/{name}", data=packed)
+    return Result([NEIGHBOURS], {"images": stop - start})
+
+
+def merge_ranges(experiment: Experiment, unit: Unit, arm: str) -> NeighbourhoodOverlap | None:
+    """Merge what the units of all ranges found of an arm, or of training images; None if there are none."""
+    parts = []
+    for key in unit.inputs_of("neighbours"):
+        with hdf5.open_checked(unit.input(key, NEIGHBOURS)) as file:
+            values = {name: stored[()] for name, stored in file[arm].items()}
+        parts.append(OverlapPart(**{name: _unpacked(own, experiment.evaluate.images) for name, own in values.items()}))
+    return merge(parts) if parts else None
+
+
+def _unpacked(values: np.ndarray, images: int) -> np.ndarray:
+    return np.unpackbits(values, axis=1, count=images).astype(bool) if values.dtype == np.uint8 else values
+
+
+def _features(unit: Unit, group: str) -> np.ndarray:
+    return read_measured(unit, group).part(Need.FEATURES)

@@ -1,0 +1,37 @@
+"""Stage reference_statistics: mean and covariance of the held-out images, in the format of other programs."""
+
+from typing import Any
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.pipeline.stage import DiskSpace, Stage
+from hpcddm.runs.unit_keys import unit_name
+from hpcddm.stages.evaluation.reference import encoders_by_label, measuring_keys, num_features
+
+
+class ReferenceStatisticsStage(Stage):
+    """Stage with a unit for each extractor with public weights that has at most as many features as there are images.
+
+    No other program has the run's own extractor, and the covariance of fewer images is singular.
+    """
+
+    name = "reference_statistics"
+    reads = ("reference",)
+
+    def units(self, experiment: Experiment) -> list[str]:
+        """List the extractors."""
+        features = {label: num_features(experiment, label) for label in encoders_by_label(experiment)}
+        images = experiment.evaluate.images
+        return [f"{self.name}/{label}" for label, count in features.items() if 0 < count <= images]
+
+    def requires(self, experiment: Experiment, key: str) -> list[str]:
+        """Return the measurements of all ranges."""
+        return measuring_keys(experiment, "reference", unit_name(key))
+
+    def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
+        """Include nothing: measurements are inputs."""
+        return {}
+
+    def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
+        """Estimate float64 values of mean and covariance."""
+        features = num_features(experiment, unit_name(key))
+        return DiskSpace(8 * features * (features + 1), 0, 1)
