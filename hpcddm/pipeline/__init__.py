@@ -14,8 +14,9 @@ Flow of the data:
                  +-------------> encode_captions (states of captions, for all that see them)
 
 The student waits for the experts. The router waits for them only if it is trained on their samples. Networks with
-public weights measure images, too; for these, reference waits for the catalog alone. shard, encode and assign process
-ranges of tars; catalog and expert_lists merge the ranges.
+public weights measure images, too; for these, reference waits for the catalog alone. Between measure and compare the
+stage neighbours looks at more than 10,000 images, in ranges. reference_statistics follows reference, and nothing waits
+for it. shard, encode and assign process ranges of tars; catalog and expert_lists merge the ranges.
 
 A unit's key is `stage/unit`. A unit is complete if and only if its manifest exists and the manifest's fingerprint
 matches. The fingerprint covers the settings that the stage names in `fingerprint_settings` and the digests of the

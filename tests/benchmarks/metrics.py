@@ -4,6 +4,7 @@ The features are random and rectified, as those of networks are. 15 minutes on t
 """
 
 import platform
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
+from hpcddm.evaluation.metrics.overlap import RealBalls
 
 DIMENSION = 2048
 METRICS = {metric.key: metric for metric in all_metrics()}
@@ -72,6 +74,14 @@ def neighbours() -> None:
     timed("MIND of 10,000 images with its interval", lambda: METRICS["mind"].left_out(inputs))
 
 
+def ranges() -> None:
+    """Neighbours of one of 50 ranges of 50,000 images, and the most memory that this takes."""
+    samples, real = (features(50_000, shift) for shift in (0.1, 0))
+    balls = timed("balls around 1,000 of 50,000 real images", lambda: RealBalls.around(real, slice(0, 1000)))
+    timed("their overlap with 50,000 samples of an arm", lambda: balls.overlap(samples))
+    print(f"\n{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB at most")
+
+
 def infinity() -> None:
     """FD infinity of 50,000 images with its interval."""
     inputs = inputs_of(50_000)
@@ -95,7 +105,7 @@ def timed(name: str, make: Callable[[], Any]) -> Any:
     return made
 
 
-FIGURES = {"frechet": frechet, "published": published, "neighbours": neighbours, "infinity": infinity}
+FIGURES = {"frechet": frechet, "published": published, "neighbours": neighbours, "ranges": ranges, "infinity": infinity}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

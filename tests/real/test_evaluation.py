@@ -49,7 +49,7 @@ def test_an_extractor_that_joins_measures_samples_that_are_there(tmp_path, finis
     done = run_verb("submit", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     made = set(re.findall(r"(\w+)/\S+ complete \(", done.stdout))
-    assert made == {"reference", "measure", "compare", "report"}
+    assert made == {"reference", "reference_statistics", "measure", "compare", "report"}
     metrics = json.loads((run / "report/metrics.json").read_text())
     for arm, values in before["arms"].items():
         assert values.items() <= metrics["arms"][arm].items(), "the short keys stay those of the run's own extractor"

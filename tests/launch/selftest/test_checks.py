@@ -214,7 +214,7 @@ def test_gpus_that_no_rank_would_use_fail_before_any_job_has_told(evidence):
     assert row.verdict is CheckVerdict.FAIL and row.finding.startswith(
         "shard, catalog, cluster, assign, encode_captions/all, latents/scale, expert_lists, copy_lists, cluster_report,"
         " concept_vocabulary, concept_counts, concept_analysis, neighbours, compare, reference_statistics,"
-            " table: gpus_per_node: 1, and nothing"
+        " table: gpus_per_node: 1, and nothing"
     )
     assert Gpus().evaluate(with_site(evidence, **site, allow_idle_gpus=True)).verdict is CheckVerdict.WARN
 

@@ -1,0 +1,136 @@
+"""Units that compare samples with real images, one by one: neighbours in ranges, and what an ended attempt leaves."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+
+from hpcddm.evaluation.metrics import base, metric_inputs, of_neighbours
+from hpcddm.evaluation.metrics import overlap as overlaps
+from hpcddm.jobs.stopping import Stopped
+from hpcddm.jobs.unit import Result
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs.files import COMPARISON, EVALUATION, MEASUREMENTS, STATISTICS
+from hpcddm.stages.evaluation import (
+    compare_job,
+    measure_job,
+    neighbours,
+    neighbours_job,
+    reference_job,
+    reference_statistics_job,
+)
+from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
+from tests.stages import routes
+from tests.stages.routes import Bench, write_images
+
+LABEL, IMAGES, FEW = "pixels-4", 60, 20
+JOBS = {
+    "reference": reference_job,
+    "reference_statistics": reference_statistics_job,
+    "measure": measure_job,
+    "neighbours": neighbours_job,
+    "compare": compare_job,
+}
+CHANGES = {
+    "evaluators__extractor": None,
+    "evaluate__extractors": [{"name": "pixels", "size": 4}],
+    "evaluate__images": IMAGES,
+    "evaluate__batch": 10,
+    "evaluate__units": 3,
+    "evaluate__first_sample": 30,
+}
+
+
+def draw(bench: Bench, key: str) -> None:
+    """Write samples of every arm as the stage evaluate does: noise, darker by arm."""
+    (start, stop), unit = evaluate_range(key), SimpleNamespace(key=key, folder=bench.run.unit(key), inputs={})
+    unit.folder.mkdir(parents=True)
+    with h5py.File(unit.folder / EVALUATION, "w") as file:
+        for number, arm in enumerate(arm_names(bench.settings)):
+            noise = np.random.default_rng([number, start]).integers(0, 256 >> number, (stop - start, 28, 28, 1))
+            file.create_dataset(f"{arm}/images", data=noise.astype(np.uint8))
+    bench.publish(unit, Result([EVALUATION], {}))
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """A run whose evaluation is measured, with more images than one unit compares."""
+    for module in (base, metric_inputs, of_neighbours, overlaps, neighbours):
+        monkeypatch.setattr(module, "NEIGHBOUR_IMAGES", FEW)
+    monkeypatch.setattr(routes, "STAGES", routes.STAGES | JOBS)
+    write_images(tmp_path / "images", 300, 200)
+    bench = Bench(tmp_path, "run", **CHANGES)
+    for unit in plan_units(bench.settings):
+        if unit.stage == "evaluate":
+            draw(bench, unit.key)
+        elif unit.stage in ("shard", "catalog") or unit.key.startswith((f"reference/{LABEL}", f"measure/{LABEL}")):
+            bench.make(unit.key)
+    return bench
+
+
+def features(bench: Bench, stage: str, group: str) -> np.ndarray:
+    parts = []
+    for path in sorted(bench.run.root.glob(f"{stage}/{LABEL}-*/{MEASUREMENTS}")):
+        with h5py.File(path) as file:
+            parts.append(file[group]["features"][:])
+    return np.concatenate(parts)
+
+
+def figures(bench: Bench, arm: str) -> dict:
+    found = json.loads((bench.run.unit(f"compare/{LABEL}") / COMPARISON).read_text())
+    return found["floor"] if arm == "floor" else found["arms"][arm]
+
+
+def test_neighbours_are_found_in_ranges_and_those_of_few_images_at_once(measured):
+    measured.make(*(unit.key for unit in plan_units(measured.settings) if unit.stage == "neighbours"))
+    measured.make(f"compare/{LABEL}")
+    real = features(measured, "reference", "heldout")
+    assert len(real) == IMAGES
+    for arm in (*arm_names(measured.settings), "floor"):
+        samples = features(measured, *(("reference", "train") if arm == "floor" else ("measure", arm)))
+        found, of_all = figures(measured, arm), overlaps.overlap(real, samples)
+        few = overlaps.overlap(real[:FEW], samples[:FEW])
+        for key in ("precision", "recall", "density", "coverage"):
+            for images, expected in ((IMAGES, of_all), (FEW, few)):
+                figure = found[f"{key}-{images}@{LABEL}"]
+                assert [figure["value"], *figure["left_out"]] == getattr(expected, key).tolist()
+        for key in ("precision", "recall"):
+            assert found[f"adm_{key}-{FEW}x{IMAGES}@{LABEL}"]["value"] == getattr(of_all.adm, key)[0]
+
+
+def test_an_attempt_takes_over_the_arms_that_an_earlier_one_has_finished(measured, monkeypatch):
+    measured.make(*(unit.key for unit in plan_units(measured.settings) if unit.stage == "neighbours"))
+    measured.make(f"compare/{LABEL}")
+    path = Path(measured.run.unit(f"compare/{LABEL}") / COMPARISON)
+    whole = path.read_bytes()
+    path.unlink()
+    compute, arms = compare_job._metrics, len(arm_names(measured.settings))
+    compared = []
+
+    def stop_at_the_floor(samples, images, is_floor):
+        compared.append(is_floor)
+        if is_floor:
+            raise Stopped("asked to")
+        return compute(samples, images, is_floor)
+
+    monkeypatch.setattr(compare_job, "_metrics", stop_at_the_floor)
+    with pytest.raises(Stopped):
+        compare_job.run(measured.settings, measured.unit(f"compare/{LABEL}"))
+    assert compared == [False] * arms + [True]
+    compared.clear()
+    monkeypatch.setattr(compare_job, "_metrics", lambda *given: compared.append(given[2]) or compute(*given))
+    measured.make(f"compare/{LABEL}")
+    assert compared == [True] and path.read_bytes() == whole
+    assert {file.name for file in path.parent.iterdir()} == {COMPARISON, "manifest.json"}
+
+
+def test_mean_and_covariance_are_in_the_file_of_other_programs(measured):
+    measured.make(f"reference_statistics/{LABEL}")
+    real = features(measured, "reference", "heldout").astype(np.float64)
+    with np.load(measured.run.unit(f"reference_statistics/{LABEL}") / STATISTICS, allow_pickle=False) as file:
+        assert file["images"] == IMAGES
+        np.testing.assert_allclose(file["mu"], real.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(file["sigma"], np.cov(real.T), rtol=1e-9, atol=1e-12)
