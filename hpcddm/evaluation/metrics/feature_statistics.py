@@ -58,7 +58,10 @@ class FeatureStatistics:
         counts = np.array([part.count for part in parts], dtype=np.float64)
         mean = counts @ np.array([part.mean for part in parts]) / counts.sum()
         shifts = np.sqrt(counts)[:, None] * (np.array([part.mean for part in parts]) - mean)
-        return cls(int(counts.sum()), mean, sum((part.scatter for part in parts), start=shifts.T @ shifts))
+        scatter = shifts.T @ shifts
+        for part in parts:
+            scatter += part.scatter
+        return cls(int(counts.sum()), mean, scatter)
 
     def covariance(self) -> np.ndarray:
         """Compute the unbiased covariance (D, D).
