@@ -8,7 +8,7 @@ from rich.table import Table
 
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.errors.printing import echo
-from hpcddm.evaluation.metrics import columns_led_by, headlines, short_key
+from hpcddm.evaluation.metrics import columns, headlines, led_by, short_key
 from hpcddm.evaluation.metrics.base import Better, Metric
 from hpcddm.runs.stored_results import arm_metrics
 
@@ -20,7 +20,7 @@ def print_results_table(results: dict[str, Any]) -> None:
     """Print the arms, the floor and missing units, from the facts of the report's manifest."""
     everyone = {**arm_metrics(results), "floor: real images": results["floor"]}
     # Those that compare classes are left out of runs whose images have none.
-    led = columns_led_by(results["leading_metric"])
+    led = led_by(results["leading_metric"], columns())
     shown = [metric for metric in led if any(metric.key in arm for arm in everyone.values())]
     table = Table(title=_title(shown), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("arm", no_wrap=True)

@@ -4,9 +4,9 @@ from rich.table import Table
 
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config.sweep import label_of, short_names
-from hpcddm.evaluation.metrics import all_metrics, columns, headlines
+from hpcddm.evaluation.metrics import all_metrics, columns, headlines, led_by
 from hpcddm.evaluation.sweep_results.seed_statistics import SEEDS_CSV, SeedStatistics, statistics_over_seeds
-from hpcddm.evaluation.sweep_results.setting_results import CSV, FLOOR, SettingResult, varied_keys
+from hpcddm.evaluation.sweep_results.setting_results import CSV, FLOOR, SettingResult, leading_metric, varied_keys
 
 SPREAD_COLUMNS = 180
 MAX_METRICS = 3
@@ -27,7 +27,7 @@ def print_sweep_table(rows: list[SettingResult]) -> None:
         return
     keys = varied_keys(rows)
     arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
-    shown = headlines()[:MAX_METRICS]
+    shown = led_by(leading_metric(rows).key, headlines())[:MAX_METRICS]
     title = f"{' / '.join(metric.title for metric in shown)}, by arm"
     table = Table(title=title, title_justify="left", show_lines=False)
     for name in keys.values():

@@ -12,7 +12,7 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.models import build_classifier
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR
 from hpcddm.sampling import load_ensemble
@@ -72,13 +72,21 @@ class EncoderEvaluator(ImageEvaluator):
     """An encoder of images with public weights.
 
     Args:
-        label: Label of the encoder, for errors.
+        label: Label of the encoder, which its figures carry.
         settings: Settings of the encoder.
+
+    Raises:
+        UserError: The encoder's package prepares images in another way than the label says.
     """
 
     def __init__(self, label: str, settings: ImageEncoderSettings) -> None:
         self._label, self._settings = label, settings
         self._encoder = variants.create(ImageEncoder, settings)
+        stated = self._encoder.stated_preparation
+        require(
+            not stated or (label.endswith(f"-{stated}") and not label.endswith(f"crop-{stated}")),
+            f"evaluate.extractors: the package of {settings.name} prepares images by {stated} and not as in {label}",
+        )
         self._encoded: tuple[Sequence[str], np.ndarray] | None = None
 
     def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:

@@ -18,6 +18,16 @@ def test_an_encoder_measures_what_it_encodes():
     assert (measured["features"] == variants.create(ImageEncoder, PIXELS).encode(IMAGES)).all()
 
 
+def test_images_that_a_package_prepares_otherwise_than_the_label_says_are_refused(monkeypatch):
+    monkeypatch.setattr(ImageEncoder, "stated_preparation", "224-bicubic-aa")
+    EncoderEvaluator("clip-224-bicubic-aa", PIXELS)
+    for label in ("clip-224-bilinear-aa", "clip-256-crop-224-bicubic-aa"):
+        with pytest.raises(
+            UserError, match=f"the package of pixels prepares images by 224-bicubic-aa and not as in {label}"
+        ):
+            EncoderEvaluator(label, PIXELS)
+
+
 @pytest.mark.parametrize("wild", [np.nan, np.inf])
 def test_features_that_are_not_finite_are_refused_by_the_label_of_the_extractor(monkeypatch, wild):
     evaluator = EncoderEvaluator("pixels-4", PIXELS)

@@ -47,6 +47,9 @@ class SampleEncoder(Variant[S]):
 class ImageEncoder(SampleEncoder[S]):
     """Encoder that needs only images, which need not belong to samples."""
 
+    stated_preparation = ""
+    """Label of the preparation of images that a package states; '' for one that is written here."""
+
     def features(self, reader: Reader, numbers: Numbers) -> Float32[np.ndarray, "n d"]:
         """Compute the features of the images of some samples, (N, D)."""
         return self.encode(reader.images(numbers))

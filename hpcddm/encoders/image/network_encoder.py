@@ -77,13 +77,8 @@ class NetworkEncoder(ImageEncoder[W]):
         self.device = current_device()
 
     def prepare_as_stated(self, preparation: Preparation) -> None:
-        """Take the preparation that a package states; raises `UserError` where the label of figures says another."""
-        said = self.settings.evaluator_label()
-        require(
-            said.endswith(f"-{preparation.label}") and not said.endswith(f"crop-{preparation.label}"),
-            f"encoder {self.settings.name}: its package prepares images by {preparation.label} and not as in {said}",
-        )
-        self.preparation = preparation
+        """Take the preparation that a package states."""
+        self.preparation, self.stated_preparation = preparation, preparation.label
 
     @torch.no_grad()
     def encode(self, images: UInt8[np.ndarray, "n h w c"]) -> Float32[np.ndarray, "n d"]:

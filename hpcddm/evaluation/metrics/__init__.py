@@ -60,9 +60,9 @@ def columns() -> list[Metric]:
     return [metric for metric in all_metrics() if metric.is_column]
 
 
-def columns_led_by(key: str) -> list[Metric]:
-    """List the metrics of the tables, the one with this key first."""
-    return sorted(columns(), key=lambda metric: metric.key != key)
+def led_by(key: str, metrics: list[Metric]) -> list[Metric]:
+    """Put the metric with this key first; the others keep their order."""
+    return sorted(metrics, key=lambda metric: metric.key != key)
 
 
 def short_key(full_key: str) -> str:

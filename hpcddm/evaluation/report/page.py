@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcddm.evaluation.metrics import all_metrics, columns_led_by, short_key
+from hpcddm.evaluation.metrics import all_metrics, columns, led_by, short_key
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
@@ -109,7 +109,7 @@ def figure_rows(metrics: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 def _columns(metrics: dict[str, Any]) -> list[Metric]:
     """List the metrics of the table that there are, the leading one first."""
-    led = columns_led_by(metrics["leading_metric"])
+    led = led_by(metrics["leading_metric"], columns())
     return [metric for metric in led if metric.key not in metrics["unavailable_metrics"]]
 
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hpcddm.evaluation.metrics import columns, headlines, primary
+from hpcddm.evaluation.metrics import columns, headlines, led_by
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.sweep_results.setting_results import FLOOR, SettingResult, varied_keys
+from hpcddm.evaluation.sweep_results.setting_results import FLOOR, SettingResult, leading_metric, varied_keys
 from hpcddm.files import atomic
 
 COLOURS = ("#5453B0", "#FB8E77", "#178DAA", "#9D8E00", "#C5556A", "#02C5B2")
@@ -42,7 +42,7 @@ def write_plot(rows: list[SettingResult], path: Path, title: str) -> bool:
 
 def _lines(rows: list[SettingResult], key: str) -> Figure:
     rows = sorted(rows, key=lambda row: row.setting[key])
-    metrics = columns()
+    metrics = led_by(leading_metric(rows).key, columns())
     width = -(-len(metrics) // LINE_ROWS)
     figure = Figure(figsize=(3.25 * width, 6.4), layout="constrained")
     panels = [*figure.subplots(LINE_ROWS, width, squeeze=False).flat]
@@ -59,13 +59,11 @@ def _lines(rows: list[SettingResult], key: str) -> Figure:
 
 
 def _bars(rows: list[SettingResult], keys: list[str]) -> Figure:
-    arms = _arms(rows)
-    shown = rows
-    if len(rows) > MAX_BARS:
-        shown = sorted(rows, key=_rank)[:MAX_BARS]
+    arms, lead = _arms(rows), leading_metric(rows)
+    shown = best_settings(rows) if len(rows) > MAX_BARS else rows
     names = [", ".join(_value(row.setting.get(key, "")) for key in keys) or row.label for row in shown]
     drawn = [arm for arm in arms if arm != FLOOR]
-    metrics = headlines()
+    metrics = led_by(lead.key, headlines())
     figure = Figure(figsize=(2.75 * len(metrics), 1.6 + len(shown) * (0.14 + 0.13 * len(drawn))), layout="constrained")
     panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False).flat
     for axes, metric in zip(panels, metrics, strict=True):
@@ -82,17 +80,21 @@ def _bars(rows: list[SettingResult], keys: list[str]) -> Figure:
         axes.margins(y=0.01)
         _dress(axes, metric, "x")
     axes.invert_yaxis()
-    cut = f"; the {MAX_BARS} best settings by {primary().title}" if len(shown) < len(rows) else ""
+    cut = f"; the {MAX_BARS} best settings by {lead.title}" if len(shown) < len(rows) else ""
     figure.supylabel(", ".join(key.rpartition(".")[2] for key in keys) + cut, size=9)
     _legend(figure, axes)
     return figure
 
 
-def _rank(row: SettingResult) -> float:
-    """Return a number that is lower for a setting whose best arm is better in the primary metric."""
-    metric = primary()
-    values = [figures[metric.key] for arm, figures in row.arms.items() if arm != FLOOR and metric.key in figures]
-    return min(map(metric.better.rank, values), default=math.inf)
+def best_settings(rows: list[SettingResult]) -> list[SettingResult]:
+    """List the settings with the best arms by the metric that leads, at most as many as the plot has bars for."""
+    metric = leading_metric(rows)
+
+    def rank(row: SettingResult) -> float:
+        values = [figures[metric.key] for arm, figures in row.arms.items() if arm != FLOOR and metric.key in figures]
+        return min(map(metric.better.rank, values), default=math.inf)
+
+    return sorted(rows, key=rank)[:MAX_BARS]
 
 
 def _dress(axes: Axes, metric: Metric, axis: Literal["x", "y"] = "y") -> None:

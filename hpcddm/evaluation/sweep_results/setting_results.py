@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hpcddm.config.sweep import short_names
-from hpcddm.evaluation.metrics import FID, all_metrics
+from hpcddm.evaluation.metrics import FID, all_metrics, primary
+from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.files import atomic
 from hpcddm.jobs.activity import read_activity
 from hpcddm.pipeline.state import QUEUED, STATE_AFTER, State
@@ -36,6 +37,8 @@ class SettingResult:
     state: str
     remark: str = ""
     """Remark of the report on missing experts."""
+    leading_metric: str = ""
+    """Key of the metric that ranks its arms; '' unless its report is complete."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,16 @@ def setting_results(index: SweepIndex, home: RunDir, blockers: Mapping[str, Bloc
             continue
         arms = arm_metrics(report.results) | {FLOOR: report.results["floor"]}
         remark = report.results.get("remark", "")
-        rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark))
+        lead = report.results["leading_metric"]
+        rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark, lead))
     return rows
+
+
+def leading_metric(rows: list[SettingResult]) -> Metric:
+    """Return the metric that ranks the settings: FD, or KID if that ranks the arms of any of them."""
+    by_key = {metric.key: metric for metric in all_metrics()}
+    others = {row.leading_metric for row in rows} - {"", primary().key}
+    return by_key[min(others, default=primary().key)]
 
 
 def varied_keys(rows: list[SettingResult]) -> dict[str, str]:

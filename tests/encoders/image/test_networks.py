@@ -131,8 +131,10 @@ def test_features_of_open_clip_are_those_of_its_own_call(tiny):
     near(encoder.text_features(texts), model.encode_text(open_clip.tokenize(texts)))
     assert encoder.text_features([]).shape == (0, 20)
     expected = torch.cosine_similarity(model.encode_image(planes), model.encode_text(open_clip.tokenize(texts)))
-    measured = EncoderEvaluator("clip", experiment).measure(SMOOTH, np.zeros(0), texts)
+    measured = EncoderEvaluator(experiment.evaluator_label(), experiment).measure(SMOOTH, np.zeros(0), texts)
     np.testing.assert_allclose(measured["text"], expected, atol=1e-4)
+    with pytest.raises(UserError, match="the package of open_clip_image prepares images by .* and not as in clip-b-1"):
+        EncoderEvaluator("clip-b-1", experiment)
 
 
 @pytest.mark.foreign

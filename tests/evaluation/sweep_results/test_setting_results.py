@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ from PIL import Image
 
 from hpcddm.commands.sweep_table import print_sweep_table
 from hpcddm.evaluation.metrics import all_metrics
-from hpcddm.evaluation.sweep_results.plot import write_plot
+from hpcddm.evaluation.sweep_results.plot import best_settings, write_plot
 from hpcddm.evaluation.sweep_results.setting_results import SettingResult, varied_keys, write_csv
 from hpcddm.launch.submission import store_experiment
 from hpcddm.launch.sweep_runs import assign_owners
@@ -97,6 +98,19 @@ def test_many_settings_fit_on_the_picture(tmp_path):
     assert picture(rows, tmp_path / "table.png").shape[0] < 3000
 
 
+def test_the_kernel_distance_ranks_settings_where_it_ranks_the_arms_of_any(capsys):
+    rows = [result(f"a={place}", 2.0 + place, a=place) for place in range(50)]
+    for place, row in enumerate(rows):
+        row.arms["monolith"]["kid"] = row.arms["top-1"]["kid"] = 0.5 - place / 100
+    by_fd = [row.label for row in best_settings(rows)]
+    assert by_fd == [f"a={place}" for place in range(40)]
+    few = [replace(rows[0], leading_metric="kid"), *(replace(row, leading_metric="fd") for row in rows[1:])]
+    assert [row.label for row in best_settings(few)] == [f"a={place}" for place in reversed(range(10, 50))]
+    print_sweep_table(few[:2])
+    said = capsys.readouterr().out
+    assert "KID / FD / " in said and "0.5000 / 2.00 / 90.0%" in said
+
+
 def test_without_results_there_is_no_picture(tmp_path):
     assert not write_plot([result("a=1", None, a=1)], tmp_path / "table.png", "trial")
     assert not (tmp_path / "table.png").exists()
@@ -115,6 +129,7 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     finish(found[0].units, found[0].run)
     arms = result("", 2.0).arms
     results = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
+    results["leading_metric"] = "fd"
     present = manifest.read(found[0].run.unit(REPORT))
     manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"results": results}))
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
