@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.metrics import base, metric_inputs, of_neighbours
+from hpcddm.evaluation.metrics import adm_precision, adm_recall, metric_inputs, of_neighbours
 from hpcddm.evaluation.metrics import overlap as overlaps
 from hpcddm.jobs.stopping import Stopped
 from hpcddm.jobs.unit import Result
@@ -58,8 +58,10 @@ def draw(bench: Bench, key: str) -> None:
 @pytest.fixture
 def measured(tmp_path, monkeypatch):
     """A run whose evaluation is measured, with more images than one unit compares."""
-    for module in (base, metric_inputs, of_neighbours, overlaps, neighbours):
+    for module in (metric_inputs, of_neighbours, overlaps, neighbours, adm_precision, adm_recall):
         monkeypatch.setattr(module, "NEIGHBOUR_IMAGES", FEW)
+    for metric in (adm_precision.AdmPrecision, adm_recall.AdmRecall):
+        monkeypatch.setattr(metric, "smallest", FEW + 1)
     monkeypatch.setattr(routes, "STAGES", routes.STAGES | JOBS)
     write_images(tmp_path / "images", 300, 200)
     bench = Bench(tmp_path, "run", **CHANGES)

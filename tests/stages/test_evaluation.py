@@ -57,7 +57,7 @@ def test_other_images_and_another_extractor_are_measured_anew(tmp_path, changes)
 def test_one_more_extractor_draws_no_sample_again_and_measures_nothing_again(tmp_path):
     before, after = identities(tmp_path), identities(tmp_path, evaluate__extractors=[PIXELS])
     new = after.keys() - before.keys()
-    assert sorted({key.split("/")[0] for key in new}) == ["compare", "measure", "reference"]
+    assert sorted({key.split("/")[0] for key in new}) == ["compare", "measure", "reference", "reference_statistics"]
     assert {key for key in before if before[key] != after[key]} == {"report/all"}
 
 

@@ -53,8 +53,8 @@ class CompareStage(Stage):
         return {CATALOG: ALL}
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include the images and the perceptual distance; other measurements are inputs."""
-        settings = {"data": image_settings(experiment), "arms": arm_names(experiment)}
+        """Include the images and the perceptual distance; arms and other measurements are inputs."""
+        settings = {"data": image_settings(experiment)}
         perceptual = experiment.evaluate.perceptual
         if perceptual is None or unit_name(key) != perceptual_label(experiment):
             return settings

@@ -37,8 +37,8 @@ class NeighboursStage(Stage):
         return [*measuring_keys(experiment, "reference", label), *measuring_keys(experiment, "measure", label)]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
-        """Include the arms; measurements are inputs."""
-        return {"arms": arm_names(experiment)}
+        """Include nothing: measurements are inputs, of all arms."""
+        return {}
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate which images the balls hold."""
