@@ -25,8 +25,8 @@ def test_the_calls_of_slurms_clients_do_not_grow_with_the_settings_of_a_sweep(tm
     place = Place(tmp_path)
     try:
         few, more = sweep(place, 3), sweep(place, 40)
-        # The second time what is shared is in the queue already: evaluation, report and a new table are left.
-        assert few.calls["sbatch"] == 17 and more.calls["sbatch"] == 3 and "40 settings" in more.said
+        # The second time what is shared is in the queue: evaluate, measure, compare, report and a new table are left.
+        assert few.calls["sbatch"] == 17 and more.calls["sbatch"] == 5 and "40 settings" in more.said
         assert few.calls["sbatch --test-only"] == 2 and more.calls.total() <= few.calls.total()
         again = sweep(place, 40)
         assert dict(again.calls) == {"squeue": 1} and "nothing new to submit" in again.said
