@@ -43,7 +43,7 @@ def test_units_change_no_image_and_no_figure_beyond_rounding(tmp_path, finished,
     images, figures = [], []
     for units in (1, 3, 17):
         run = Path(shutil.copytree(finished, tmp_path / f"{units}"))
-        settings = ("evaluate.batch=10", f"evaluate.units={units}")
+        settings = ("evaluate.batch=10", f"evaluate.units={units}", "--redo", "report")
         done = run_verb("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, *settings)
         assert done.returncode == 0, done.stdout + done.stderr
         experiment = stored_experiment(RunDir(run))
