@@ -47,8 +47,12 @@ def _of_other_extractors(everyone: Mapping[str, Mapping[str, Any]]) -> dict[str,
     heads = {metric.key: metric for metric in headlines()}
     values = next(iter(everyone.values()))
     figures = [key for key in values if "@" in key and short_key(key) in heads]
-    first = {short_key(key): key for key in reversed(figures)}
-    return {key: heads[short_key(key)] for key in figures if first[short_key(key)] != key}
+    first = {short_key(key): _extractor(key) for key in reversed(figures)}
+    return {key: heads[short_key(key)] for key in figures if first[short_key(key)] != _extractor(key)}
+
+
+def _extractor(full_key: str) -> str:
+    return full_key.split("@")[1]
 
 
 def _print_figures(everyone: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Metric]) -> None:

@@ -42,3 +42,13 @@ def test_nothing_is_cut_off(capsys):
     print_results_table({"arms": {"threshold-0.05-at-temperature-0.5": arm}, "floor": arm} | LED_BY_FD)
     said = capsys.readouterr().out
     assert "threshold-0.05-at-temperature-0.5  123.46  -12.3456" in said and "50,000" in said and "\u2026" not in said
+
+
+def test_figures_by_other_extractors_are_listed_by_their_full_keys(capsys):
+    own = {"fd@own": 8.451, "recall-10000@own": 0.634, "recall-50000@own": 0.71}
+    other = {"fd@pixels-4": 647.41, "recall-10000@pixels-4": 0.214, "coverage-10000@pixels-4": 0.5}
+    print_results_table({"arms": {"top-1": ARM | own | other}, "floor": ARM | own | other} | LED_BY_FD)
+    said = capsys.readouterr().out
+    listed = said[said.index("by other extractors") :]
+    assert [word for word in listed.split() if "@" in word] == ["fd@pixels-4", "recall-10000@pixels-4"]
+    assert "647.41" in listed and "21.4%" in listed
