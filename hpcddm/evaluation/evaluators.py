@@ -85,7 +85,8 @@ class EncoderEvaluator(ImageEvaluator):
         stated = self._encoder.stated_preparation
         require(
             not stated or (label.endswith(f"-{stated}") and not label.endswith(f"crop-{stated}")),
-            f"evaluate.extractors: the package of {settings.name} prepares images by {stated} and not as in {label}",
+            f"evaluate.extractors: the package of {settings.name} prepares images by {stated} and not as in {label};"
+            " install the version of constraints.txt, or remove the extractor",
         )
         self._encoded: tuple[Sequence[str], np.ndarray] | None = None
 

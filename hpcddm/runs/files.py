@@ -65,7 +65,7 @@ SHOWN_FILE = "page_images.h5"
 PROBE_FILE = "probe.json"
 EVALUATION = "evaluation.h5"
 MEASUREMENTS, COMPARISON, NEIGHBOURS = "measurements.h5", "comparison.json", "neighbours.h5"
-STATISTICS = "statistics.npz"
+FINISHED_ARMS, STATISTICS = "finished_arms.json", "statistics.npz"
 PAGE, METRICS = "index.html", "metrics.json"
 
 

@@ -13,7 +13,7 @@ from hpcddm.evaluation.metrics import overlap as overlaps
 from hpcddm.jobs.stopping import Stopped
 from hpcddm.jobs.unit import Result
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs.files import COMPARISON, EVALUATION, MEASUREMENTS, STATISTICS
+from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, MEASUREMENTS, STATISTICS
 from hpcddm.stages.evaluation import (
     compare_job,
     measure_job,
@@ -23,6 +23,7 @@ from hpcddm.stages.evaluation import (
     reference_statistics_job,
 )
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
+from tests.helpers import tiny
 from tests.stages import routes
 from tests.stages.routes import Bench, write_images
 
@@ -60,6 +61,7 @@ def measured(tmp_path, monkeypatch):
     """A run whose evaluation is measured, with more images than one unit compares."""
     for module in (metric_inputs, of_neighbours, overlaps, neighbours, adm_precision, adm_recall):
         monkeypatch.setattr(module, "NEIGHBOUR_IMAGES", FEW)
+    monkeypatch.setattr(neighbours_job, "ROWS_AT_ONCE", 7)
     for metric in (adm_precision.AdmPrecision, adm_recall.AdmRecall):
         monkeypatch.setattr(metric, "smallest", FEW + 1)
     monkeypatch.setattr(routes, "STAGES", routes.STAGES | JOBS)
@@ -127,6 +129,27 @@ def test_an_attempt_takes_over_the_arms_that_an_earlier_one_has_finished(measure
     measured.make(f"compare/{LABEL}")
     assert compared == [True] and path.read_bytes() == whole
     assert {file.name for file in path.parent.iterdir()} == {COMPARISON, "manifest.json"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"trajectory": "x"}', '{"trajectory": "other inputs", "figures": {"top-1": {}, "floor": {}}}'],
+    ids=["empty", "a list", "no figures", "of other inputs"],
+)
+def test_figures_of_other_inputs_and_what_is_none_are_ignored(measured, content):
+    measured.make(*(unit.key for unit in plan_units(measured.settings) if unit.stage == "neighbours"))
+    unit = measured.unit(f"compare/{LABEL}")
+    (unit.folder / FINISHED_ARMS).write_text(content)
+    measured.make(unit.key)
+    found = json.loads((unit.folder / COMPARISON).read_text())
+    assert all(f"fd@{LABEL}" in figures for figures in (*found["arms"].values(), found["floor"]))
+
+
+@pytest.mark.parametrize("images, expected", [(64, []), (72, ["reference_statistics/pixels-8"])])
+def test_a_singular_covariance_is_not_for_other_programs(tmp_path, images, expected):
+    settings = tiny(tmp_path, evaluate__images=images, evaluate__extractors=[{"name": "pixels", "size": 8}])
+    assert [encoder.dimensions(settings.data) for encoder in settings.evaluate.extractors] == [64]
+    assert [unit.key for unit in plan_units(settings) if unit.stage == "reference_statistics"] == expected
 
 
 def test_mean_and_covariance_are_in_the_file_of_other_programs(measured):

@@ -23,7 +23,7 @@ def all_metrics() -> tuple[Metric, ...]:
 
 
 def primary() -> Metric:
-    """Return the metric that ranks settings where not all of them can be shown: the first."""
+    """Return the first metric, which leads unless there are too few images for it."""
     return all_metrics()[0]
 
 

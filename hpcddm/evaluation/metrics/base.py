@@ -51,7 +51,7 @@ class Metric(ABC):
     needs: ClassVar[frozenset[Need]]
     """Parts of the `ImageSet`s that `compute` reads."""
     order: ClassVar[int]
-    """Position among the columns; the metric with the lowest number ranks settings."""
+    """Position among the columns; the metric with the lowest number leads where there are enough images."""
     digits: ClassVar[int | None] = None
     """Significant digits of the smallest value in the report, for distances whose scale depends on the features."""
     is_headline: ClassVar[bool] = False

@@ -93,8 +93,8 @@ def frechet_distance(first: Gaussian, second: Gaussian) -> float:
 def frechet_distance_of_part(first: Gaussian, second: Gaussian) -> float:
     """Compute the Frechet distance of sets without some images, for an interval.
 
-    It takes a third of the time of `frechet_distance`, because only the second Gaussian needs a factor, which may serve
-    for many, and has at least six digits.
+    Only the second Gaussian needs a factor, which may serve for many, and nearly singular covariances take no singular
+    values. The result is exact to about 1e-8 of the variances for each feature whose variance is negligible.
     """
     return _distance(first, second, _sum_of_roots(np.linalg.eigvalsh(first.seen_by(second.factor))))
 

@@ -22,7 +22,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Radii:
-    """Squared radii of the balls around points, (11, N) each: among all points, then without each tenth of the set.
+    """Squared radii of the balls around N points, (11, N) each: among all points, then without each tenth of the set.
 
     A ball around a point reaches to its k-th nearest other point of the same set. Balls are closed for k = NEIGHBOURS
     and open for k = DENSITY_NEIGHBOURS, as in the authors' code, so that the density of a set in itself is 1.
@@ -118,19 +118,26 @@ class RealBalls:
         return OverlapPart(inside, inside_adm, *_held_by_open(own, self.radii, fake), reached)
 
 
-def merge(parts: Sequence[OverlapPart]) -> NeighbourhoodOverlap:
-    """Merge the parts of all ranges."""
+def union(parts: Sequence[OverlapPart]) -> OverlapPart:
+    """Return what the balls of several ranges hold."""
     inside, inside_adm, reached = (
         reduce(np.logical_or, (getattr(part, name) for part in parts)) for name in ("inside", "inside_adm", "reached")
     )
-    fakes, reals = kept_rows(inside.shape[1]), kept_rows(reached.shape[1])
     pairs, holding = (sum(getattr(part, name) for part in parts) for name in ("pairs", "holding"))
+    return OverlapPart(inside, inside_adm, pairs, holding, reached)
+
+
+def merge(parts: Sequence[OverlapPart]) -> NeighbourhoodOverlap:
+    """Compute the overlap from the parts of all ranges."""
+    whole = union(parts)
+    inside, inside_adm, reached = whole.inside, whole.inside_adm, whole.reached
+    fakes, reals = kept_rows(inside.shape[1]), kept_rows(reached.shape[1])
     few_reached = reached[:, :NEIGHBOUR_IMAGES]
     return NeighbourhoodOverlap(
         precision=_share(inside, fakes),
         recall=_share(reached, reals),
-        density=pairs / (DENSITY_NEIGHBOURS * fakes.sum(1)),
-        coverage=holding / reals.sum(1),
+        density=whole.pairs / (DENSITY_NEIGHBOURS * fakes.sum(1)),
+        coverage=whole.holding / reals.sum(1),
         adm=PrecisionRecall(_share(inside_adm, fakes), _share(few_reached, kept_rows(few_reached.shape[1]))),
     )
 

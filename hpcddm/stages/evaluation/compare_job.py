@@ -1,7 +1,6 @@
 """Stage compare: metrics of every arm, by what one evaluator measured of samples and real images."""
 
-import json
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from hpcddm.evaluation.metrics import metrics_for
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
 from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
-from hpcddm.files import atomic, hdf5
+from hpcddm.files import atomic, checked_reads, hdf5
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.runs.files import COMPARISON, EVALUATION
+from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
@@ -26,10 +25,17 @@ from hpcddm.stages.evaluation.neighbours_job import merge_ranges
 
 FLOOR = "floor"
 """Name of the figures of training images, beside those of the arms."""
-FINISHED_ARMS = "finished_arms.json"
-"""Figures of the arms that are finished while others are not."""
 MOST_OF_CLASS = 10
 """Samples of a class whose perceptual distances are averaged, at most."""
+
+
+@dataclass(frozen=True)
+class FinishedArms:
+    """Content of the file of the arms that are finished while others are not."""
+
+    trajectory: str
+    """That of the unit, which covers its inputs."""
+    figures: dict[str, Figures]
 
 
 def run(experiment: Experiment, unit: Unit) -> Result:
@@ -57,7 +63,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
                 value, *left_out = metric.read(inputs.merged_overlap)
                 own[f"{metric.key}-{images}@{unit.name}"] = _figure(metric, value, np.array(left_out))
         figures[arm] = own
-        atomic.write_json(unit.folder / FINISHED_ARMS, {"trajectory": unit.trajectory, "figures": figures})
+        atomic.write_json(unit.folder / FINISHED_ARMS, asdict(FinishedArms(unit.trajectory, figures)))
     floor = figures.pop(FLOOR)
     dimension = None if real.features is None else real.features.shape[1]
     content = {"arms": figures, "floor": floor, "images": images, "dimension": dimension}
@@ -68,9 +74,12 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 def _finished_arms(unit: Unit) -> dict[str, Figures]:
     """Read the figures that an earlier attempt computed from the same inputs, by arm."""
-    path = unit.folder / FINISHED_ARMS
-    found = json.loads(path.read_text()) if path.is_file() else {}
-    return found["figures"] if found.get("trajectory") == unit.trajectory else {}
+    try:
+        found: FinishedArms | None = checked_reads.read_json(unit.folder / FINISHED_ARMS, FinishedArms)
+    except checked_reads.Unreadable as error:
+        print(f"{error}; all arms are compared", flush=True)
+        return {}
+    return found.figures if found and found.trajectory == unit.trajectory else {}
 
 
 def _metrics(samples: ImageSet, images: int, is_floor: bool) -> list[Metric]:

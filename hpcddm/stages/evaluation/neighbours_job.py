@@ -1,11 +1,13 @@
 """Stage neighbours: what the balls around a range of held-out images and of samples hold."""
 
+from itertools import pairwise
+
 import h5py
 import numpy as np
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.evaluation.metrics.need import Need
-from hpcddm.evaluation.metrics.overlap import NeighbourhoodOverlap, OverlapPart, RealBalls, merge
+from hpcddm.evaluation.metrics.overlap import NeighbourhoodOverlap, OverlapPart, RealBalls, merge, union
 from hpcddm.files import atomic, hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import NEIGHBOURS
@@ -14,17 +16,31 @@ from hpcddm.stages.evaluation.evaluate import arm_names
 from hpcddm.stages.evaluation.measure_job import read_measured
 from hpcddm.stages.evaluation.reference_job import places
 
+ROWS_AT_ONCE = 1000
+"""Images whose balls are looked at between two heartbeats."""
+
 
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Find what the balls around a range hold, for every arm and for training images in the place of samples."""
     first, (start, stop) = experiment.evaluate.first_sample, places(unit.key)
-    arms = (*arm_names(experiment), TRAIN)
-    balls = RealBalls.around(_features(unit, HELDOUT), slice(start - first, stop - first))
+    edges = [*range(start - first, stop - first, ROWS_AT_ONCE), stop - first]
+    rows, arms = [slice(*ends) for ends in pairwise(edges)], (*arm_names(experiment), TRAIN)
+    total, real, balls = len(rows) * (len(arms) + 1), _features(unit, HELDOUT), []
+
+    def advance(done: int) -> None:
+        unit.stop_if_requested()
+        unit.heartbeat.beat(done, total)
+
+    for place, own in enumerate(rows):
+        advance(place)
+        balls.append(RealBalls.around(real, own))
     with atomic.replacing(unit.folder / NEIGHBOURS, durable=False) as staged, h5py.File(staged, "w") as file:
-        for number, arm in enumerate(arms):
-            unit.stop_if_requested()
-            unit.heartbeat.beat(number, len(arms))
-            for name, values in vars(balls.overlap(_features(unit, arm))).items():
+        for number, arm in enumerate(arms, start=1):
+            fake, parts = _features(unit, arm), []
+            for place, around in enumerate(balls):
+                advance(number * len(rows) + place)
+                parts.append(around.overlap(fake))
+            for name, values in vars(union(parts)).items():
                 packed = np.packbits(values, axis=1) if values.dtype == bool else values
                 file.create_dataset(f"{arm}/{name}", data=packed)
     return Result([NEIGHBOURS], {"images": stop - start})

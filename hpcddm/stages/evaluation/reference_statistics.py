@@ -9,9 +9,9 @@ from hpcddm.stages.evaluation.reference import encoders_by_label, measuring_keys
 
 
 class ReferenceStatisticsStage(Stage):
-    """Stage with a unit for each extractor with public weights that has at most as many features as there are images.
+    """Stage with a unit for each extractor with public weights that has fewer features than there are images.
 
-    No other program has the run's own extractor, and the covariance of fewer images is singular.
+    No other program has the run's own extractor, and the covariance of as many images or fewer is singular.
     """
 
     name = "reference_statistics"
@@ -21,7 +21,7 @@ class ReferenceStatisticsStage(Stage):
         """List the extractors."""
         features = {label: num_features(experiment, label) for label in encoders_by_label(experiment)}
         images = experiment.evaluate.images
-        return [f"{self.name}/{label}" for label, count in features.items() if 0 < count <= images]
+        return [f"{self.name}/{label}" for label, count in features.items() if 0 < count < images]
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the measurements of all ranges."""
