@@ -5,6 +5,7 @@ from rich.table import Table
 from hpcddm.commands.terminal import plain_text, table_console
 from hpcddm.config.sweep import label_of, short_names
 from hpcddm.evaluation.metrics import all_metrics, columns, headlines, led_by
+from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.sweep_results.seed_statistics import SEEDS_CSV, SeedStatistics, statistics_over_seeds
 from hpcddm.evaluation.sweep_results.setting_results import CSV, FLOOR, SettingResult, leading_metric, varied_keys
 
@@ -20,7 +21,7 @@ def print_sweep_table(rows: list[SettingResult]) -> None:
     """
     spreads = statistics_over_seeds(rows)
     if any(spread.seeds > 1 for spread in spreads):
-        _print_spreads(spreads)
+        _print_spreads(spreads, led_by(leading_metric(rows).key, columns()))
         unfinished = [f"{row.label}: {row.state}" for row in rows if not row.arms]
         for line in unfinished:
             table_console().print(plain_text(line), soft_wrap=True)
@@ -55,16 +56,16 @@ def print_sweep_table(rows: list[SettingResult]) -> None:
         console.print(plain_text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)
 
 
-def _print_spreads(spreads: list[SeedStatistics]) -> None:
+def _print_spreads(spreads: list[SeedStatistics], shown: list[Metric]) -> None:
     """Print mean and standard deviation over the seeds, every metric a column."""
     table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
     table.add_column("setting", overflow="fold")
-    for name in ("arm", "seeds", *(metric.title for metric in columns())):
+    for name in ("arm", "seeds", *(metric.title for metric in shown)):
         table.add_column(name, no_wrap=True, justify="left" if name == "arm" else "right")
     last = None
     for spread in spreads:
         label = label_of(spread.setting, short_names(spread.setting))
-        cells = [spread.formatted(metric) for metric in columns()]
+        cells = [spread.formatted(metric) for metric in shown]
         table.add_row(*map(plain_text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
     table_console(SPREAD_COLUMNS, wraps_lines=True).print(table)

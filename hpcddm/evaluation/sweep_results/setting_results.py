@@ -70,9 +70,8 @@ def setting_results(index: SweepIndex, home: RunDir, blockers: Mapping[str, Bloc
 
 def leading_metric(rows: list[SettingResult]) -> Metric:
     """Return the metric that ranks the settings: FD, or KID if that ranks the arms of any of them."""
-    by_key = {metric.key: metric for metric in all_metrics()}
-    others = {row.leading_metric for row in rows} - {"", primary().key}
-    return by_key[min(others, default=primary().key)]
+    named = {row.leading_metric for row in rows}
+    return next((metric for metric in all_metrics()[1:] if metric.key in named), primary())
 
 
 def varied_keys(rows: list[SettingResult]) -> dict[str, str]:

@@ -8,10 +8,10 @@ from hpcddm.evaluation.sweep_results.seed_statistics import statistics_over_seed
 from hpcddm.evaluation.sweep_results.setting_results import SettingResult
 
 
-def row(seed, steps, fd, arms=("top-1",)):
+def row(seed, steps, fd, arms=("top-1",), lead="fd"):
     metrics = {"fd": fd, "kid": 1.0, "agreement": 0.5}
     setting = {"seed": seed, "evaluate.steps": steps}
-    return SettingResult(f"{seed}-{steps}", setting, dict.fromkeys(arms, metrics), "complete")
+    return SettingResult(f"{seed}-{steps}", setting, dict.fromkeys(arms, metrics), "complete", leading_metric=lead)
 
 
 def test_mean_and_deviation_are_those_of_the_seeds_of_one_setting():
@@ -38,3 +38,11 @@ def test_over_seeds_the_terminal_shows_a_line_for_each_setting_and_arm(capsys):
     shown = capsys.readouterr().out
     assert "1.50 +- 0.71" in shown and "steps=8" in shown and "5.00" in shown
     assert "1-8: complete" in shown
+    assert shown.index("FD") < shown.index("KID")
+
+
+@pytest.mark.parametrize("lead, first", [("kid", "KID"), ("fd", "FD"), ("of another version", "FD")])
+def test_over_seeds_the_metric_that_leads_comes_first(capsys, lead, first):
+    print_sweep_table([row(0, 4, 1.0), row(1, 4, 2.0, lead=lead)])
+    shown = capsys.readouterr().out
+    assert min(("FD", "KID"), key=shown.index) == first

@@ -21,7 +21,6 @@ from tests.helpers import COUNTED, FINAL, finish, write_experiment, write_source
 
 ARM = {"fd": 1.5, "kid": 0.25, "agreement": 0.75, "images": 24, "train_flops": 1000}
 FACTS = {"arms": {"monolith": ARM, "top-1": ARM | {"fd": 2.5}}, "floor": ARM, "missing_experts": [], "remark": ""}
-FACTS["leading_metric"] = "fd"
 REFERENCE = "reference/own-0000000-0000024"
 FACTS |= {"leading_metric": "fd", "few_images": {}}
 
