@@ -67,7 +67,7 @@ class NeighbourhoodOverlap(PrecisionRecall):
 
 @dataclass(frozen=True)
 class OverlapPart:
-    """What the balls around a range of real points, and around the same range of fake points, hold.
+    """Points that are held by the balls around a range of real points and around the same range of fake points.
 
     The first axis of every array is that of the 11 cases: with all points, then without each tenth.
     """
