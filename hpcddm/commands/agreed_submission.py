@@ -13,7 +13,9 @@ from click.core import ParameterSource
 from hpcddm.commands.plan import print_plan
 from hpcddm.config import paths, trusted_submissions
 from hpcddm.config.experiment import Experiment
+from hpcddm.config.schema import variants_of
 from hpcddm.config.site import Site
+from hpcddm.config.weights import Weights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo, printable
 from hpcddm.exchange import contract as contracts
@@ -47,9 +49,9 @@ class AgreedSubmission:
     overrides: tuple[str, ...]
     """Settings of this site."""
 
-    @property
-    def _vouched(self) -> dict[str, str]:
-        return vouched(self.contract, self.site.name)
+    def _is_vouched(self) -> bool:
+        value = vouched(self.contract, self.site.name)
+        return any(trusted_submissions.is_known(place, value) for place in (self.run.root, None))
 
     def experiment(self, trusted: str | None, redo: Collection[str], is_dry_run: bool) -> Experiment:
         """Return the experiment of this site, once the user has trusted the coordinator.
@@ -69,7 +71,7 @@ class AgreedSubmission:
         self._check_revision()
         experiment = load_agreed(self.contract, self.folder, self.overrides)
         signed_folder.receive(self.folder, FILE, self.contract.files, None, lambda size: None)
-        if trusted is None and not trusted_submissions.is_known(self.run.root, self._vouched):
+        if trusted is None and not self._is_vouched():
             self._print_terms(experiment)
             ask = f"compare the fingerprint with the one that {self.contract.coordinator} tells you by another channel"
             raise UserError(f"{ask}, then add: --trust {self.key.fingerprint}")
@@ -102,7 +104,7 @@ class AgreedSubmission:
     def _keep(self) -> Path:
         make_folder(self.run)
         folder = run_contracts.keep_contract(self.folder, self.contract, self.run)
-        trusted_submissions.remember(self.run.root, self._vouched)
+        run_contracts.vouch(self.run, self.contract, self.site.name)
         return folder
 
     def _print_terms(self, experiment: Experiment) -> None:
@@ -116,6 +118,8 @@ class AgreedSubmission:
         del values["cluster"]["clustering"]
         for holder, key in paths.find_paths(values, Experiment):
             echo(f"reads     {holder[key]}")
+        for line in _networks(experiment):
+            echo(f"loads     {line}")
         try:
             with _limited_time():
                 print_plan(experiment, self.run, self.site)
@@ -126,6 +130,17 @@ class AgreedSubmission:
             raise UserError(
                 f"{self.folder / FILE}: its networks cannot be built ({printable(error)}); refused"
             ) from None
+
+
+def _networks(experiment: Experiment) -> Iterator[str]:
+    """Describe every network that somebody has published and that an experiment loads, with its key."""
+    for key, variant in variants_of(experiment):
+        own = getattr(variant, "weights", None)
+        if isinstance(own, Weights):
+            place = f"the hub's {own.hub}, revision {own.revision or 'main'}" if own.hub else f"your {own.folder}"
+            yield f"{key}: {variant.name} from {place}; SHA-256 {own.content_hash or 'not stated'}"
+        elif variant.pretrained:
+            yield f"{key}: {variant.name} from {', '.join(dict.fromkeys(file.package for file in variant.pretrained))}"
 
 
 class _TooLong(Exception):

@@ -9,7 +9,8 @@ import torch
 
 from hpcddm.config import weights
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
-from hpcddm.encoders.optional_packages import import_package, load_verified
+from hpcddm.encoders.optional_packages import UNREADABLE, first_line, import_package, load_verified
+from hpcddm.errors import UserError
 
 
 def architecture_name(own: OpenClipSettings) -> str:
@@ -18,8 +19,15 @@ def architecture_name(own: OpenClipSettings) -> str:
 
 
 def load_tokenizer(own: OpenClipSettings) -> Any:
-    """Load the tokenizer of the network's text tower."""
-    return import_package("open_clip", own).get_tokenizer(architecture_name(own))
+    """Load the tokenizer of the network's text tower; raises `UserError` naming the folder and the fault."""
+    open_clip = import_package("open_clip", own)
+    described = own.described_network()["model_cfg"].get("text_cfg", {})
+    # The JSON may ask transformers to execute Python of its folder; what is passed here comes before it.
+    own_code = {"trust_remote_code": False} if described.get("hf_tokenizer_name") else {}
+    try:
+        return open_clip.get_tokenizer(architecture_name(own), **own_code)
+    except UNREADABLE as error:
+        raise UserError(f"{own.weights.place}: no tokenizer of {own.name} ({first_line(error)})") from error
 
 
 def load_network(own: OpenClipSettings, device: torch.device) -> Any:

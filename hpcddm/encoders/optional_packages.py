@@ -4,6 +4,7 @@ import importlib
 import os
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from hpcddm.config import weights
 from hpcddm.config.weights import SettingsWithWeights
@@ -92,9 +94,30 @@ def load_verified(own: SettingsWithWeights, load: Callable[[Path], Any], device:
             " convert it to safetensors"
         ) from None
     except UNREADABLE as error:
-        reason = (str(error) or type(error).__name__).strip().splitlines()[0]
-        raise UserError(f"{folder}: weights of {own.name} cannot be loaded ({reason})") from error
+        raise UserError(f"{folder}: weights of {own.name} cannot be loaded ({first_line(error)})") from error
     return network.to(device, DTYPES[own.precision]).eval().requires_grad_(False)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its kind if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """Read tensors from a .safetensors file or a pickle, of which nothing but tensors is unpickled.
+
+    Packages differ between their versions in what they unpickle, so they are handed the tensors where they allow it.
+    Raises an error of `UNREADABLE`, or `pickle.UnpicklingError`.
+    """
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    with warnings.catch_warnings():
+        # Of a program in TorchScript it warns, and then refuses it.
+        warnings.simplefilter("ignore")
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(stored, dict) or not all(isinstance(value, torch.Tensor) for value in stored.values()):
+        raise ValueError(f"{path.name} is not a state dict")
+    return stored
 
 
 def _require_numbers(network: torch.nn.Module) -> None:

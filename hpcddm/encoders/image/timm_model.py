@@ -1,6 +1,7 @@
 """Any image network of timm, by a folder as timm saves it for a hub; its features before the classifier."""
 
 import math
+from pathlib import Path
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -9,9 +10,9 @@ from torch import Tensor
 from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageNetworkSettings, label, preparation_label
 from hpcddm.config.schema import Positive
-from hpcddm.config.weights import WeightsLayout, checked_config
+from hpcddm.config.weights import WeightsLayout, checked_config, list_files
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
-from hpcddm.encoders.optional_packages import import_package, load_verified
+from hpcddm.encoders.optional_packages import import_package, load_verified, read_state_dict
 from hpcddm.encoders.weights_layouts import TIMM
 
 
@@ -52,11 +53,15 @@ class TimmModel(NetworkEncoder[TimmModelSettings]):
     def __init__(self, settings: TimmModelSettings) -> None:
         super().__init__(settings)
         timm = import_package("timm", settings)
-        self.network = load_verified(
-            settings,
-            lambda folder: timm.create_model(f"local-dir:{folder}", pretrained=True, num_classes=0),
-            self.device,
-        )
+        weights = next(name for name in list_files(settings) if name != settings.layout.config)
+
+        def load(folder: Path) -> Any:
+            # Left to itself, timm loads another file of the folder, and unpickles code in versions before 1.0.26.
+            handed = {"source": "", "state_dict": read_state_dict(folder / weights)}
+            source = f"local-dir:{folder}"
+            return timm.create_model(source, pretrained=True, pretrained_cfg_overlay=handed, num_classes=0)
+
+        self.network = load_verified(settings, load, self.device)
         prepared = timm.data.resolve_model_data_config(self.network)
         side = prepared["input_size"][-1]
         resized = resized_side(side, prepared["crop_pct"])

@@ -7,7 +7,7 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.encoders.optional_packages import UNREADABLE, from_pretrained, import_package, load_verified
+from hpcddm.encoders.optional_packages import UNREADABLE, first_line, from_pretrained, import_package, load_verified
 from hpcddm.encoders.text.base import TextEncoder, zero_padding
 from hpcddm.errors import UserError, require
 from hpcddm.jobs.devices import current_device
@@ -55,10 +55,9 @@ def _tokenizer(kind: Any, own: SettingsWithWeights, entries: int) -> Any:
     try:
         tokenizer = kind.from_pretrained(folder, local_files_only=True)
     except UNREADABLE as error:
-        reason = (str(error) or type(error).__name__).strip().splitlines()[0]
         raise UserError(
-            f"{folder}: no tokenizer of {own.name} ({reason}); copy tokenizer.json there, or for spiece.model install"
-            " the package sentencepiece"
+            f"{folder}: no tokenizer of {own.name} ({first_line(error)}); copy tokenizer.json there, or for"
+            " spiece.model install the package sentencepiece"
         ) from error
     # Transformers invents a vocabulary if files are missing; networks have some spare entries.
     require(
