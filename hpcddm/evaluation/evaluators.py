@@ -12,7 +12,7 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.encoders.image.base import ImageEncoder
-from hpcddm.errors import UserError, require
+from hpcddm.errors import require
 from hpcddm.models import build_classifier
 from hpcddm.runs.unit_keys import CLASSIFIER, EXTRACTOR
 from hpcddm.sampling import load_ensemble
@@ -23,9 +23,15 @@ Measurements = dict[str, np.ndarray]
 
 
 class ImageEvaluator(ABC):
-    """Network that measures images, each independent of the others."""
+    """Network that measures images, each independent of the others.
 
-    @abstractmethod
+    Args:
+        name: Key and label of the network, for errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
     def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
         """Measure some images.
 
@@ -33,7 +39,18 @@ class ImageEvaluator(ABC):
             images: (N, H, W, C), uint8.
             labels: (N,) classes that were requested, or that real images have; empty without classes.
             captions: Captions of the images; empty without captions.
+
+        Raises:
+            UserError: Values are not finite.
         """
+        measured = self.measurements(images, labels, captions)
+        for name, values in measured.items():
+            _require_finite(self._name, name, values)
+        return measured
+
+    @abstractmethod
+    def measurements(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        """Measure some images; the values are checked by `measure`, which has the same arguments."""
 
 
 class TrainedEvaluators(ImageEvaluator):
@@ -46,6 +63,7 @@ class TrainedEvaluators(ImageEvaluator):
     """
 
     def __init__(self, experiment: Experiment, folder_of: Callable[[str], Path], device: torch.device) -> None:
+        super().__init__("evaluators.extractor")
         settings = experiment.evaluators
         keys = {EXTRACTOR: settings.extractor, CLASSIFIER: settings.classifier}
         extractor, classifier = (
@@ -56,7 +74,7 @@ class TrainedEvaluators(ImageEvaluator):
         self._pixels = build_classifier.pixels(experiment)
 
     @torch.no_grad()
-    def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+    def measurements(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
         """Give features, logits if the images have classes, and whether the classifier agrees."""
         tensor, measured = self._pixels.to_model(torch.from_numpy(images).to(self._device)), {}
         if self._extractor is not None:
@@ -64,7 +82,9 @@ class TrainedEvaluators(ImageEvaluator):
             if len(labels):
                 measured["logits"] = self._extractor(tensor).cpu().numpy()
         if self._classifier is not None:
-            measured["agreed"] = self._classifier(tensor).argmax(1).cpu().numpy() == labels
+            logits = self._classifier(tensor).cpu().numpy()
+            _require_finite("evaluators.classifier", "logits", logits)
+            measured["agreed"] = logits.argmax(1) == labels
         return measured
 
 
@@ -80,7 +100,8 @@ class EncoderEvaluator(ImageEvaluator):
     """
 
     def __init__(self, label: str, settings: ImageEncoderSettings) -> None:
-        self._label, self._settings = label, settings
+        super().__init__(f"evaluate.extractors: {label}")
+        self._settings = settings
         self._encoder = variants.create(ImageEncoder, settings)
         stated = self._encoder.stated_preparation
         require(
@@ -90,12 +111,8 @@ class EncoderEvaluator(ImageEvaluator):
         )
         self._encoded: tuple[Sequence[str], np.ndarray] | None = None
 
-    def measure(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
-        """Give features, the logits of a head, and the cosines with the captions if the encoder reads texts.
-
-        Raises:
-            UserError: Values are not finite.
-        """
+    def measurements(self, images: Images, labels: np.ndarray, captions: Sequence[str]) -> Measurements:
+        """Give features, the logits of a head, and the cosines with the captions if the encoder reads texts."""
         measured: Measurements = {}
         if self._settings.has_head:
             measured["features"], measured["logits"] = self._encoder.encode_with_logits(images)
@@ -103,12 +120,6 @@ class EncoderEvaluator(ImageEvaluator):
             measured["features"] = self._encoder.encode(images)
         if self._settings.has_text and captions:
             measured["text"] = (_unit(measured["features"]) * self._texts(captions)).sum(1)
-        for name, values in measured.items():
-            if not np.isfinite(values).all():
-                raise UserError(
-                    f"evaluate.extractors: {self._label} gives {name} that are NaN or infinite; look at its weights"
-                    " and their precision"
-                )
         return measured
 
     def _texts(self, captions: Sequence[str]) -> np.ndarray:
@@ -116,6 +127,13 @@ class EncoderEvaluator(ImageEvaluator):
         if self._encoded is None or self._encoded[0] != captions:
             self._encoded = captions, _unit(self._encoder.text_features(list(captions)))
         return self._encoded[1]
+
+
+def _require_finite(network: str, name: str, values: np.ndarray) -> None:
+    require(
+        bool(np.isfinite(values).all()),
+        f"{network} gives {name} that are NaN or infinite; look at its weights and their precision",
+    )
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

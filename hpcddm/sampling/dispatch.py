@@ -19,7 +19,7 @@ def weighted_velocity(
 
     An expert without any weight may be None. The result equals the dense sum.
     """
-    # The one host sync of a sampling step: group sizes become the shapes of the experts' batches.
+    # The host waits for the device here, and where velocities are checked: group sizes become the experts' batches.
     owners, rows = (routing_weights != 0).T.cpu().nonzero(as_tuple=True)
     groups = rows.to(routing_weights.device).split(owners.bincount(minlength=len(experts)).tolist())
     # All are evaluated before anything is summed: experts on several devices work at the same time.

@@ -64,11 +64,13 @@ class Ensemble:
         """
         single = self._single(arm)
         if single is not None:
-            return EnsembleVelocity([single], single_model_posterior, parse("full"), sampler, self.null, shared=True)
+            alone = ([single], single_model_posterior, parse("full"))
+            return EnsembleVelocity(*alone, sampler, self.null, shared=True, arm=arm)
         strategy = parse(arm)
         # Without a router nothing tells the halves of guidance apart.
         shared = not strategy.needs_router and None not in self.experts
-        return EnsembleVelocity(self.experts, self._posterior(strategy, clusters), strategy, sampler, self.null, shared)
+        posterior = self._posterior(strategy, clusters)
+        return EnsembleVelocity(self.experts, posterior, strategy, sampler, self.null, shared, arm)
 
     def _posterior(self, strategy: StrategySettings, clusters: Tensor | None) -> Posterior:
         """Return the posterior that the strategy needs.

@@ -47,7 +47,12 @@ class HeldoutLoss:
 
     @torch.no_grad()
     def of_network(
-        self, network: NetworkFunction, numbers: Int64[np.ndarray, " n"], level: float, device: torch.device
+        self,
+        network: NetworkFunction,
+        numbers: Int64[np.ndarray, " n"],
+        level: float,
+        device: torch.device,
+        is_conditioned: bool = True,
     ) -> float:
         """Compute the mean loss of a network, as it is trained.
 
@@ -56,11 +61,15 @@ class HeldoutLoss:
             numbers: (N,) numbers of held-out samples, at least one.
             level: Time of the linear path.
             device: Device of the network.
+            is_conditioned: False for the null condition, with which guidance evaluates a network.
         """
         total = 0.0
         for rows, x0, noise, t in self._noisy(numbers, level, device):
-            condition = self._condition.of_samples(self._reader, numbers[rows.start : rows.stop]).to(device)
-            prediction = network(self._objective.perturb(x0, noise, t), t, condition)
+            chosen = numbers[rows.start : rows.stop]
+            told = (
+                self._condition.of_samples(self._reader, chosen) if is_conditioned else self._condition.null(len(rows))
+            )
+            prediction = network(self._objective.perturb(x0, noise, t), t, told.to(device))
             total += self._objective.loss(prediction, x0, noise, t).double().sum().item()
         return total / len(numbers)
 

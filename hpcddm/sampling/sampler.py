@@ -13,6 +13,7 @@ from hpcddm.data import randomness
 from hpcddm.data.random_streams import INITIAL_NOISE
 from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.diffusion.spaces.base import Space
+from hpcddm.errors import UserError
 from hpcddm.sampling import native_sampler
 from hpcddm.sampling.denoiser_velocity import Condition
 from hpcddm.sampling.solvers.base import Solver
@@ -44,9 +45,15 @@ def sample(
 
     Raises:
         ConfigError: A native solver is combined with several models.
+        UserError: A sample is not finite; clamped, it would be an image.
     """
     start = randomness.gaussian(seed, INITIAL_NOISE, indices, space.shape).to(condition.device)
-    return space.finish(integrate(field, start, SampleStream(seed, indices), condition, sampler))
+    x = integrate(field, start, SampleStream(seed, indices), condition, sampler)
+    finite = x.isfinite().flatten(1).all(1)
+    if not finite.all():
+        arm, number = getattr(field, "arm", "samples"), indices[int(finite.int().argmin())]
+        raise UserError(f"{arm}: sample {number} is NaN or infinite; lower evaluate.guidance, or look at its network")
+    return space.finish(x)
 
 
 def integrate(

@@ -12,6 +12,7 @@ from hpcddm.config import variants
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.strategies import StrategySettings
 from hpcddm.diffusion.objectives.conversions import Images
+from hpcddm.errors import UserError, require
 from hpcddm.sampling.denoiser_velocity import Condition, DenoiserVelocity, NetworkFunction
 from hpcddm.sampling.dispatch import weighted_velocity
 from hpcddm.sampling.step_context import SampleStream, StepContext
@@ -120,6 +121,7 @@ class EnsembleVelocity:
         sampler: Settings of the sampler.
         null: Null condition: a class id, or one row of states.
         shared: True if both halves of guidance share weights, whatever the settings of sampler and strategy.
+        arm: Name of the arm, for errors.
     """
 
     def __init__(
@@ -130,9 +132,10 @@ class EnsembleVelocity:
         sampler: SamplerSettings,
         null: int | Tensor,
         shared: bool = False,
+        arm: str = "",
     ):
         self.experts, self.posterior, self.null = experts, posterior, null
-        self.strategy, self.sampler = strategy, sampler
+        self.strategy, self.sampler, self.arm = strategy, sampler, arm
         self.shared = shared or strategy.per_trajectory or sampler.posteriors == "shared"
         self.usage: list[Tensor] = []
         self.entropy: list[Tensor] = []
@@ -152,7 +155,21 @@ class EnsembleVelocity:
 
         Returns:
             (N, C, H, W) velocities.
+
+        Raises:
+            UserError: The router's probabilities, with which some strategies would draw no expert, or a velocity is
+                not finite. The message names the arm, the sample, the time, and the network at fault.
         """
+        velocity = self._velocity(x, t, condition, context)
+        finite = velocity.isfinite().flatten(1).all(1)
+        if not finite.all():
+            row = int(finite.int().argmin())
+            one = slice(row, row + 1)
+            where = f"{self.arm}: sample {context.stream.indices[row]} is NaN or infinite at t = {context.time:g}"
+            raise UserError(f"{where}: {self._fault(x[one], t[one], condition[one], context)}")
+        return velocity
+
+    def _velocity(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Images:
         scale = self.guidance_at(context.time)
         if scale == 1:
             return weighted_velocity(self.experts, self._weights(x, t, condition, context), x, t, condition)
@@ -173,6 +190,16 @@ class EnsembleVelocity:
         """Expand the null condition to the shape of `condition`."""
         return torch.as_tensor(self.null).to(condition).expand_as(condition)
 
+    def _fault(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> str:
+        """Say which network's velocity of one sample, x: (1, C, H, W), is not finite, or that guidance is too large."""
+        conditions = {"": condition, " without its condition": self.null_of(condition)}
+        for number, expert in enumerate(self.experts):
+            name = self.arm if len(self.experts) == 1 else f"expert-{number}"
+            for addition, given in conditions.items():
+                if expert and x.isfinite().all() and not expert(x, t, given).isfinite().all():
+                    return f"the velocity of {name}{addition} is not finite; look at its training"
+        return f"guidance {self.guidance_at(context.time):g} or the steps are too large"
+
     def _weights(self, x: Images, t: Float[Tensor, " n"], condition: Condition, context: StepContext) -> Weights:
         """Return the experts' weights: computed now, or reused from an earlier step."""
         every = self.sampler.route_every_steps
@@ -181,6 +208,8 @@ class EnsembleVelocity:
         at_each_call = every == 1 and not self.strategy.per_trajectory
         if at_each_call or reused_for != self._kept_for:
             posterior = self.posterior(x, t, condition)
+            fault = "the router's probabilities are NaN; look at its training"
+            require(bool(posterior.isfinite().all()), f"{self.arm} at t = {context.time:g}: {fault}")
             self._kept_for, self._kept = reused_for, (posterior, self._weights_of(posterior, context))
         self._record(context, *self._kept)
         return self._kept[1]

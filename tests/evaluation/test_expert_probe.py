@@ -35,6 +35,20 @@ def test_it_has_to_beat_the_constant_predictor_by_the_factor_at_every_level():
     assert len(faults(probe(CONSTANT), 0, ProbeRule())) == 2
 
 
+def test_without_its_condition_it_has_to_beat_the_constant_predictor_too():
+    def sent(*unconditional):
+        return ProbeLosses(LEVELS, GOOD, CONSTANT, list(unconditional))
+
+    assert faults(sent(1.7, 3.5), 0, ProbeRule()) == []
+    (line,) = faults(sent(1.7, 3.7), 0, ProbeRule())
+    assert line.startswith("at t = 0.5 its loss without its condition is 0.925 x")
+    for wild in (math.nan, math.inf, None):
+        stored = ProbeLosses(**json.loads(json.dumps(sent(1.7, wild).as_json(), allow_nan=False)))
+        assert stored.unconditional == [1.7, None]
+        assert faults(sent(1.7, wild), 0, ProbeRule()) == faults(stored, 0, ProbeRule())
+        assert faults(stored, 0, ProbeRule()) == ["its loss without its condition is not finite"]
+
+
 def test_a_rule_may_allow_more():
     assert faults(probe(GOOD), 1, ProbeRule(max_of_others=2)) == []
     assert faults(probe(CONSTANT), 0, ProbeRule(max_share=1.01)) == []

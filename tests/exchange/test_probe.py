@@ -1,5 +1,6 @@
 """The probe of an expert of another site: it fails, nothing reads the expert, and somebody accepts that."""
 
+import hashlib
 import json
 import shutil
 
@@ -9,9 +10,11 @@ from safetensors.numpy import load_file, save_file
 
 from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
 from hpcddm.errors import ConfigError
+from hpcddm.exchange import signing
 from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
 from hpcddm.launch.collaboration.contract_settings import with_agreed_probe
 from hpcddm.runs import manifest
+from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
@@ -74,6 +77,26 @@ def test_the_site_that_imports_it_reads_it_only_when_somebody_accepts_that(excha
     assert made.results["accepted"] == REASON and made.results["faults"]
     state, reason = row(sites.run, EXPERT)
     assert state == "complete" and reason.endswith(f"taken because: {REASON}") and "; fails the probe (at t" in reason
+
+
+def test_weights_that_fail_without_a_condition_alone_are_found(exchanged, tmp_path):
+    sites = Collaboration(shutil.copytree(exchanged[0].folder, tmp_path / "copy"))
+    sent = sites.folder / "sent"
+    tensors = load_file(sent / WEIGHTS)
+    (name,) = (name for name in tensors if name.endswith("embed_class.weight"))
+    tensors[name][-1] = 3e38
+    save_file(tensors, sent / WEIGHTS)
+    content = (sent / WEIGHTS).read_bytes()
+    bundle = json.loads((sent / "bundle.json").read_text()) | {"number": 2}
+    bundle["files"][WEIGHTS] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    signed = json.dumps(bundle).encode()
+    (sent / "bundle.json").write_bytes(signed)
+    (sent / "bundle.json.sig").write_bytes(signing.sign_here(signed, sites.key("south"), signing.BUNDLE))
+    done = hpcddm("site", "import", sites.run, sent, "--replace")
+    assert done.exit_code == 0, done.output
+    done = submit(sites)
+    assert done.exit_code == 1
+    assert f"{EXPERT} of site south fails the probe: its loss without its condition is not finite" in done.output
 
 
 def test_the_probe_is_of_the_images_in_the_contract(shared, tmp_path):

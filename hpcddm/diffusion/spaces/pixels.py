@@ -10,6 +10,7 @@ from torch import Tensor
 from hpcddm.config.data_shapes import Shape
 from hpcddm.config.spaces import SpaceSettings
 from hpcddm.diffusion.spaces.base import Space
+from hpcddm.errors import require
 
 
 class PixelSpaceSettings(SpaceSettings):
@@ -40,6 +41,15 @@ def pixels_to_values(images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n c h
 
 
 def values_to_pixels(values: Float[Tensor, "n c h w"]) -> UInt8[np.ndarray, "n h w c"]:
-    """Convert values in [-1, 1], (N, C, H, W), to rounded uint8 pixels, (N, H, W, C), on the CPU."""
+    """Convert values in [-1, 1], (N, C, H, W), to rounded uint8 pixels, (N, H, W, C), on the CPU.
+
+    Raises:
+        UserError: A value is NaN or infinite, which would become a black or white pixel.
+    """
+    require(
+        bool(values.isfinite().all()),
+        "images with values that are NaN or infinite cannot be shown or measured; look at the weights and the precision"
+        " of the network that made them",
+    )
     scaled = values.add(1).mul(127.5).round().clamp(0, 255)
     return scaled.to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()

@@ -18,6 +18,7 @@ from hpcddm.evaluation.metrics.overlap import NeighbourhoodOverlap, RealBalls, m
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS, tenth_rows, without_rows
 
 T = TypeVar("T")
+NETWORK_VALUES = (Need.FEATURES.value, Need.LOGITS.value, Need.TEXT.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,12 @@ class ImageSet:
     """(C,) mean LPIPS between two images of one condition, by condition."""
     labels: np.ndarray | None = None
     """(N,) int, requested class, or class of the real image."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for features, logits or cosines that are not finite: comparisons with NaN are figures."""
+        for name, part in self._parts():
+            if name in NETWORK_VALUES and not np.isfinite(part).all():
+                raise ValueError(f"{name} are NaN or infinite")
 
     @property
     def count(self) -> int:

@@ -50,6 +50,7 @@ class ProbeStage(Stage):
         chosen = {name: value for name, value in evaluate.items() if name in ("snapshot", "sigma_rel")}
         return common_settings(experiment, config.model) | {
             "experts.probe": experiment.experts.probe and settings_to_hash(experiment.experts.probe),
+            "experts.condition_dropout": experiment.experts.condition_dropout,
             "objective": settings_to_hash(config.objective),
             "evaluate": chosen,
         }

@@ -1,7 +1,5 @@
 """Stage probe: the losses of an expert of another site on held-out images of every cluster, and the verdict."""
 
-from dataclasses import asdict
-
 import numpy as np
 
 from hpcddm.config.experiment import Experiment, ProbeRule
@@ -43,13 +41,15 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     accepted = accepted_reason(unit.run, key, unit.inputs[key]) if faults else None
     if faults and accepted is None:
         raise UserError(_refusal(experiment, unit, key, faults))
-    atomic.write_json(unit.folder / PROBE_FILE, asdict(losses))
+    atomic.write_json(unit.folder / PROBE_FILE, losses.as_json())
     return Result([PROBE_FILE], {"faults": faults, "accepted": accepted})
 
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the passes over the held-out images of all clusters."""
-    images = len(LEVELS) * PROBE_SAMPLES * workload.experiment.cluster.experts
+    experiment = workload.experiment
+    passes = experiment.cluster.experts + (experiment.experts.condition_dropout > 0)
+    images = len(LEVELS) * PROBE_SAMPLES * passes
     return [Work(workload.denoiser(probed_expert(key)), False, images, PROBE_SAMPLES)]
 
 
@@ -86,7 +86,9 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
         losses.append([loss.of_network(expert.model, numbers, level, device) for level in levels])
         constant.append([loss.of_constant(numbers, level) for level in levels])
     unit.heartbeat.beat(total, total)
-    return ProbeLosses(list(LEVELS), losses, constant)
+    is_asked = experiment.experts.condition_dropout > 0 and losses[number]
+    null = [loss.of_network(expert.model, probe[number], level, device, False) for level in LEVELS if is_asked]
+    return ProbeLosses(list(LEVELS), losses, constant, list(null))
 
 
 def _refusal(experiment: Experiment, unit: Unit, key: str, faults: list[str]) -> str:
