@@ -51,7 +51,7 @@ from hpcddm.launch.submission import (
 )
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
-from hpcddm.runs.contracts import run_contract
+from hpcddm.runs.contracts import require_vouched, run_contract
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
@@ -108,10 +108,8 @@ def submit(
         raise ConfigError("--wait: nothing is submitted with --dry-run; leave one of them out")
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
-    if folder is None and trusted is not None:
-        raise ConfigError("--trust: is for --contract, which names the contract; leave one out, or name both")
     if folder is None:
-        experiment, run, site, defaults = _load(name, overrides, site_name, run_dir, redo)
+        experiment, run, site, defaults = _load(name, overrides, site_name, run_dir, redo, trusted)
     elif site_name == "auto":
         raise ConfigError("--contract: name this site, as the contract does, with --site")
     else:
@@ -137,7 +135,12 @@ def submit(
 
 
 def _load(
-    name: str, overrides: tuple[str, ...], site_name: str, run_dir: Path | None, redo: Collection[str]
+    name: str,
+    overrides: tuple[str, ...],
+    site_name: str,
+    run_dir: Path | None,
+    redo: Collection[str],
+    trusted: str | None,
 ) -> tuple[Experiment, RunDir, Site, Defaults]:
     """Read experiment and site of a run, and print the experiment's defaults."""
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
@@ -150,6 +153,7 @@ def _load(
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
+    require_vouched(run, site.name, trusted)
     experiment = with_agreed_probe(with_content_hashes(experiment, run, redo=redo), run_contract(run))
     defaults.print()
     return experiment, run, site, defaults

@@ -2,8 +2,9 @@
 
 Others may have written what is inside a run, or a sweep. Nothing there counts as the user's own site, template,
 experiment or variant only because the working directory is there. Digests of what this user submitted a run with are
-files in a folder of the user, and hold for this run at this place. A job, which may not see that folder, has the
-digests of its own submission from its script, and Slurm keeps its own copy of that.
+files in a folder of the user, and hold for this run at this place; those of contracts hold wherever a run is. A job,
+which may not see that folder, has the digests of its own submission from its script, and Slurm keeps its own copy of
+that.
 
 The folder also holds a secret of the user, from which keys are derived.
 """
@@ -62,20 +63,20 @@ def belongs_to_user(path: Path) -> bool:
     return False
 
 
-def remember(run: Path, value: Mapping[str, Any]) -> None:
-    """Note that this user submits a run with the keys of a site, or with parts of a template.
+def remember(run: Path | None, value: Mapping[str, Any]) -> None:
+    """Note that this user submits a run with the keys of a site, or with parts of a template; None for any run.
 
     The same goes for the files inside the run's folder that were taken as the user's, because this was no run yet.
     """
-    root, folder = Path(os.path.realpath(run)), _folder()
-    places = [place for place in _taken if any(way.is_relative_to(root) for way in _ways(place))]
+    root, folder = run and Path(os.path.realpath(run)), _folder()
+    places = [place for place in _taken if root and any(way.is_relative_to(root) for way in _ways(place))]
     with suppress(OSError):
         if _made(folder):
             for one in (value, *map(_content, places)):
                 (folder / f"{_prefix(root)}{digest(one)}").touch()
 
 
-def is_known(run: Path, value: Mapping[str, Any]) -> bool:
+def is_known(run: Path | None, value: Mapping[str, Any]) -> bool:
     """Tell if this user has submitted a run, at this place, with the keys of a site, or with parts of a template."""
     name, folder = digest(value), _folder()
     if name in os.environ.get(SUBMITTED_VARIABLE, "").split():
@@ -170,8 +171,8 @@ def _content(path: Path) -> dict[str, str]:
     return {"file": str(path), "sha256": atomic.sha256(path)}
 
 
-def _prefix(run: Path) -> str:
-    return f"{digest(os.path.realpath(run))}-"
+def _prefix(run: Path | None) -> str:
+    return "any-" if run is None else f"{digest(os.path.realpath(run))}-"
 
 
 def _folder() -> Path:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hpcddm.config import trusted_submissions
-from hpcddm.errors import UserError
+from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.exchange import signed_folder
 from hpcddm.exchange.contract import FILE, MAX_BYTES, Contract, read_contract
 from hpcddm.files import atomic, checked_reads, guarded_writes
@@ -46,7 +46,7 @@ def own_sites(run: RunDir) -> frozenset[str]:
     """Return the sites whose experts are trained in a run: as this user has vouched, else as its journal says."""
     folder = current_folder(run)
     known = frozenset[str]() if folder is None else _own_sites(run, folder)
-    return known or frozenset(submission.site for submission in Journal(run.journal).submissions())
+    return known or _submitting_sites(run)
 
 
 def accepted_keys(run: RunDir, site: str) -> frozenset[str]:
@@ -66,9 +66,49 @@ def vouched(contract: Contract, site: str) -> dict[str, str]:
     return {"contract": contract.id, "coordinator": contract.sites[contract.coordinator].key, "site": site}
 
 
+def vouch(run: RunDir, contract: Contract, site: str) -> None:
+    """Note that this user trusts the coordinator of a contract, wherever the run is, and trains a site's experts in it.
+
+    Args:
+        run: The run.
+        contract: Its contract.
+        site: The site.
+    """
+    for place in (run.root, None):
+        trusted_submissions.remember(place, vouched(contract, site))
+
+
 def vouched_here(run: RunDir, site: str) -> list[dict[str, str]]:
-    """Return what the jobs of a submission know of the revisions that count; nothing for a run without a contract."""
-    return [vouched(read_contract(folder)[0], site) for folder in _counted(run)]
+    """Return what the jobs of a submission know of the revisions that this user has vouched for."""
+    return [vouched(read_contract(folder)[0], site) for folder in _vouched_folders(run)]
+
+
+def require_vouched(run: RunDir, site: str | None = None, trusted: str | None = None) -> None:
+    """Check that this user has vouched for a coordinator in a run with a contract, or vouch for the one that is named.
+
+    Args:
+        run: The run.
+        site: The site that submits; None for other commands.
+        trusted: Fingerprint of the coordinator's key that the user names.
+
+    Raises:
+        UserError: Nobody has vouched for a contract here, or the key that is named has signed none.
+        ConfigError: A key is named, and the run has no contract.
+    """
+    kept = [] if _vouched_folders(run) and trusted is None else [read_contract(folder) for folder in _folders(run)]
+    named = [contract for contract, key in kept if site is not None and key.fingerprint == trusted]
+    if named and site is not None:
+        sites = named[0].sites
+        require(site in sites, f"--site {site}: not a site of the contract; its sites: {', '.join(sites)}")
+        vouch(run, named[0], site)
+    elif kept:
+        signers = "; ".join(dict.fromkeys(f"{contract.coordinator}, {key.fingerprint}" for contract, key in kept))
+        raise UserError(
+            f"{run.root}: its contract ({signers}) is not vouched for here; compare the fingerprint with the one that"
+            " the coordinator tells you by another channel, then submit with --trust FINGERPRINT"
+        )
+    elif trusted is not None:
+        raise ConfigError(f"--trust: {run.root} has no contract; name one with --contract, or leave this out")
 
 
 def _folders(run: RunDir) -> list[Path]:
@@ -80,9 +120,12 @@ def _folders(run: RunDir) -> list[Path]:
 
 
 def _counted(run: RunDir) -> list[Path]:
-    """List the folders of the revisions that count, the newest first."""
-    folders = _folders(run)
-    return [folder for folder in folders if _own_sites(run, folder)] or folders
+    """List the folders of the revisions that count, the newest first; all where this user has vouched for none."""
+    return _vouched_folders(run) or _folders(run)
+
+
+def _vouched_folders(run: RunDir) -> list[Path]:
+    return [folder for folder in _folders(run) if _own_sites(run, folder)]
 
 
 def _own_sites(run: RunDir, folder: Path) -> frozenset[str]:
@@ -91,7 +134,16 @@ def _own_sites(run: RunDir, folder: Path) -> frozenset[str]:
         contract, _ = read_contract(folder)
     except UserError:
         return frozenset()
-    return frozenset(site for site in contract.sites if trusted_submissions.is_known(run.root, vouched(contract, site)))
+    here, anywhere = (
+        frozenset(site for site in contract.sites if trusted_submissions.is_known(place, vouched(contract, site)))
+        for place in (run.root, None)
+    )
+    # Who trains experts of several sites has several runs, and the journal tells which one has been moved.
+    return here or anywhere & _submitting_sites(run) or anywhere
+
+
+def _submitting_sites(run: RunDir) -> frozenset[str]:
+    return frozenset(submission.site for submission in Journal(run.journal).submissions())
 
 
 def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:

@@ -118,6 +118,8 @@ def agreed_runs(folder: Path) -> Agreed:
         ssh_keys.make_key(folder / f"key-{site}")
     contract = hand_made_contract(folder, experiment, home)
     runs = Agreed(experiment, home, partner, contract).sign_contract(contract)
+    for run, site in zip((home, partner), SITES, strict=True):
+        run_contracts.vouch(run, contract, site)
     train(runs, runs.partner, seed=1)
     return runs
 

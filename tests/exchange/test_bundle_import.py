@@ -421,5 +421,6 @@ try:
 finally:
     print("torch", "torch" in sys.modules, "h5py", "h5py" in sys.modules)
 """
-    done = python(code, "site", "import", runs.home.root, sent)
+    own = {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+    done = python(code, "site", "import", runs.home.root, sent, **own)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "torch False h5py False", done.stdout + done.stderr

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from hpcddm.config import trusted_submissions
+from hpcddm.exchange import ssh_keys
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import contracts, manifest
 from hpcddm.runs.run_dir import RunDir
@@ -82,7 +82,7 @@ def test_export_and_sample_refuse_an_expert_that_nothing_vouches_for(runs, tmp_p
 
 def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp_path):
     home = runs.home
-    trusted_submissions.remember(home.root, contracts.vouched(runs.contract, "uni-a"))
+    contracts.vouch(home, runs.contract, "uni-a")
     # Theirs: another contract, whose coordinator is the other site, with a journal and a record of its own.
     hostile = runs.hostile_contract(9)
     shutil.copytree(contracts.revision_folder(RunDir(hostile), 9), contracts.revision_folder(home, 9))
@@ -95,3 +95,47 @@ def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
         manifest.read(home.unit(KEY))
     assert row(home)[0] != "complete"
+
+
+def add_strangers_revision(runs, run):
+    """Put a revision into a run that a stranger has signed as coordinator, with its key for every site."""
+    place = contracts.revision_folder(run, 8)
+    shutil.copytree(contracts.revision_folder(RunDir(runs.forged_revision(8)), 8), place)
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp_path, is_moved):
+    bundle = runs.pack("sent")
+    home = RunDir(runs.home.root.rename(tmp_path / "moved")) if is_moved else runs.home
+    add_strangers_revision(runs, home)
+    assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
+    assert contracts.accepted_keys(home, "uni-b") == {runs.contract.sites["uni-b"].key}
+    assert hpcddm("site", "import", home.root, bundle).exit_code == 0
+    assert row(home)[0] == "complete"
+
+
+@pytest.mark.parametrize("verb", ["import", "bundle", "submit"])
+def test_a_contract_that_nobody_here_has_vouched_for_is_refused_in_one_line(runs, tmp_path, monkeypatch, verb):
+    bundle, run = runs.pack("sent"), runs.partner if verb == "bundle" else runs.home
+    add_strangers_revision(runs, run)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of-another-account"))
+    site = tmp_path / "uni-a.yaml"
+    site.write_text("name: uni-a\nscheduler: local\n")
+    submit = ("submit", run.root.parent / "tiny.yaml", "--site", site, "--run-dir", run.root)
+    pack = ("site", "bundle", run.root, KEY, "--sign", runs.key("uni-b"), "--output", tmp_path / "out")
+    done = hpcddm(*{"import": ("site", "import", run.root, bundle), "bundle": pack, "submit": submit}[verb])
+    (line,) = done.output.strip().splitlines()
+    assert done.exit_code == 1 and "is not vouched for here; compare the fingerprint" in line, done.output
+    own, stranger = (ssh_keys.read_public(runs.key(site)).fingerprint for site in ("uni-a", "uni-b"))
+    assert own in line and stranger in line
+    assert "is not vouched for here" in hpcddm(*submit, "--trust", "SHA256:another").output
+    named = ("submit", run.root.parent / "tiny.yaml", "--site", "embedded", "--run-dir", run.root, "--trust", own)
+    assert "--site embedded: not a site of the contract; its sites: uni-a, uni-b" in hpcddm(*named).output
+    hpcddm(*submit, "--trust", own)
+    assert contracts.run_contract(run) == runs.contract
+
+
+def test_a_run_without_a_contract_has_no_coordinator_to_trust(runs):
+    shutil.rmtree(runs.home.root / "contract")
+    submit = ("submit", runs.home.root.parent / "tiny.yaml", "--run-dir", runs.home.root, "--site", "embedded")
+    assert "home has no contract; name one with --contract" in hpcddm(*submit, "--trust", "SHA256:x").output

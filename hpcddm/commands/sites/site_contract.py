@@ -12,7 +12,6 @@ from rich.table import Table
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import SIGN, own_key
 from hpcddm.commands.terminal import table_console
-from hpcddm.config import trusted_submissions
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
@@ -106,7 +105,7 @@ def _write(
         contracts.read_contract(sent)
         # First in the run: two contracts never have one revision.
         kept = run_contracts.keep_contract(sent, written, run)
-        trusted_submissions.remember(run.root, run_contracts.vouched(written, written.coordinator))
+        run_contracts.vouch(run, written, written.coordinator)
         _hand_out(sent, output, kept)
     return written
 

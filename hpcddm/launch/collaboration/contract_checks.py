@@ -10,7 +10,7 @@ from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import AgreedExpert, Contract, flat_name
 from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.runs.contracts import run_contract
+from hpcddm.runs.contracts import require_vouched, run_contract
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_training import unit_training
@@ -21,8 +21,9 @@ def require_contract(run: RunDir) -> Contract:
     """Return the contract of a run.
 
     Raises:
-        UserError: The run has none, or it is damaged.
+        UserError: The run has none, it is damaged, or this user has not vouched for it.
     """
+    require_vouched(run)
     contract = run_contract(run)
     if contract is None:
         raise UserError(
