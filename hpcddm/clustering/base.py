@@ -94,12 +94,18 @@ class Clustering(Variant[S]):
         Raises:
             UserError: The file is missing, or its partition does not match the experiment; the message names the file.
         """
+        with convert_errors(path, REDO):
+            return self.load_for(experiment, read_arrays(path))
+
+    def load_for(self, experiment: Experiment, arrays: dict[str, np.ndarray]) -> Partition:
+        """Restore a partition that fits an experiment; raise what `convert_errors` converts for another one."""
         encoder = experiment.encode.encoder
         dimensions = encoder.dimensions(experiment.data) if experiment.cluster.clustering.needs_features else 0
-        with convert_errors(path, REDO):
-            partition = self.load(read_arrays(path))
-            partition.require(experiment.cluster.experts, dimensions)
-            return partition
+        partition = self.load(arrays)
+        if partition.arrays().keys() != arrays.keys():
+            raise ValueError(f"has the arrays {', '.join(arrays)}, not {', '.join(partition.arrays())}")
+        partition.require(experiment.cluster.experts, dimensions)
+        return partition
 
 
 class FeatureClustering(Clustering[S]):

@@ -1,5 +1,7 @@
 """Clusters of a collaboration's contract: every site takes the coordinator's partition as it is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +12,7 @@ from hpcddm.clustering.partition import Partition
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.clustering import ClusteringSettings
+from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import PathSetting
 from hpcddm.data.columns import Numbers
 from hpcddm.files import atomic
@@ -45,6 +48,17 @@ class ContractClustering(Clustering[ContractClusteringSettings]):
 
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:
         """Read the partition; raises `UserError` for one that is damaged, or not the agreed one."""
+        with self._opened() as arrays:
+            return self.load(arrays)
+
+    def check(self, experiment: Experiment) -> None:
+        """Raise `UserError` for a partition that is damaged, not the agreed one, or not one for the experiment."""
+        with self._opened() as arrays:
+            self.load_for(experiment, arrays)
+
+    @contextmanager
+    def _opened(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the arrays by name, with errors about them converted."""
         path = Path(self.settings.partition)
         with convert_errors(path, ADVICE), TensorFile(path) as file:
             arrays = {
@@ -53,7 +67,7 @@ class ContractClustering(Clustering[ContractClusteringSettings]):
             }
             held = file.read({name: values.reshape(-1).view(np.uint8).data for name, values in arrays.items()})
             atomic.require_submitted(path, self.settings.content_hash, held)
-            return self.load(arrays)
+            yield arrays
 
     def load(self, arrays: dict[str, np.ndarray]) -> Partition:
         return variants.create(Clustering, self.settings.fitted_by).load(arrays)

@@ -70,6 +70,8 @@ class ClusterOfKey(Partition):
         require_clusters(self.clusters, num_clusters)
         if self.hashes.shape != self.clusters.shape or self.hashes.dtype != np.uint64:
             raise ValueError(f"hashes are {self.hashes.dtype} {list(self.hashes.shape)} for {len(self.clusters)} keys")
+        if (self.hashes[1:] <= self.hashes[:-1]).any():
+            raise ValueError("hashes do not ascend")
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"hashes": self.hashes, "clusters": self.clusters}

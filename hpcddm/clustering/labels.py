@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.clustering.base import Clustering, Workspace
-from hpcddm.clustering.partition import Partition, require_clusters
+from hpcddm.clustering.partition import Partition, require_every_cluster
 from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.data.columns import Numbers
@@ -67,7 +67,7 @@ class ClusterOfClass(Partition):
         return self.clusters[labels]
 
     def require(self, num_clusters: int, dimensions: int) -> None:
-        require_clusters(self.clusters, num_clusters)
+        require_every_cluster(self.clusters, num_clusters)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"clusters": self.clusters}
@@ -84,4 +84,7 @@ class LabelClustering(Clustering[LabelClusteringSettings]):
         return ClusterOfClass(np.array([clusters[label] for label in sorted(clusters)], dtype=np.int64))
 
     def load(self, arrays: dict[str, np.ndarray]) -> ClusterOfClass:
-        return ClusterOfClass(**arrays)
+        partition, groups = ClusterOfClass(**arrays), self.settings.groups
+        if groups is not None and len(partition.clusters) != sum(map(len, groups)):
+            raise ValueError(f"has clusters of {len(partition.clusters)} classes, and groups {sum(map(len, groups))}")
+        return partition

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int, Int64
 
 from hpcddm.clustering.centroids import Centroids
-from hpcddm.clustering.partition import FeaturePartition, require_clusters
+from hpcddm.clustering.partition import FeaturePartition, require_every_cluster
 from hpcddm.clustering.row_blocks import map_blocks, split_rows
 from hpcddm.config.clustering import Metric
 
@@ -36,13 +36,21 @@ class NearestCentroid(FeaturePartition):
         self.mean, self.centroids, self.coarse, self.penalties, self.metric = mean, centroids, coarse, penalties, metric
 
     def require(self, num_clusters: int, dimensions: int) -> None:
-        """Raise ValueError if the arrays do not match the numbers of clusters and dimensions."""
-        require_clusters(self.coarse, num_clusters)
+        """Raise ValueError if the arrays do not match the numbers of clusters and dimensions, or are not finite."""
+        require_every_cluster(self.coarse, num_clusters)
         count = len(self.coarse)
         prices = np.zeros(count) if self.penalties is None else self.penalties
         shapes = (self.mean.shape, self.centroids.shape, prices.shape)
         if shapes != ((dimensions,), (count, dimensions), (count,)):
             raise ValueError(f"mean, centroids, prices are {shapes}, of {count} centroids in {dimensions} dimensions")
+        kinds = [str(values.dtype) for values in (self.mean, self.centroids, prices)]
+        if not all(kind.startswith("float") for kind in kinds):
+            raise ValueError(f"mean, centroids, prices are {', '.join(kinds)}, not floating-point numbers")
+        # Distances are compared in float32 first.
+        squares = [np.einsum("...d,...d->...", values, values, dtype=float) for values in (self.mean, self.centroids)]
+        with np.errstate(over="ignore"):
+            if not all(np.isfinite(values.astype(np.float32)).all() for values in (*squares, prices)):
+                raise ValueError("mean, centroids or prices are not finite, or too large")
 
     def assign_features(self, features: Float[np.ndarray, "n d"]) -> Int64[np.ndarray, " n"]:
         """Return the cluster of the nearest centroid of each sample, (N,)."""

@@ -116,6 +116,14 @@ def require_clusters(values: np.ndarray, num_clusters: int) -> None:
         raise ValueError(f"has clusters {values.min()} to {values.max()}, and the experiment {num_clusters}")
 
 
+def require_every_cluster(values: np.ndarray, num_clusters: int) -> None:
+    """Check that an array has every cluster number; arguments and errors are those of `require_clusters`."""
+    require_clusters(values, num_clusters)
+    missing = np.setdiff1d(np.arange(num_clusters), values)
+    if len(missing):
+        raise ValueError(f"lacks cluster {missing[0]}, and the experiment has {num_clusters}")
+
+
 def write_arrays(path: Path, partition: Partition) -> None:
     """Write the arrays that define a partition to an HDF5 file."""
     with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:

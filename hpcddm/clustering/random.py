@@ -1,5 +1,6 @@
 """Random clusters of equal size: what the papers compare clusters of features with (arXiv 2501.05450, fig. 4c)."""
 
+from operator import index
 from typing import ClassVar
 
 import numpy as np
@@ -48,4 +49,4 @@ class RandomClustering(Clustering[RandomClusteringSettings]):
         return RandomPartition(seed, num_clusters)
 
     def load(self, arrays: dict[str, np.ndarray]) -> RandomPartition:
-        return RandomPartition(**{name: int(value) for name, value in arrays.items()})
+        return RandomPartition(**{name: index(value) for name, value in arrays.items()})

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.partition import read_arrays
@@ -38,6 +38,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from tests.exchange.collaboration import SITES, Collaboration
 from tests.helpers import REPOSITORY, hpcddm, tiny, write_source
+from tests.shape_checker import unchecked
 
 KEY = "train/expert-01"
 PAGE = REPOSITORY / "docs/collaboration.md"
@@ -359,6 +360,53 @@ def test_a_hostile_contract_is_refused_in_one_line_and_writes_nothing(shared, tm
     assert done.exit_code in (1, 2) and len(said) == 1 and said[0].startswith("error: "), done.output
     assert all(32 <= ord(sign) < 127 for sign in said[0]) and len(said[0]) < 2000
     assert not run.exists() or not any(run.rglob("*.tar"))
+
+
+def coarse(values):
+    return lambda arrays: arrays.update(coarse=np.resize(values, len(arrays["coarse"])))
+
+
+UNFIT = {
+    "clusters of no expert": (PARTITION, coarse([-5, 1000]), "has clusters -5 to 1000"),
+    "half a cluster": (PARTITION, coarse([0.5, 1.0]), "clusters are float64"),
+    "centroids that are not numbers": (PARTITION, lambda arrays: arrays["centroids"].fill(np.nan), "not finite"),
+    "features of another encoder": (PARTITION, lambda arrays: arrays.update(mean=np.zeros(3)), "of 8 centroids in 16"),
+    "no mean": (PARTITION, lambda arrays: arrays.pop("mean"), "'mean'"),
+    "an array more": (PARTITION, lambda arrays: arrays.update(x=np.zeros(1)), "'x'"),
+    "no images of a cluster": (PROBE, lambda arrays: arrays.pop("images-01"), "lacks tensor 'images-01'"),
+    "images of another size": (
+        PROBE,
+        lambda arrays: arrays.update({"images-01": arrays["images-01"][:, 1:]}),
+        "tensor 'images-01' is U8 [",
+    ),
+    "classes of fewer images": (
+        PROBE,
+        lambda arrays: arrays.update({"classes-00": arrays["classes-00"][1:]}),
+        "tensor 'classes-00' is I64 [",
+    ),
+    "too many images": (
+        PROBE,
+        lambda arrays: arrays.update({"images-00": np.resize(arrays["images-00"], (65, 8, 8, 1))}),
+        "has 65 images, more than 64",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_file_of_a_contract_that_does_not_fit_its_experiment_is_refused_before_it_is_kept(shared, tmp_path, case):
+    name, change, reason = UNFIT[case]
+    arrays = load_file(shared.contract / name)
+    change(arrays)
+    save_file({own: np.ascontiguousarray(values) for own, values in arrays.items()}, tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    folder = shared.forge(tmp_path / "forged", put(f"files/{name}", entry))
+    (folder / name).write_bytes(content)
+    with unchecked():
+        done = shared.submit(folder, tmp_path / "run", "--trust", shared.fingerprint("north"))
+    (said,) = [line for line in done.stderr.splitlines() if line]
+    assert done.exit_code == 1 and reason in said and said.endswith("ask the coordinator for the contract again"), said
+    assert f"{folder / name}: " in said and not (tmp_path / "run").exists()
 
 
 def test_a_contract_signed_by_another_key_or_for_another_purpose(shared, tmp_path):

@@ -1,10 +1,13 @@
 """Experiments of many kinds cross between sites: what a contract leaves out is a place of files, and nothing else."""
 
+import hashlib
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.partition import write_arrays
@@ -19,6 +22,7 @@ from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.sources import webdataset
 from hpcddm.errors import ConfigError
 from hpcddm.exchange.contract import PARTITION
+from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import atomic
 from hpcddm.launch.collaboration import contract_settings
 from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
@@ -46,12 +50,15 @@ def test_of_clusters_in_a_table_a_site_needs_the_partition_alone(shared, tmp_pat
     values["cluster"]["clustering"] = {"name": "file", "table": {"file": "/north/clusters.csv", "key": "name"}}
     sent = contract_settings.shared_settings(Experiment.model_validate(values), None)
     assert "/north" not in json.dumps(sent)
-    experiment = load_agreed(
-        replace(contract, experiment=sent), shared.contract, [f"data.source.folder={shared.images}"]
-    )
+    folder = shutil.copytree(shared.contract, tmp_path / "contract")
+    save_file({"hashes": np.arange(3, dtype=np.uint64), "clusters": np.array([0, 1, 1], np.uint16)}, folder / PARTITION)
+    content = (folder / PARTITION).read_bytes()
+    files = contract.files | {PARTITION: ListedFile(len(content), hashlib.sha256(content).hexdigest())}
+    changed = replace(contract, experiment=sent, files=files)
+    experiment = load_agreed(changed, folder, [f"data.source.folder={shared.images}"])
     experiment = with_content_hashes(experiment, RunDir(tmp_path / "none"))
     check_recipes(contract, experiment, "south")
-    assert experiment.cluster.clustering.fitted_by.table.file == str(shared.contract / PARTITION)
+    assert experiment.cluster.clustering.fitted_by.table.file == str(folder / PARTITION)
 
 
 def test_of_several_sources_each_has_its_place_at_a_site(shared, tmp_path):

@@ -11,6 +11,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import FILE, PARTITION, Contract
 from hpcddm.launch.collaboration import contract_settings
+from hpcddm.launch.collaboration.contract_files import check_files
 from hpcddm.launch.load_experiment import apply_overrides
 from hpcddm.pipeline.unit_graph import plan_units
 
@@ -27,7 +28,8 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         overrides: Settings of this site as `key.key=value`: where its images and weights are, and what may differ.
 
     Raises:
-        UserError: The contract would make this site read a file, run a variant of its own, or plan too many units.
+        UserError: The contract would make this site read a file, run a variant of its own, or plan too many units; or
+            its partition or probe is damaged, or does not fit.
         ConfigError: An override is invalid, or changes what was agreed on. The message names the key.
     """
     contract_settings.check_settings(contract)
@@ -46,6 +48,9 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         reason = "; ".join(str(error).splitlines())
         raise ConfigError(f"{reason}; {hint}") from None
     contract_settings.check_experiment(contract, experiment)
+    # An experiment that this site has changed is refused by the keys: see `check_recipes`.
+    if not contract_settings.changed_settings(contract, experiment):
+        check_files(contract, experiment, folder)
     return experiment
 
 
