@@ -19,6 +19,11 @@ from hpcddm.files.checked_reads import Unreadable
 
 KIND = b"ssh-ed25519"
 RAW_BYTES = 32
+FIELD = 2**255 - 19
+"""Prime of the field of Ed25519's coordinates (RFC 8032, section 5.1)."""
+ORDER_EIGHT = 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = (0, 1, FIELD - 1, ORDER_EIGHT, FIELD - ORDER_EIGHT)
+"""Second coordinates of the eight points of small order: with such a key, one signature can fit every message."""
 MAX_KEY_BYTES = 16_384
 """Most bytes of a file with a key."""
 TEXT = re.compile(r"ssh-ed25519 (?P<blob>[A-Za-z0-9+/]{68})")
@@ -33,10 +38,10 @@ class PublicKey:
         raw: Its 32 bytes (RFC 8032, section 5.1.5).
 
     Examples:
-        >>> PublicKey(bytes(32)).text
-        'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
-        >>> PublicKey(bytes(32)).fingerprint
-        'SHA256:kmYcvdi2GkPeWxB6XLjrZB8JHsy2Hm8luHMFp9GMvqk'
+        >>> PublicKey(bytes(range(32))).text
+        'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f'
+        >>> PublicKey(bytes(range(32))).fingerprint
+        'SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA'
     """
 
     raw: bytes
@@ -71,6 +76,9 @@ def parse_blob(blob: bytes) -> PublicKey:
     raw = read_strings(blob, 2)[1]
     if len(raw) != RAW_BYTES:
         raise Malformed(f"an Ed25519 key of {len(raw)} bytes instead of {RAW_BYTES}")
+    second = int.from_bytes(raw, "little") % 2**255
+    if second >= FIELD or second in SMALL_ORDER:
+        raise Malformed("an Ed25519 key of small order, or not encoded as RFC 8032 says; it protects nothing")
     return PublicKey(raw)
 
 

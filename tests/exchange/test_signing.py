@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from hpcddm.errors import UserError
 from hpcddm.exchange import signing, ssh_keys, sshsig
@@ -224,3 +225,52 @@ def test_no_mutation_is_accepted_that_says_anything_else(key, count):
 def test_a_text_that_is_no_plain_key_is_refused(text):
     with pytest.raises(Malformed):
         ssh_keys.parse_text(text)
+
+
+PRIME, CURVE = 2**255 - 19, -121665 * pow(121666, -1, 2**255 - 19)
+
+
+def added(first, second):
+    """The sum of two points (RFC 8032, section 5.1.4, in affine coordinates)."""
+    (x, y), (u, v) = first, second
+    product = CURVE * x * u * y * v
+    return (x * v + y * u) * pow(1 + product, -1, PRIME) % PRIME, (y * v + x * u) * pow(1 - product, -1, PRIME) % PRIME
+
+
+def small_points():
+    """All multiples of a point of order eight, the neutral one first."""
+    second = ssh_keys.ORDER_EIGHT
+    square = (second**2 - 1) * pow(CURVE * second**2 + 1, -1, PRIME) % PRIME
+    root = pow(square, (PRIME + 3) // 8, PRIME)
+    root = root if root**2 % PRIME == square else root * pow(2, (PRIME - 1) // 4, PRIME) % PRIME
+    points = [(0, 1)]
+    while len(points) < 8:
+        points.append(added(points[-1], (root, second)))
+    assert added(points[-1], points[1]) == points[0] and len(set(points)) == 8
+    return points
+
+
+def encoded(y, odd):
+    return (y | odd << 255).to_bytes(32, "little")
+
+
+def test_keys_of_small_order_and_encodings_beyond_the_field_are_not_keys(key):
+    points = small_points()
+    raw = {encoded(y, x % 2) for x, y in points}
+    raw |= {encoded(y, odd) for y in range(PRIME, 2**255) for odd in (0, 1)}
+    raw |= {encoded(y, odd) for _, y in points for odd in (0, 1)}
+    assert len(raw) == 10 + 38
+    for one in raw:
+        public = ssh_keys.PublicKey(one)
+        for parse in (ssh_keys.parse_text, lambda text, public=public: ssh_keys.parse_blob(public.blob)):
+            with pytest.raises(Malformed, match="small order"):
+                parse(public.text)
+    # Its signature fits every message, for whoever does not look at the key.
+    neutral = ssh_keys.PublicKey(encoded(1, 0))
+    everything = sshsig.Signature(neutral, signing.SITE, b"sha512", neutral.raw + bytes(32))
+    for content in (CONTENT, b"anything"):
+        signed = sshsig.signed_bytes(content, signing.SITE, b"sha512")
+        Ed25519PublicKey.from_public_bytes(neutral.raw).verify(everything.raw, signed)
+        with pytest.raises(Malformed, match="small order"):
+            signing.verify(content, sshsig.armour(everything), signing.SITE)
+    assert ssh_keys.parse_text(ssh_keys.read_public(key).text)
