@@ -71,8 +71,8 @@ def hostile_run(beside: Beside, agreed: Contract, folder: Path) -> Path:
     files = {flat_name(own["path"]): ListedFile(own["size"], own["sha256"]) for own in made["outputs"]}
     files.pop(flat_name(CURVE), None)
     recipe = agreed.experts[UNIT].digest
-    bundle = Bundle("hpcddm bundle 1", agreed.id, recipe, UNIT, OTHER, 1, files, [], SiteWord())
-    record, content = import_records.record_folder(run, UNIT, 1), json.dumps(asdict(bundle)).encode()
+    bundle = Bundle("hpcddm bundle 1", agreed.id, recipe, UNIT, OTHER, 1, [], SiteWord(), files)
+    record, content = import_records.record_folder(run, bundle), json.dumps(asdict(bundle)).encode()
     record.mkdir(parents=True)
     (record / import_records.FILE).write_bytes(content)
     signature = signing.sign_here(content, folder / "hostile.key", signing.BUNDLE)

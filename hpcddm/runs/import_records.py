@@ -1,4 +1,7 @@
-"""Records of imports: `imports/<expert>/<number>/` keeps the signed list of every bundle that a run has taken."""
+"""Records of imports: `imports/<expert>/<number>-<digest>/` keeps the signed list of every bundle that a run has taken.
+
+Numbers of bundles are those of a site: one that lost its run, or another site, counts from 1 again.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,16 +36,11 @@ class Acceptance:
     """In UTC."""
 
 
-def record_folder(run: RunDir, key: str, number: int) -> Path:
-    """Return the folder of the record of one bundle."""
-    return run.imports / unit_name(key) / str(number)
-
-
-def record_numbers(run: RunDir, key: str) -> list[int]:
-    """List the numbers of the bundles of an expert that were taken, in ascending order."""
-    folder = run.imports / unit_name(key)
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+def record_folder(run: RunDir, bundle: Bundle) -> Path:
+    """Return the folder of the record of a bundle; bundles that differ in their word alone have one."""
+    files = {name: asdict(file) for name, file in sorted(bundle.files.items())}
+    digest = atomic.digest([bundle.contract, bundle.recipe, bundle.site, files])
+    return run.imports / unit_name(bundle.unit) / f"{bundle.number}-{digest[:12]}"
 
 
 def read_signed_bundle(folder: Path) -> tuple[Bundle, PublicKey]:
@@ -52,6 +50,22 @@ def read_signed_bundle(folder: Path) -> tuple[Bundle, PublicKey]:
         UserError: A file is missing or malformed, or the signature does not fit. The message names it.
     """
     return read_document(folder, FILE, Bundle, BUNDLE, MAX_BYTES)
+
+
+def accepted_bundles(run: RunDir, key: str) -> list[Bundle]:
+    """List the imported bundles of an expert that an accepted key of its site has signed, the newest first."""
+    contract, folder = run_contract(run), run.imports / unit_name(key)
+    if contract is None or key not in contract.experts or not folder.is_dir():
+        return []
+    site, found = contract.experts[key].site, []
+    accepted = accepted_keys(run, site)
+    for record in folder.iterdir():
+        with suppress(UserError):
+            bundle, signer = read_signed_bundle(record)
+            is_its_own = (bundle.contract, bundle.unit, bundle.site) == (contract.id, key, site)
+            if is_its_own and signer.text in accepted:
+                found.append(bundle)
+    return sorted(found, key=lambda bundle: bundle.number, reverse=True)
 
 
 def counted_bundle(run: RunDir, key: str, outputs: Mapping[str, ListedFile]) -> Bundle | None:
@@ -64,31 +78,20 @@ def counted_bundle(run: RunDir, key: str, outputs: Mapping[str, ListedFile]) -> 
         key: The expert, as `stage/unit`.
         outputs: Size and SHA-256 of every file of weights in its manifest, by path.
     """
-    contract = run_contract(run)
-    if contract is None or key not in contract.experts:
-        return None
-    site, named = contract.experts[key].site, {flat_name(path): file for path, file in outputs.items()}
-    accepted = accepted_keys(run, site)
-    for number in reversed(record_numbers(run, key)):
-        with suppress(UserError):
-            bundle, signer = read_signed_bundle(record_folder(run, key, number))
-            is_its_own = (bundle.contract, bundle.unit, bundle.site) == (contract.id, key, site)
-            if is_its_own and signer.text in accepted and bundle.files == named:
-                return bundle
-    return None
+    named = {flat_name(path): file for path, file in outputs.items()}
+    return next((bundle for bundle in accepted_bundles(run, key) if bundle.files == named), None)
 
 
-def accept_probe(run: RunDir, key: str, number: int, reason: str) -> None:
+def accept_probe(run: RunDir, bundle: Bundle, reason: str) -> None:
     """Record that an expert is taken even if it fails the probe.
 
     Args:
         run: The run, whose lock the caller holds.
-        key: The expert, as `stage/unit`.
-        number: Number of its bundle; another one must pass the probe itself.
+        bundle: The bundle; another one must pass the probe itself.
         reason: One line, which the report shows.
     """
     day = datetime.now(UTC).date().isoformat()
-    atomic.write_json(record_folder(run, key, number) / ACCEPTED, asdict(Acceptance(reason, day)))
+    atomic.write_json(record_folder(run, bundle) / ACCEPTED, asdict(Acceptance(reason, day)))
 
 
 def accepted_reason(run: RunDir, key: str, made: Manifest) -> str | None:
@@ -103,7 +106,7 @@ def accepted_reason(run: RunDir, key: str, made: Manifest) -> str | None:
     bundle = counted_bundle(run, key, outputs)
     if bundle is None:
         return None
-    path = record_folder(run, key, bundle.number) / ACCEPTED
+    path = record_folder(run, bundle) / ACCEPTED
     accepted: Acceptance | None = checked_reads.read_json(path, Acceptance, checked_reads.RECORD_BYTES)
     return accepted.reason if accepted else None
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hpcddm.commands.sites import site_import
-from hpcddm.exchange import signing
+from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import FILE
 from hpcddm.files import guarded_writes
 from hpcddm.launch.collaboration import bundle_checks, bundle_import
@@ -23,7 +23,7 @@ from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units
 from hpcddm.runs import manifest
-from hpcddm.runs.import_records import read_signed_bundle
+from hpcddm.runs.import_records import accepted_reason, read_signed_bundle
 from hpcddm.runs.lease import lease
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import EXPERT_LISTS
@@ -92,7 +92,7 @@ def test_the_same_bundle_again_is_imported_already(runs, sent):
     assert runs.take(sent).exit_code == 0 and state(runs.home, runs.experiment) is State.COMPLETE
 
 
-def test_a_newer_bundle_wants_replace_and_an_older_one_never_returns(runs, sent):
+def test_a_newer_bundle_wants_replace_and_an_older_one_returns_by_it_alone(runs, sent):
     runs.take(sent)
     train(runs, runs.partner, seed=2)
     newer = runs.pack("newer")
@@ -101,8 +101,64 @@ def test_a_newer_bundle_wants_replace_and_an_older_one_never_returns(runs, sent)
     assert done.exit_code == 0 and imported_bundle(runs.home, KEY).number == 2
     (aside,) = (runs.home.root / "superseded").glob("*/train/expert-01/weights.safetensors")
     assert aside.read_bytes() == (sent / "weights.safetensors").read_bytes()
-    for options in ((), ("--replace",)):
-        refused(runs, sent, "bundle 1 is older than bundle 2 of train/expert-01", *options)
+    refused(runs, sent, "bundle 1 is older than bundle 2 of train/expert-01")
+    shutil.rmtree(runs.home.unit(KEY))
+    refused(runs, sent, "refused, unless uni-b says that it counts anew; next: hpcddm site import")
+    done = runs.take(sent, "--replace")
+    assert done.exit_code == 0 and "bundle 1 is older than bundle 2" in done.output
+    assert imported_bundle(runs.home, KEY).number == 1
+    assert "is imported already" in runs.take(sent).output
+    refused(runs, newer, "--replace sets it aside")
+
+
+def weights_of(folder):
+    return (folder / "weights.safetensors").read_bytes()
+
+
+def test_a_site_that_lost_its_run_counts_from_one_again(runs, sent):
+    assert runs.take(sent, "--accept-probe", "agreed by mail").exit_code == 0
+    runs.partner.bundles(KEY).unlink()
+    train(runs, runs.partner, seed=2)
+    again = runs.pack("again")
+    assert read_signed_bundle(again)[0].number == 1 and weights_of(again) != weights_of(sent)
+    refused(runs, again, "is another bundle 1 of train/expert-01 than the one that was imported; refused, unless uni-b")
+    done = runs.take(again, "--replace")
+    assert done.exit_code == 0 and "taken because of --replace" in done.output, done.output
+    assert weights_of(runs.home.unit(KEY)) == weights_of(again)
+    made = manifest.read(runs.home.unit(KEY))
+    assert state(runs.home, runs.experiment) is State.COMPLETE and accepted_reason(runs.home, KEY, made) is None
+    assert "is imported already" in runs.take(again).output
+    # Which of two with the same number came first, no signature says.
+    shutil.rmtree(runs.home.unit(KEY))
+    refused(runs, sent, "is another bundle 1")
+    assert runs.take(sent, "--replace").exit_code == 0 and weights_of(runs.home.unit(KEY)) == weights_of(sent)
+
+
+@pytest.mark.parametrize("case", ["a revoked key", "another site", "another recipe"])
+def test_numbers_of_another_site_recipe_or_key_do_not_count(runs, sent, case):
+    sign_list(sent, runs, number=999_999)
+    assert runs.take(sent).exit_code == 0
+    signer = "uni-b"
+    if case == "another recipe":
+        runs = runs.change_expert(samples=11)
+    else:
+        key = ssh_keys.make_key(runs.key("uni-c")).text
+        signer, sites = "uni-c", {"uni-c": replace(runs.contract.sites["uni-b"], key=key)}
+        experts = runs.contract.experts | {KEY: replace(runs.contract.experts[KEY], site="uni-c")}
+        if case == "a revoked key":
+            runs = runs.change_revision(2, is_revoked=True)
+            sites, experts = {"uni-b": sites["uni-c"]}, runs.contract.experts
+        sites = runs.contract.sites | sites
+        runs = runs.sign_contract(replace(runs.contract, revision=3, sites=sites, experts=experts))
+    entry = runs.contract.experts[KEY]
+    train(runs, runs.partner, seed=2)
+    shutil.copy(runs.partner.unit(KEY) / "weights.safetensors", sent)
+    sign_file(sent, runs)
+    sign_list(sent, runs, signer=signer, number=1, site=entry.site, recipe=entry.digest)
+    refused(runs, sent, "is here already; --replace sets it aside")
+    done = runs.take(sent, "--replace")
+    assert done.exit_code == 0 and "because of --replace" not in done.output, done.output
+    assert imported_bundle(runs.home, KEY).number == 1
 
 
 def test_a_lock_alone_does_not_count_as_an_expert(runs, sent):
@@ -255,7 +311,7 @@ def test_a_key_that_may_not_sign_any_more_is_refused(runs, sent, change, reason)
 def test_a_number_is_never_two_bundles(runs, sent):
     runs.take(sent)
     sign_list(sent, runs, files=listed(sent, sha256="1" * 64))
-    refused(runs, sent, "is another bundle 1 of train/expert-01", "--replace")
+    refused(runs, sent, "is another bundle 1 of train/expert-01")
 
 
 def test_a_run_without_a_contract_imports_nothing(runs, sent):

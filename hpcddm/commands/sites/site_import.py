@@ -14,7 +14,14 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
-from hpcddm.launch.collaboration.bundle_checks import SignedBundle, is_imported, named, open_bundle, plan_import
+from hpcddm.launch.collaboration.bundle_checks import (
+    SignedBundle,
+    is_imported,
+    named,
+    newer_bundle,
+    open_bundle,
+    plan_import,
+)
 from hpcddm.launch.collaboration.bundle_import import import_bundle, remove_leftovers
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
@@ -35,7 +42,12 @@ PATIENCE_SECONDS = 60
 @click.command("import")
 @RUN
 @click.argument("bundle", type=PATH)
-@click.option("--replace", "is_replaced", is_flag=True, help="Set an expert that is here aside, to superseded/.")
+@click.option(
+    "--replace",
+    "is_replaced",
+    is_flag=True,
+    help="Set an expert that is here aside, to superseded/, also for an older bundle.",
+)
 @click.option(
     "--accept-probe", "reason", metavar="REASON", help="Take it even if it fails the probe; the report shows why."
 )
@@ -60,15 +72,18 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
     signed = open_bundle(run, bundle)
     with lease(run.lock, "hpcddm site import", PATIENCE_SECONDS):
         remove_leftovers(run)
-        if is_imported(run, signed):
+        newer = newer_bundle(run, signed)
+        if is_imported(run, signed, is_replaced):
             echo(f"{signed.key}: bundle {signed.bundle.number} of {signed.bundle.site} is imported already")
         else:
             plan = plan_import(run, stored_experiment(run), signed, is_replaced)
             with click.progressbar(length=2 * signed.size, label=f"copying and checking {signed.key}") as bar:
                 import_bundle(run, signed, plan, bar.update)
             table_console().print(_table(signed))
+            if newer is not None:
+                echo(f"{newer}: taken because of --replace")
         if reason is not None:
-            accept_probe(run, signed.key, signed.bundle.number, reason)
+            accept_probe(run, signed.bundle, reason)
             echo(f"{signed.key}: taken even if it fails the probe, because: {reason}")
     states = survey_units(plan_units(stored_experiment(run)), run)
     experts = signed.contract.experts

@@ -30,12 +30,7 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import require_complete, survey_units
 from hpcddm.runs import links, manifest
 from hpcddm.runs.files import CURVE
-from hpcddm.runs.import_records import (
-    counted_bundle,
-    read_signed_bundle,
-    record_folder,
-    record_numbers,
-)
+from hpcddm.runs.import_records import accepted_bundles, counted_bundle, read_signed_bundle
 from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 
@@ -109,29 +104,36 @@ def open_bundle(run: RunDir, folder: Path) -> SignedBundle:
     return SignedBundle(folder, contract, entry, bundle, signer)
 
 
-def is_imported(run: RunDir, signed: SignedBundle) -> bool:
+def newer_bundle(run: RunDir, signed: SignedBundle) -> str | None:
+    """Return what was imported and is newer than a bundle, or has its number, as text; None for the newest bundle.
+
+    Bundles of the same recipe and site count, signed by keys that are accepted today.
+    """
+    bundle = signed.bundle
+    others = [one for one in accepted_bundles(run, signed.key) if one.recipe == bundle.recipe]
+    others = [one for one in others if one.number >= bundle.number and one.files != bundle.files]
+    if not others:
+        return None
+    if others[0].number > bundle.number:
+        return f"bundle {bundle.number} is older than bundle {others[0].number} of {signed.key}, which was imported"
+    return f"is another bundle {bundle.number} of {signed.key} than the one that was imported"
+
+
+def is_imported(run: RunDir, signed: SignedBundle, is_replaced: bool) -> bool:
     """Return True if the run has the expert from just this bundle, and its files are there.
 
     Raises:
-        UserError: A bundle of this number with other files, or a newer one, was imported before.
+        UserError: A bundle of this number with other files, or a newer one, was imported before, and may not be
+            replaced.
     """
-    numbers, number, place = record_numbers(run, signed.key), signed.bundle.number, signed.folder / FILE
-    require(
-        not numbers or number >= numbers[-1],
-        f"{place}: bundle {number} is older than bundle {max(numbers, default=0)} of {signed.key}, which was imported;"
-        " refused",
-    )
-    if number not in numbers:
-        return False
-    before, _ = read_signed_bundle(record_folder(run, signed.key, number))
-    require(
-        (before.recipe, before.files) == (signed.bundle.recipe, signed.bundle.files),
-        f"{place}: is another bundle {number} of {signed.key} than the one that was imported; refused, ask"
-        f" {signed.bundle.site} for a new one",
-    )
     made, present = imported_bundle(run, signed.key), manifest.read_if_usable(run.unit(signed.key))
-    is_here = made is not None and made.files == signed.bundle.files
-    return is_here and present is not None and manifest.find_damage(run.unit(signed.key), present) is None
+    if made is not None and made.files == signed.bundle.files and present is not None:
+        return manifest.find_damage(run.unit(signed.key), present) is None
+    newer = newer_bundle(run, signed)
+    if newer is not None and not is_replaced:
+        reason = f"{signed.folder / FILE}: {newer}; refused, unless {signed.bundle.site} says that it counts anew"
+        raise UserError(str(step(*_replacing(run, signed), reason=reason)))
+    return False
 
 
 def imported_bundle(run: RunDir, key: str) -> Bundle | None:
@@ -170,13 +172,18 @@ def plan_import(run: RunDir, experiment: Experiment, signed: SignedBundle, is_re
     paths = agreed_paths(experiment, key, signed.entry)
     links.require_no_links(run, key)
     if not is_replaced and holds_files(run, key):
-        words = ("hpcddm", "site", "import", run.root, signed.folder, "--replace")
-        raise UserError(str(step(*words, reason=f"{run.unit(key)}: is here already; --replace sets it aside")))
+        raise UserError(
+            str(step(*_replacing(run, signed), reason=f"{run.unit(key)}: is here already; --replace sets it aside"))
+        )
     free = atomic.free_bytes(run.root)
     if free < signed.size + SPARE_BYTES:
         reason = f"{run.root}: {free:,} bytes are free, and the bundle needs {signed.size + SPARE_BYTES:,}; make room"
         raise UserError(str(step("hpcddm", "clean", run.root, reason=reason)))
     return ImportPlan(experiment, expected, inputs, paths)
+
+
+def _replacing(run: RunDir, signed: SignedBundle) -> tuple[object, ...]:
+    return ("hpcddm", "site", "import", run.root, signed.folder, "--replace")
 
 
 def holds_files(run: RunDir, key: str) -> bool:

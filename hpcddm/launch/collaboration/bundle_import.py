@@ -146,7 +146,7 @@ def _build_record(record: Path, signed: SignedBundle) -> None:
 
 def _publish(run: RunDir, signed: SignedBundle, unit: Path, record: Path) -> None:
     """Rename record and unit to their places: the record first, as without the unit it means nothing."""
-    target, kept = run.unit(signed.key), record_folder(run, signed.key, signed.bundle.number)
+    target, kept = run.unit(signed.key), record_folder(run, signed.bundle)
     guarded_writes.make_folder(target.parent)
     guarded_writes.make_folder(kept.parent)
     with ExitStack() as held:
