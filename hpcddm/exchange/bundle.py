@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from hpcddm.exchange.contract import MAX_PARTIES, Count, Line, UnitKey
-from hpcddm.exchange.signed_folder import FileName, ListedFile, Sha256
+from hpcddm.exchange.signed_folder import FileName, ListedFile, Sha256, require_size
 from hpcddm.exchange.site_identity import SiteName
 
 FILE = "bundle.json"
 MAX_BYTES = 1 << 20
 """Largest size of `bundle.json`."""
+MAX_FILE_BYTES = 1 << 40
+"""Largest size of all files of a bundle; what an expert's files may have, the contract says."""
 MAX_LEVELS = 16
 """Most noise levels of a probe."""
 MAX_CURVE = 2000
@@ -55,3 +57,7 @@ class Bundle:
     """Images and mean loss, in ascending order."""
     word: SiteWord
     files: dict[FileName, ListedFile]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for more bytes than any expert has."""
+        require_size(self.files, MAX_FILE_BYTES)

@@ -30,6 +30,8 @@ PROBE_SAMPLES = 64
 """Held-out images of every cluster in the probe, at most."""
 MAX_BYTES = checked_reads.MANIFEST_BYTES
 """Largest size of `contract.json`."""
+MAX_FILE_BYTES = 64 << 30
+"""Largest size of all other files of a contract."""
 MAX_PARTIES = 1000
 """Most sites, and most experts, of a contract."""
 UnitKey = Annotated[str, StringConstraints(pattern=r"^train/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -124,7 +126,8 @@ class Contract:
     files: dict[FileName, ListedFile]
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for parts that do not fit each other."""
+        """Raise `ValueError` for parts that do not fit each other, or larger files than any contract has."""
+        signed_folder.require_size(self.files, MAX_FILE_BYTES)
         for site in self.sites.values():
             _require_key(site)
         for key, expert in self.experts.items():

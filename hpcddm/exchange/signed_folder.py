@@ -46,6 +46,13 @@ class ListedFile:
     sha256: Sha256
 
 
+def require_size(files: Mapping[str, ListedFile], most: int) -> None:
+    """Raise `ValueError` for files that have more than `most` bytes in all: hashing them would take hours."""
+    size = sum(file.size for file in files.values())
+    if size > most:
+        raise ValueError(f"files: have {size:,} bytes, more than {most:,}")
+
+
 D = TypeVar("D")
 """Dataclass of a signed JSON; one of its fields is `files: dict[FileName, ListedFile]`."""
 
@@ -105,6 +112,7 @@ def _write(folder: Path, name: str, document: D, paths: Mapping[str, Path], key:
         with open(descriptor, "rb") as source, atomic.replacing(folder / own) as staged:
             listed[own] = _copy(source.fileno(), staged, None)
     filled: D = replace(cast(Any, document), files=listed)
+    _require_acceptable(name, filled)
     content = _json(filled)
     signature = signing.sign(content.encode(), key, namespace).decode()
     texts = {name: content, f"{name}.sig": signature}

@@ -10,6 +10,7 @@ from hpcddm.errors import ConfigError, UserError, require
 from hpcddm.exchange import signed_folder
 from hpcddm.exchange.contract import FILE, MAX_BYTES, Contract, read_contract
 from hpcddm.files import atomic, checked_reads, guarded_writes
+from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs.files import CONTRACT
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -112,11 +113,15 @@ def require_vouched(run: RunDir, site: str | None = None, trusted: str | None = 
 
 
 def _folders(run: RunDir) -> list[Path]:
-    """List the folders of all revisions, the newest first."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        names = [name for name in os.listdir(run.root / CONTRACT) if name.isdecimal() and name.isascii()]
-        return [revision_folder(run, number) for number in sorted(map(int, names), reverse=True)]
-    return []
+    """List the folders of all revisions, the newest first; raise `UserError` for a link in the place of one."""
+    folders = []
+    with suppress(FileNotFoundError), checked_reads.open_folder(run.root / CONTRACT, run.root) as opened:
+        names = [name for name in os.listdir(opened) if name.isdecimal() and name.isascii()]
+        folders = [revision_folder(run, number) for number in sorted(map(int, names), reverse=True)]
+    linked = next((folder for folder in folders if folder.is_symlink()), None)
+    if linked is not None:
+        raise Unreadable(linked, "is a link")
+    return folders
 
 
 def _counted(run: RunDir) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import time
@@ -432,6 +433,28 @@ def test_verify_says_whose_contract_it_is_and_whether_it_is_whole(shared, tmp_pa
     done = hpcddm("site", "verify", tmp_path / "changed")
     assert done.exit_code == 1 and f"{PROBE} is missing; complete the folder" in done.output
     assert hpcddm("site", "verify", shared.contract, "--fingerprint", "SHA256:x").exit_code == 1
+
+
+@pytest.mark.parametrize("name", [PARTITION, PROBE])
+def test_verify_hashes_no_file_that_is_larger_than_any_contract_has(shared, tmp_path, name):
+    folder = shared.forge(tmp_path / "large", put(f"files/{name}/size", 10 << 40))
+    os.truncate(folder / name, 10 << 40)
+    started = time.monotonic()
+    done = hpcddm("site", "verify", folder)
+    assert done.exit_code == 1 and done.output.count("\n") == 1, done.output
+    assert "contract.json" in done.output and "bytes, more than 68,719,476,736" in done.output
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("linked", ["contract", "contract/1"])
+def test_a_contract_that_is_a_link_is_refused(shared, tmp_path, linked):
+    run = RunDir(tmp_path / "run")
+    run_contracts.keep_contract(shared.contract, shared.read(), run)
+    (run.root / linked).rename(tmp_path / "elsewhere")
+    (run.root / linked).symlink_to(tmp_path / "elsewhere")
+    for call in (run_contracts.run_contract, run_contracts.own_sites, run_contracts.current_folder):
+        with pytest.raises(UserError, match=f"{linked}: is a link; "):
+            call(run)
 
 
 @pytest.mark.parametrize(

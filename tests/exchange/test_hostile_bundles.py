@@ -25,6 +25,7 @@ from tests.exchange.hostile import (
     encode_header,
     grow_while_read,
     listed,
+    refusal_of,
     refused,
     sign_bytes,
     sign_file,
@@ -32,6 +33,7 @@ from tests.exchange.hostile import (
     split_header,
     tree,
 )
+from tests.helpers import hpcddm
 
 SIGNATURE, SNAPSHOT = f"{FILE}.sig", "images-000000000032.safetensors"
 MEMORY, SECONDS = 1 << 30, 60
@@ -144,6 +146,14 @@ def test_ten_terabytes_of_nothing_are_not_read(standing, sent, name):
         pytest.skip("the file system has no file of ten terabytes")
     started = time.monotonic()
     refused(standing, sent, name)
+    assert time.monotonic() - started < 10
+
+
+def test_verify_hashes_no_file_that_is_larger_than_any_expert(standing, sent):
+    os.truncate(sent / WEIGHTS, 10 << 40)
+    sign_list(sent, standing, files=listed(sent, size=10 << 40))
+    started = time.monotonic()
+    assert "more than 1,099,511,627,776" in refusal_of(hpcddm("site", "verify", sent))
     assert time.monotonic() - started < 10
 
 

@@ -15,7 +15,7 @@ from hpcddm.data.rows.arrow_files import ArrowFile, read_schema
 from hpcddm.data.rows.parquet_files import ParquetFile
 from hpcddm.data.rows.row_files import ColumnRoles, RowFile
 from hpcddm.data.rows.row_groups import open_parquet
-from hpcddm.data.sources.listing import folders_below, is_hidden_or_junk
+from hpcddm.data.sources.listing import folders_below, is_hidden_or_junk, split_pattern
 from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
@@ -103,7 +103,7 @@ def arrange_files(folder: Path, every: Sequence[Path], pattern: str | None) -> D
 
 def _fitting(folder: Path, pattern: str) -> set[Path]:
     try:
-        return set(folder.glob(pattern))
+        return set(folder.glob("/".join(split_pattern(pattern))))
     except (ValueError, NotImplementedError) as error:
         advice = "write paths relative to the folder, such as en/*.parquet"
         raise UserError(f"data.source.files: {pattern!r} is not a pattern ({error}); {advice}") from None

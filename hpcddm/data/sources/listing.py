@@ -19,6 +19,8 @@ SIDECAR_EXTENSIONS = frozenset((".txt", ".json", ".jsonl", ".cls", ".caption", "
 """Extensions of files that accompany pictures: such a file is not opened if a picture has the same stem."""
 MAX_EXTENSION_LENGTH = 20
 """Most characters of an extension that a reason names."""
+MAX_DEEP_PARTS = 2
+"""Most parts `**` of a pattern of paths."""
 HIDDEN = "hidden files, or in hidden folders"
 """Reason for files whose name, or a folder of theirs, begins with a dot."""
 
@@ -189,6 +191,17 @@ def _readable() -> Iterator[None]:
         yield
     except OSError as error:
         raise_user_error(error)
+
+
+def split_pattern(pattern: str) -> list[str]:
+    """Split a pattern of paths at its slashes.
+
+    Raises ValueError for too many parts `**`: each multiplies the folders that are searched by their depth.
+    """
+    parts = pattern.split("/")
+    if parts.count("**") > MAX_DEEP_PARTS:
+        raise ValueError(f"it has {parts.count('**')} parts '**', more than {MAX_DEEP_PARTS}")
+    return parts
 
 
 def folders_below(folder: Path) -> Iterator[Path]:

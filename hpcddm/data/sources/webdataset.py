@@ -21,7 +21,13 @@ from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.sources import webdataset_proposals
 from hpcddm.data.sources.base import SPLITS, TarSource
 from hpcddm.data.sources.heldout_share import is_heldout
-from hpcddm.data.sources.listing import folders_below, is_hidden_or_junk, list_folder, raise_user_error
+from hpcddm.data.sources.listing import (
+    folders_below,
+    is_hidden_or_junk,
+    list_folder,
+    raise_user_error,
+    split_pattern,
+)
 from hpcddm.data.sources.unindexed_split import UnindexedSplit
 from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.data.tar_headers import COMPRESSED_TAR
@@ -148,7 +154,7 @@ class WebDatasetTars(TarSource[WebDatasetTarsSettings]):
         folder = Path(self.settings.folder)
         require(folder.is_dir(), f"data.source.folder: {folder} is not a folder")
         try:
-            fitting = set(_fitting(folder, pattern.split("/")))
+            fitting = set(_fitting(folder, split_pattern(pattern)))
             tars = sorted(path for path in fitting if path.is_file())
             lost = sorted(path for path in fitting.difference(tars) if not path.is_dir())
         except OSError as error:

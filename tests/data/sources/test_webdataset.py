@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 import tarfile
+import time
 
 import pytest
 
@@ -17,10 +18,24 @@ from tests.pictures import IMG2DATASET
 TARS = {"folder": str(IMG2DATASET), "heldout": {"shards": 1}}
 
 
-@pytest.mark.parametrize("pattern", ["**.tar", "/abs/*.tar", ""])
+@pytest.mark.parametrize("pattern", ["**.tar", "/abs/*.tar", "", "**/**/**/*.tar", "**/a/" * 9 + "*.tar"])
 def test_what_is_no_pattern_is_named(pattern):
     with pytest.raises(UserError, match=r"data\.source: .* is not a pattern of paths in the folder"):
         source("webdataset", **TARS, tars=pattern).content_hash()
+
+
+@pytest.mark.parametrize("key", ["tars", "files"])
+def test_a_pattern_of_many_stars_takes_no_time(tmp_path, key):
+    place = tmp_path / "/".join("a" * 20)
+    place.mkdir(parents=True)
+    for number in range(100):
+        (place / ("a" * 200 + str(number))).touch()
+    started = time.monotonic()
+    for pattern in ("**/" * 30 + "*.tar", "**/**/" + "*a" * 50 + "b", "*/" * 20 + "*a" * 50 + "b"):
+        name, own = ("webdataset", TARS) if key == "tars" else ("huggingface", {"heldout": {"share": 0.5}})
+        with pytest.raises(UserError, match=r"^data\.source"):
+            source(name, **own | {"folder": str(tmp_path), key: pattern}).content_hash()
+    assert time.monotonic() - started < 5
 
 
 def test_a_broken_picture_at_the_beginning_does_not_keep_a_run_from_starting(tmp_path):
