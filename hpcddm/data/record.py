@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from hpcddm.data.text_files import normalise
+from hpcddm.data.image_decoding import ImageError
+from hpcddm.data.text_files import EMPTY_CAPTION, is_blank, normalise
 
 
 @dataclass(frozen=True)
 class Record:
-    """One image of a source with its class and caption.
+    """One image of a source with its class and caption; raises `ImageError` for a blank caption.
 
     Attributes:
         key: Permanent name of the image.
@@ -30,3 +31,5 @@ class Record:
     def __post_init__(self) -> None:
         if self.caption is not None:
             object.__setattr__(self, "caption", normalise(self.caption))
+            if is_blank(self.caption):
+                raise ImageError(f"{self.key}: {EMPTY_CAPTION}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcddm.data.tar_entry import Tar, size_and_mtime
 from hpcddm.data.tar_index import TarIndex
+from hpcddm.data.text_files import EMPTY_CAPTION, is_blank
 from hpcddm.runs.passed_over import PassedOverItem
 
 MAX_KEY_LENGTH = 1000
@@ -181,7 +182,7 @@ def label_of(value: object) -> int | None:
 
 
 def caption_of(value: object) -> str | None:
-    """Return a caption; raise `UnusableSample` for a value that is not a text."""
+    """Return a caption; raise `UnusableSample` for a value that is not a text, or a blank one."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -189,6 +190,8 @@ def caption_of(value: object) -> str | None:
     # JSON can hold one half of a surrogate pair.
     if not _is_utf8(value):
         raise UnusableSample("its caption is not UTF-8")
+    if is_blank(value):
+        raise UnusableSample(EMPTY_CAPTION)
     return value
 
 

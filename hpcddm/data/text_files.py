@@ -8,6 +8,10 @@ from typing import TextIO
 BYTE_ORDER_MARK = "\ufeff"
 """Character with which some editors begin a file; Unicode gives it no meaning inside of one."""
 LINE_END = re.compile("\r\n?")
+BLANK = re.compile(r"[\s\0\u00ad\u200b-\u200f\u2060\u2800\u3164\ufeff]*")
+"""White space, and characters that show nothing."""
+EMPTY_CAPTION = "its caption is empty; write one, or remove the sample"
+"""Reason why a sample is broken whose caption `is_blank`."""
 ENCODINGS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -27,6 +31,11 @@ def normalise(text: str) -> str:
     if "\r" in text:
         text = LINE_END.sub("\n", text)
     return text.rstrip("\n")
+
+
+def is_blank(text: str) -> bool:
+    """Tell if a text has nothing that can be seen; as a caption, it would train the unconditional network."""
+    return BLANK.fullmatch(text) is not None
 
 
 def decode(content: bytes) -> str:

@@ -100,9 +100,9 @@ BOMB = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x7b\0\0\0\x7b\0\x08\x02\0\0\0"
 )
 def test_a_broken_sample_is_named_and_the_others_are_found(tmp_path, members, reason):
     sound = [("a.png", encoded()), ("a.txt", b"red")]
-    between = [("c.webp", encoded("WEBP")), ("c.txt", b"")]
+    between = [("c.webp", encoded("WEBP")), ("c.txt", b"blue")]
     adopted = indexed(tmp_path, [*sound, *between, *members])
-    assert adopted.index.keys == ["a", "c"] and adopted.index.captions == ["red", ""]
+    assert adopted.index.keys == ["a", "c"] and adopted.index.captions == ["red", "blue"]
     ((key, said),) = adopted.broken
     assert key == members[0][0][0] and said and (not reason or said == reason)
 

@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 from hpcddm.config.sources import PictureFolderSettings
 from hpcddm.data.folders.proposal import SourceProposal
 from hpcddm.data.folders.survey import FolderSurvey
+from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.sources import class_file, image_folder_proposals, picture_captions
 from hpcddm.data.sources.base import SPLITS, Source
 from hpcddm.data.sources.listing import CaptionFiles, Listing, list_folder, list_unused
@@ -80,8 +81,11 @@ class FolderSplit(PictureFiles):
         self.check_template()
 
     def caption(self, number: int) -> str | None:
-        if self._captions is not None:
-            return self._captions[number]
+        if self.table is not None and self._captions is not None:
+            caption = self._captions[number]
+            if caption is None:
+                raise ImageError(f"{self.table.path}: no caption of {self.names[number]}; write one")
+            return caption
         if self.caption_extension is not None:
             picture = self.root / self.names[number]
             return picture_captions.read_beside(picture, self.caption_extension, self._settings.caption_item)

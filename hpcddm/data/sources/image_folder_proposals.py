@@ -16,6 +16,7 @@ from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.sources import class_file, picture_captions
 from hpcddm.data.sources.huggingface_files import split_in_path
+from hpcddm.data.text_files import is_blank
 from hpcddm.errors import UserError
 
 HELDOUT_SPLITS = ("validation", "test", "train")
@@ -263,7 +264,10 @@ def _from_table(
             raise
         source["caption_item"] = 0
         captions, remarks = table.captions(names, 0), ["lists of captions: the first of each is taken (caption_item)"]
-    yield _Captions(place, source, next((text for text in captions if text), ""), remarks)
+    usable = [text for text in captions if text is not None and not is_blank(text)]
+    if len(usable) < len(captions):
+        remarks.append(f"{len(captions) - len(usable)} of {len(captions)} captions are missing or empty; {BROKEN}")
+    yield _Captions(place, source, next(iter(usable), ""), remarks)
 
 
 def _is_below(name: str, place: str) -> bool:
@@ -283,11 +287,10 @@ def _from_files(
         try:
             captions.append(picture_captions.read_beside(survey.root / name, extension, item))
         except ImageError as error:
-            if item is None and "caption_item" in str(error):
-                item = 0
-                captions.append(picture_captions.read_beside(survey.root / name, extension, item))
-                remarks.append(f"several lines in files {extension}: the first is taken (caption_item)")
-            else:
-                remarks.append(str(error))
+            remarks.append(str(error))
+    if any("\n" in text for text in captions):
+        item, captions = 0, [text.partition("\n")[0] for text in captions]
+        whole = "without this key a text is taken whole"
+        remarks.insert(0, f"several lines in files {extension}: the first is taken (caption_item); {whole}")
     source = {"caption_from": extension[1:]} | ({} if item is None else {"caption_item": item})
     return _Captions(f"a {extension} file beside each picture", source, next(iter(captions), ""), remarks[:3])

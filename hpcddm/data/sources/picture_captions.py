@@ -45,17 +45,15 @@ class CaptionTable(NamedTuple):
     other_columns: list[str]
 
     def captions(self, names: Sequence[str], item: int | None) -> list[str | None]:
-        """Return the captions of pictures; raises `UserError` naming the first that lacks one.
+        """Return the captions of pictures, None where one is missing; raises `UserError` where no picture has one.
 
         item: number of the caption to take, where the column has lists.
         """
         opened = Table(self.path, self.file_column)
         captions = opened.texts(self.column, self._rows_of(names), partial(_pick_of_list, item))
-        missing = [name for name, caption in zip(names, captions, strict=True) if caption is None]
-        if missing:
-            count = f"{len(missing)} of {len(names)} lack one; the first file in the table is {opened.first_key()}"
-            lacks = f"no caption of {self.place}{missing[0]}; every image needs one, and {count}"
-            raise UserError(f"{self.path}: {lacks}")
+        if names and all(caption is None for caption in captions):
+            count = f"{len(names)} of {len(names)} lack one; the first file in the table is {opened.first_key()}"
+            raise UserError(f"{self.path}: no caption of {self.place}{names[0]}; every image needs one, and {count}")
         return captions
 
     def passed_over(self, names: Sequence[str], other_place: str | None) -> list[PassedOverItem]:
@@ -187,29 +185,29 @@ def read_beside(picture: Path, extension: str, item: int | None) -> str:
     Args:
         picture: File of the picture.
         extension: Extension of the caption's file, with its dot.
-        item: Number of the line to take, from 0 and without empty lines; None where there must be one line.
+        item: Number of the line to take, from 0 and without empty lines; None for the whole text.
 
     Raises:
-        ImageError: No caption can be read there, or several and none is chosen; the message names the file.
+        ImageError: No caption can be read there, or not so many; the message names the file.
     """
     path = Path(os.path.splitext(picture)[0] + extension)
     try:
         content = checked_reads.read_bytes(path, MAX_CAPTION_BYTES, follows_links=True)
-        lines = [line.strip() for line in text_files.decode(content).split("\n")]
+        text = text_files.decode(content).strip()
     except FileNotFoundError:
         raise ImageError(f"{path}: no such file, which would be the picture's caption; write it") from None
     except checked_reads.Unreadable as error:
         raise ImageError(f"{path}: no readable caption ({error.reason}); mend or replace it") from None
     except ValueError as error:
         raise ImageError(f"{path}: no readable caption ({error}); save it as UTF-8") from None
-    captions = [line for line in lines if line]
-    if not captions:
+    if text_files.is_blank(text):
         raise ImageError(f"{path}: empty, where a picture needs a caption; write one")
-    if item is None and len(captions) > 1:
-        raise ImageError(f"{path}: {len(captions)} captions; choose a line with data.source.caption_item, 0 the first")
-    if item is not None and item >= len(captions):
+    if item is None:
+        return text
+    captions = [line.strip() for line in text.split("\n") if not text_files.is_blank(line)]
+    if item >= len(captions):
         raise ImageError(f"{path}: {len(captions)} captions, and data.source.caption_item is {item}, counted from 0")
-    return captions[item or 0]
+    return captions[item]
 
 
 def _pick_of_list(item: int | None, values: Sequence[object], place: str) -> object:
