@@ -143,8 +143,11 @@ def _image(path: Path, schema: Any, features: Mapping[str, Any]) -> str:
 
 def _not_images(path: Path, schema: Any, column: str | None) -> UserError:
     kind = None if column is None else schema.field(column).type
-    if kind is not None and (is_text(kind) or str(kind).startswith(WITHOUT_BYTES)):
-        reason = f"column {column} has the addresses or paths of images and not the images"
+    if kind is not None and is_text(kind):
+        advice = f"of addresses or paths, {ADVICE_FOR_ADDRESSES}; of base64, decode it into a column of bytes"
+        return UserError(f"data.source.image: {path}: column {column} has texts and not the bytes of images; {advice}")
+    if kind is not None and str(kind).startswith(WITHOUT_BYTES):
+        reason = f"column {column} has the paths of images and not the images"
         return UserError(f"data.source.image: {path}: {reason}; {ADVICE_FOR_ADDRESSES}")
     if column is not None:
         return UserError(f"data.source.image: {path}: column {column} has the type {kind}, not bytes")

@@ -31,8 +31,12 @@ SPLITS |= {"eval": "test", "evaluation": "test"}
 DESCRIPTIONS = frozenset({"dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json", "README.md"})
 DESCRIPTIONS |= {".gitattributes"}
 """Files beside the data that describe them."""
+ALL_FOLDERS = "**/*"
+"""Beginning of a pattern for the files of all folders."""
 ONE_SET = "name one set by data.source.folder, or by a pattern as data.source.files"
 """Advice for files of several data sets."""
+UNNAMED = "files without the name of a split, as others have one; data.source.files names them"
+"""Reason for which such a file is passed over: nothing says that it belongs to the training split."""
 CACHE = "cache-"
 """Beginning of the names of files in which `datasets` keeps intermediate results."""
 
@@ -89,15 +93,19 @@ def arrange_files(folder: Path, every: Sequence[Path], pattern: str | None) -> D
         raise UserError(f"data.source.folder: {folder} has {what}; it has {_some(every, folder)}")
     chosen, strays = _saved(chosen)
     require(bool(chosen), f"data.source.folder: {folder}: its state.json lists no files; copy the data set again")
+    found = {path: _split_of(path, folder) for path in chosen}
+    unnamed = [path for path, split in found.items() if split is None] if any(found.values()) else []
     splits: dict[str, list[Part]] = {}
-    for path in chosen:
-        splits.setdefault(_split_of(path, folder), []).append(Part(path, _stem(path, folder)))
+    for path, split in found.items():
+        if path not in unnamed:
+            splits.setdefault(split or "train", []).append(Part(path, _stem(path, folder)))
     for split, parts in splits.items():
-        _check_one_set(folder, split, [part.path for part in parts])
+        _check_one_set(folder, split, [part.path for part in parts], pattern)
         if pattern is None:
             _check_complete(folder, split, [part.path for part in parts])
     used = {*chosen, *(path for path in every if path.name in DESCRIPTIONS)}
     beside = [] if pattern else [_item(path, folder, path in strays) for path in every if path not in used]
+    beside += [PassedOverItem(escape_name(path.relative_to(folder).as_posix()), UNNAMED) for path in unnamed]
     return DataFiles(splits, beside, _described_features(chosen[0]))
 
 
@@ -188,13 +196,16 @@ def _saved(files: list[Path]) -> tuple[list[Path], set[Path]]:
     return chosen, omitted
 
 
-def _split_of(path: Path, folder: Path) -> str:
+def _split_of(path: Path, folder: Path) -> str | None:
+    """Return the split that a file's description says, else the name before its number, else a word; or None."""
     state = _json(path.parent / "state.json")
     if "_data_files" in state:
         is_one_of_several = (path.parent.parent / "dataset_dict.json").is_file()
         return split_name(path.parent.name) if is_one_of_several else split_name(str(state.get("_split") or "train"))
-    part = PART.fullmatch(path.stem)
-    return split_in_path(path.relative_to(folder)) or (part["name"] if part else "train")
+    part, word = PART.fullmatch(path.stem), split_in_path(path.relative_to(folder))
+    # A name such as `part` leaves the folder to say which split it is.
+    is_named = part and (split_in_path(PurePath(path.name)) or not word)
+    return split_name(part["name"]) if part and is_named else word
 
 
 def _stem(path: Path, folder: Path) -> str:
@@ -204,23 +215,25 @@ def _stem(path: Path, folder: Path) -> str:
     return (path.relative_to(folder).parent / name).as_posix().replace(".", "_")
 
 
-def _check_one_set(folder: Path, split: str, paths: Sequence[Path]) -> None:
-    """Raise `UserError` where a split has files of two data sets, of two formats or of two versions."""
+def _check_one_set(folder: Path, split: str, paths: Sequence[Path], pattern: str | None) -> None:
+    """Raise `UserError` where a split has files of two data sets, of two formats or of two versions.
+
+    Files of one name in two folders may be two data sets, unless a pattern says that they are one.
+    """
     other_format = next((path for path in paths if path.suffix.lower() != paths[0].suffix.lower()), None)
     if other_format is not None:
         raise _two_sets(folder, split, paths[0], other_format)
     names: dict[str, Path] = {}
     for path in paths:
-        part = PART.fullmatch(path.stem)
-        name = f"{part['name']}-{part['number']}" if part else path.stem
+        name = _stem(path, path.parent if pattern is None else folder)
         other = names.setdefault(name, path)
         if other != path:
-            raise _two_sets(folder, split, other, path)
+            raise _two_sets(folder, split, other, path, f"; '{ALL_FOLDERS}{path.suffix}' takes all as one")
 
 
-def _two_sets(folder: Path, split: str, first: Path, second: Path) -> UserError:
+def _two_sets(folder: Path, split: str, first: Path, second: Path, advice: str = "") -> UserError:
     both = f"{first.relative_to(folder)} and {second.relative_to(folder)} are both of the split {split}"
-    return UserError(f"data.source.folder: {folder}: {both}; {ONE_SET}")
+    return UserError(f"data.source.folder: {folder}: {both}; {ONE_SET}{advice}")
 
 
 def _check_complete(folder: Path, split: str, paths: Sequence[Path]) -> None:

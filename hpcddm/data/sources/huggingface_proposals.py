@@ -21,6 +21,7 @@ from hpcddm.data.sources.huggingface_columns import (
     label_columns,
 )
 from hpcddm.data.sources.huggingface_files import (
+    ALL_FOLDERS,
     FORMATS,
     ONE_SET,
     DataFiles,
@@ -69,8 +70,9 @@ def propose(survey: FolderSurvey, usual_heldout: Sequence[str]) -> list[SourcePr
     tops = dict.fromkeys(path.relative_to(survey.root).parts[0] for path in paths if path.parent != survey.root)
     if ONE_SET in str(proposals[0].error) and len(tops) > 1:
         # Folders of several data sets, or of several versions of one.
-        patterns = [f"{escape(name)}/**/*{paths[0].suffix}" for name in tops]
-        return [one for name in patterns[:MAX_PROPOSALS] for one in _of_files(survey, paths, name, usual_heldout)]
+        patterns = [f"{escape(name)}/**/*{paths[0].suffix}" for name in tops][: MAX_PROPOSALS - 1]
+        patterns.append(f"{ALL_FOLDERS}{paths[0].suffix}")
+        return [one for name in patterns for one in _of_files(survey, paths, name, usual_heldout)]
     return proposals
 
 

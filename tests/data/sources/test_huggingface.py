@@ -261,6 +261,7 @@ REFUSALS = {
     "two columns of captions": (images(1, text=["a"], prompt=["b"]), {}, "data.source.caption", "text, prompt"),
     "a list of captions": (images(1, text=[["a", "b"]]), {}, "data.source.caption", "data.source.caption_item"),
     "a class that is a fraction": (images(1, label=[0.5]), {}, "data.source.label", "double"),
+    "base64": ({"image": ["iVBORw0KGgo="]}, {}, "data.source.image", "base64"),
     "only paths": ({"image": [{"bytes": None, "path": "1.jpg"}]}, {}, "data.source.image", "img2dataset"),
     "a caption that is not there": (images(1), {"caption": "words"}, "data.source.caption", "words"),
     "keys that are not there": (images(1), {"key": "id"}, "data.source.key", "id"),
@@ -284,6 +285,8 @@ def test_columns_that_cannot_be_used_are_named_with_the_key(tmp_path, case):
         (["train/0000.parquet", "validation/0000.parquet", "test/0000.parquet"], ["train", "validation"]),
         (["train.parquet", "val.parquet"], ["train", "val"]),
         (["my-training-set.parquet", "dev_set.parquet"], ["training", "dev"]),
+        (["train/part-00000-of-00001.parquet", "test/part-00000-of-00001.parquet"], ["train/", "test/"]),
+        (["extra.parquet", "train.parquet", "val.parquet"], ["train", "val"]),
     ],
 )
 def test_splits_are_found_by_the_names_that_datasets_gives_them(tmp_path, names, expected):
@@ -305,6 +308,32 @@ def test_a_split_of_another_name_and_of_two_data_sets_is_asked_for(tmp_path):
         source(tmp_path, train="full", heldout={"share": 0.5}).open_split("train")
     (file,) = source(tmp_path, train="full", heldout={"share": 0.5}, files="fr/*.parquet").tars("train")
     assert file.name == "fr/full-00000-of-00001.parquet"
+
+
+def test_a_numbered_name_is_a_split_as_a_whole(tmp_path):
+    for name in ("test_clean", "train_clean", "train_noisy", "train.100", "validation"):
+        write(tmp_path / "data" / f"{name}-00000-of-00001.parquet", **images(1, text=[name]))
+    with pytest.raises(UserError, match="no split train, but test_clean, train.100, train_clean, train_noisy, valid"):
+        source(tmp_path).open_split("train")
+    for name in ("train_noisy", "train.100"):
+        own = source(tmp_path, train=name)
+        assert [file.index(check).index.captions for file in own.tars("train")] == [[name]]
+        assert {item.name for item in own.unused_files()} == {
+            "test_clean",
+            "train.100",
+            "train_clean",
+            "train_noisy",
+        } - {name}
+
+
+def test_files_of_one_name_in_two_folders_are_one_set_if_a_pattern_says_so(tmp_path):
+    for year in ("2023", "2024"):
+        write(tmp_path / year / "shard-0.parquet", **images(2, text=[year, year]))
+    with pytest.raises(UserError, match=r"2023/shard-0.* 2024/shard-0.*data.source.files; '\*\*/\*.parquet' takes all"):
+        source(tmp_path, heldout={"share": 0.5}).open_split("train")
+    files = source(tmp_path, heldout={"share": 0.5}, files="**/*.parquet").tars("train")
+    keys = [key for file in files for key in file.keys()]
+    assert keys == ["2023/shard-0/0", "2023/shard-0/1", "2024/shard-0/0", "2024/shard-0/1"]
 
 
 WRITERS = {
