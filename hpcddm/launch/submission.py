@@ -138,6 +138,8 @@ def check_source(experiment: Experiment, show: Callable[[str], object] = print) 
         records = source.open_split(split)
         for line in passed_over.count_lines(passed_over.count_items(records.passed_over)):
             show(f"passed over in {split}   {line}")
+        if split == "train" and records.class_names:
+            show(f"classes in {split}   {class_names.describe_names(records.class_names)}")
         if data.num_classes is not None and not records.has_labels:
             raise ConfigError(
                 f"data.num_classes: {data.num_classes}, but the {split} images have no classes; remove it, or add the"

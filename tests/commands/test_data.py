@@ -110,6 +110,24 @@ def test_a_test_split_without_classes_is_not_used(tmp_path):
     assert "the folder test is not used" in shown
 
 
+@pytest.mark.parametrize(
+    "name, what",
+    [
+        ("test", "a split"),
+        ("Val2017", "a split"),
+        ("train_masks", "a split"),
+        ("bird-labels", "annotations"),
+        ("bird", ""),
+    ],
+)
+def test_a_class_that_may_be_none_is_odd_and_submit_says_the_classes(tmp_path, name, what):
+    class_folder(tmp_path / "d", ("cat", "dog", name), count=80)
+    readings, shown = accepted(tmp_path, tmp_path / "d")
+    assert (f"odd       the folder {name} has the name of {what}, and is taken for a class" in shown) == bool(what)
+    done = hpcddm("submit", tmp_path / "reading-0.yaml", "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "r")
+    assert f"classes in train   3 classes: {', '.join(readings[0]['class_names'])}\n" in done.output
+
+
 def test_a_folder_too_high_and_one_too_low(tmp_path):
     class_folder(tmp_path / "a" / "b" / "train", count=120)
     class_folder(tmp_path / "a" / "b" / "val", count=30)

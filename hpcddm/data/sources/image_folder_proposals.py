@@ -4,6 +4,7 @@ Nothing here lists the pictures one by one; the source does when it opens a spli
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -18,6 +19,7 @@ from hpcddm.data.sources import class_file, picture_captions
 from hpcddm.data.sources.huggingface_files import split_in_path
 from hpcddm.data.text_files import is_blank
 from hpcddm.errors import UserError
+from hpcddm.errors.printing import printable
 
 HELDOUT_SPLITS = ("validation", "test", "train")
 """Splits in the order in which they are taken for the held-out one."""
@@ -25,6 +27,10 @@ MAX_IMBALANCE = 10
 """Largest ratio of the sizes of two classes that is not mentioned."""
 MAX_TABLE_BYTES = 1 << 28
 """Largest table that is read for a proposal."""
+NOT_CLASSES = frozenset(
+    {"annotation", "annotations", "label", "labels", "mask", "masks", "segmentation", "segmentations"}
+)
+"""Words in the names of folders whose pictures say something of others."""
 CAPTIONS_READ = 50
 """Captions beside pictures that are read for a proposal."""
 
@@ -79,7 +85,7 @@ def propose(survey: FolderSurvey) -> list[SourceProposal]:
         _check_folders(survey, splits)
         proposal.class_names = _class_names(survey, splits, classes)
         if classes:
-            proposal.remarks += _beside_classes(survey, splits)
+            proposal.remarks += [*_odd_classes(classes), *_beside_classes(survey, splits)]
             _count_classes(proposal, survey, splits, classes)
         captions = list(_captions(survey, splits, with_pictures))
         return [_with_captions(proposal, one, len(captions) > 1) for one in captions] or [proposal]
@@ -197,6 +203,15 @@ def _count_classes(
     small, large = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
     if counts[large] > MAX_IMBALANCE * counts[small]:
         proposal.remarks.append(f"class {small} has {counts[small]:,} images, class {large} {counts[large]:,}")
+
+
+def _odd_classes(classes: Sequence[str]) -> Iterator[str]:
+    """Describe classes whose folders have names that seem to mean something else."""
+    for name in classes:
+        words = re.split(r"[^a-z]+", name.lower())
+        what = "of a split" if _split_name(name) else "of annotations" if NOT_CLASSES.intersection(words) else ""
+        if what:
+            yield f"the folder {printable(name)} has the name {what}, and is taken for a class; if it is not, move it"
 
 
 def _beside_classes(survey: FolderSurvey, splits: _SplitFolders) -> Iterator[str]:
