@@ -165,19 +165,19 @@ class Run:
             ConfigError: The strategy or a class is unknown.
             UserError: A unit that the strategy needs is not complete.
         """
-        numbers = [self._class_number(label) if isinstance(label, str) else label for label in classes]
-        num_classes = self.experiment.data.num_classes
-        if num_classes is not None and (unknown := [label for label in numbers if not 0 <= label < num_classes]):
-            raise ConfigError(f"classes: {unknown[0]}: valid classes are 0 to {num_classes - 1}")
+        numbers = self._class_numbers([str(label) for label in classes])
         arm, request = strategy or self.experiment.evaluate.strategies[0], ImageRequest(count, numbers, prompts)
         is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
         return draw(self.experiment, self._run, self.ensemble(arm), arm, is_oracle, request, seed, advance)
 
-    def _class_number(self, name: str) -> int:
-        try:
-            return class_number(name, stored_class_names(self.experiment, self._run))
-        except ValueError as error:
-            raise ConfigError(f"classes: {name}: {error}") from None
+    def _class_numbers(self, classes: list[str]) -> list[int]:
+        names, numbers = stored_class_names(self.experiment, self._run) if classes else [], list[int]()
+        for name in classes:
+            try:
+                numbers.append(class_number(name, names))
+            except ValueError as error:
+                raise ConfigError(f"classes: {name}: {error}") from None
+        return numbers
 
     def velocity(
         self,

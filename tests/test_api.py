@@ -14,6 +14,7 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import METRICS
 from hpcddm.runs.run_dir import RunDir, set_aside
+from hpcddm.runs.stored_results import check_numbers
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE, REPORT, expert_key
 from tests.helpers import LATENT_SPACE, finish, tiny
 
@@ -25,7 +26,7 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("label", [-1, 10, 99])
 def test_a_class_that_the_networks_do_not_know_is_refused(run, label):
-    with pytest.raises(ConfigError, match=f"classes: {label}: valid classes are 0 to 9"):
+    with pytest.raises(ConfigError, match=f"classes: {label}: unknown; 10 classes: .* or 0 to 9"):
         run.sample(2, classes=[3, label])
 
 
@@ -36,6 +37,34 @@ def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, label, number)
     monkeypatch.setattr(run, "ensemble", lambda strategy: None)
     run.sample(2, classes=[label, 0])
     assert requests[0].classes == [number, 0]
+
+
+def test_numbers_that_name_other_classes_are_names_everywhere(run, monkeypatch, tmp_path):
+    names = sorted(map(str, range(1, 13)))
+    requests = []
+    monkeypatch.setattr(api, "draw", lambda *given: requests.append(given[5]))
+    monkeypatch.setattr(run, "ensemble", lambda strategy: None)
+    monkeypatch.setattr(api, "stored_class_names", lambda *run: names)
+    run.sample(2, classes=[10, "2"])
+    assert requests[0].classes == [names.index("10"), names.index("2")]
+    with pytest.raises(ConfigError, match="classes: 0: unknown"):
+        run.sample(2, classes=[0])
+    tmp = tmp_path / "e"
+    tmp.mkdir()
+    by_number = {
+        "cluster.clustering.groups": {"cluster__clustering": {"name": "labels", "groups": [[0, 1], [2, 3]]}},
+        "data.filter": {"data__filter": "label < 2"},
+        "data.condition.prompts": {
+            "data__condition": {"name": "text", "encoder": {"name": "words", "width": 8}, "prompts": ["a"] * 4}
+        },
+    }
+    for key, changes in by_number.items():
+        experiment = tiny(tmp, **changes)
+        check_numbers(experiment, ["0", "1", "2", "3"])
+        check_numbers(experiment, [])
+        with pytest.raises(UserError, match=f"{key}: class 2 is called '10', and numbers of classes may mean either"):
+            check_numbers(experiment, ["0", "1", "10", "2"])
+    check_numbers(tiny(tmp), ["0", "1", "10", "2"])
 
 
 def test_a_name_of_no_class_is_refused_with_the_nearest(run):

@@ -24,6 +24,11 @@ class LabelClusteringSettings(ClusteringSettings):
 
     groups: list[list[int]] | None = None
 
+    @property
+    def numbers_classes(self) -> bool:
+        """True for groups."""
+        return self.groups is not None
+
     def remedy(self, num_clusters: int) -> str:
         """Name the groups."""
         return "groups: other classes together, so that each group has about as many images"

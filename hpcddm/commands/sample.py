@@ -76,14 +76,14 @@ def sample(
     experiment = with_absolute_paths(stored_experiment(run), run)
     units, names = units_of_strategy(experiment, strategy, "--strategy"), stored_class_names(experiment, run)
     _check_request(experiment, name, prompts, is_oracle=EXPERT_LISTS in units)
-    classes = [] if name is None else [_class_of(name, names)]
+    classes = [] if name is None else [names[_class_of(name, names)]]
     experiment = _changed(experiment, strategy, changes)
     missing = missing_experts(experiment, run, units)
     _check_output(output)
     from hpcddm.api import Run
 
     if not classes and not prompts and not experiment.data.condition.reads_captions:
-        classes = list(range(len(names)))
+        classes = names
     with click.progressbar(length=num_images, label=strategy) as bar:
         images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
     period = len(prompts) or len(classes)
@@ -92,7 +92,7 @@ def sample(
     evaluate = experiment.evaluate
     how = f"{evaluate.steps} {evaluate.solver.name} steps, guidance {evaluate.guidance:g}"
     weights = str(selected_weights(experiment))
-    named = [] if are_numbers(names) else [names[label] for label in classes]
+    named = [] if are_numbers(names) else classes
     of_class = f" of {named[0]}" if len(named) == 1 else ""
     echo(
         f"{output}: {num_images} images{of_class}, {strategy}{without}, {how}{', weights ' if weights else ''}{weights}"

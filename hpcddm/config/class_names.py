@@ -81,8 +81,30 @@ def are_numbers(names: Sequence[str]) -> bool:
     return list(names) == [str(number) for number in range(len(names))]
 
 
+def require_places(names: Sequence[str]) -> None:
+    """Raise `ValueError` if a class is called by a number that is not its own, so that a number may mean either.
+
+    Examples:
+        >>> require_places(["Bag", "Ankle boot"]), require_places(["00", "01"])
+        (None, None)
+    """
+    number = _renumbered(names)
+    if number is not None:
+        advice = "give the classes names of another kind in data.class_names"
+        raise ValueError(
+            f"class {number} is called '{names[number]}', and numbers of classes may mean either; {advice}"
+        )
+
+
+def _renumbered(names: Sequence[str]) -> int | None:
+    """Return the first class whose name is the number of another place."""
+    return next((number for number, name in enumerate(names) if name.isdecimal() and int(name) != number), None)
+
+
 def class_number(text: str, names: Sequence[str]) -> int:
     """Return the number of a class: of the one with exactly this name, else this number, else this name in any case.
+
+    Where classes are called by numbers that are not their own, only names count.
 
     Args:
         text: Name or number of the class, as a user types it.
@@ -98,7 +120,8 @@ def class_number(text: str, names: Sequence[str]) -> int:
     """
     if text in names:
         return names.index(text)
-    if text.isdecimal() and len(text) < 10 and int(text) < len(names):
+    is_place = _renumbered(names) is None
+    if is_place and text.isdecimal() and len(text) < 10 and int(text) < len(names):
         return int(text)
     folded = [_folded(name) for name in names]
     same = [number for number, name in enumerate(folded) if name == _folded(text)]
@@ -117,7 +140,7 @@ def class_number(text: str, names: Sequence[str]) -> int:
     nearest = f"unknown; nearest: {', '.join(near)}" if near else "unknown"
     is_short = len(names) <= LISTED_CLASSES
     listed = f"{len(names)} classes: {', '.join(names)}" if is_short else describe_names(names)
-    raise ValueError(f"{nearest}; {listed}, or {numbers}")
+    raise ValueError(f"{nearest}; {listed}{f', or {numbers}' * is_place}")
 
 
 def _folded(name: str) -> str:

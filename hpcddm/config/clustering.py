@@ -25,6 +25,11 @@ class ClusteringSettings(VariantSettings):
         """True where the fit reads features."""
         return self.is_fitted and self.needs_features
 
+    @property
+    def numbers_classes(self) -> bool:
+        """True where a key lists classes by their numbers."""
+        return False
+
     def check_file(self, num_clusters: int) -> None:
         """Check the file that the stage cluster reads, where there is one, before anything is submitted."""
 

@@ -45,6 +45,11 @@ class ConditionSettings(VariantSettings):
         return False
 
     @property
+    def numbers_classes(self) -> bool:
+        """True where a key lists something of every class in the order of their numbers."""
+        return False
+
+    @property
     def reads_column(self) -> bool:
         """True where the states of captions are a column, which the stage encode_captions makes."""
         return False

@@ -27,7 +27,7 @@ from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.links import link_at
 from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_results import all_class_names
+from hpcddm.runs.stored_results import all_class_names, check_numbers
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES, list_key
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ def check_source(experiment: Experiment, show: Callable[[str], object] = print) 
                 " take the condition none"
             )
         _check_class_names(records, data.class_names)
+        check_numbers(experiment, records.class_names)
         chosen.check(records.known)
         # Otherwise only the catalog knows the numbers, and checks them.
         if records.is_exact:

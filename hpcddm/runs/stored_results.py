@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from hpcddm.config.class_names import require_places
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
 from hpcddm.errors import UserError, require
@@ -30,6 +31,25 @@ def all_class_names(experiment: Experiment, names: list[str]) -> list[str]:
     """List the names of all classes of an experiment: its own, else the source's `names`, else the classes' numbers."""
     names, numbers = experiment.data.class_names or names, range(experiment.data.num_classes or 0)
     return [names[number] if number < len(names) else str(number) for number in numbers]
+
+
+def check_numbers(experiment: Experiment, names: list[str]) -> None:
+    """Raise `UserError` for keys that list classes by their numbers, where these are names of other classes.
+
+    names: those of the source, or none.
+    """
+    # Only a filter needs numpy here.
+    from hpcddm.config.filter.predicate import Predicate
+
+    data = experiment.data
+    is_filtered = data.filter is not None and "label" in Predicate(data.filter).column_names
+    uses = {"cluster.clustering.groups": experiment.cluster.clustering.numbers_classes}
+    uses |= {"data.condition.prompts": data.condition.numbers_classes, "data.filter": is_filtered}
+    key = next((key for key, is_used in uses.items() if is_used), None)
+    try:
+        require_places((data.class_names or names) if key else [])
+    except ValueError as error:
+        raise UserError(f"{key}: {error}") from None
 
 
 def stored_class_names(experiment: Experiment, run: RunDir) -> list[str]:

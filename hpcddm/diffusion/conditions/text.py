@@ -54,6 +54,11 @@ class TextSettings(ConditionSettings):
         return self.encoder
 
     @property
+    def numbers_classes(self) -> bool:
+        """True for sentences of classes."""
+        return self.prompts is not None
+
+    @property
     def reads_captions(self) -> bool:
         """True if the images have their own captions."""
         return self.prompts is None

@@ -13,12 +13,15 @@ from hpcddm.errors import require
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import PARTITION
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.runs.stored_results import check_numbers
+from hpcddm.runs.unit_keys import CATALOG
 from hpcddm.stages.data.cluster import MAX_FITTED
 
 
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Fit the partition to the training images, or take that of another run."""
     own = experiment.cluster.clustering
+    check_numbers(experiment, unit.inputs[CATALOG].results["class_names"])
     catalog = run_samples.open_unit_catalog(unit, TRAIN)
     train = Samples(catalog, run_samples.features(catalog) if own.fits_features else None)
     numbers = fitted_numbers(len(train), experiment.seed)
