@@ -131,6 +131,11 @@ class Spool:
                 self._add(values, content)
                 self._add(f"{name}/{OFFSETS}", ends[1:] if f"{name}/{OFFSETS}" in self._datasets else ends)
 
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.__exit__(None, None, None)
+        self.__init__(self._folder)  # type: ignore[misc]
+
     def write(self, path: Path) -> None:
         """Write all rows to one HDF5 file, as `write_columns` does."""
         with atomic.replacing(path, durable=False) as staged, h5py.File(staged, "w") as file:

@@ -15,6 +15,8 @@ from hpcddm.runs.passed_over import PassedOverItem
 
 MAX_KEY_LENGTH = 1000
 """Most bytes of a key."""
+LACKS = {"label": "no class, others have one", "caption": "no caption, others have one"}
+"""Reasons why a sample is broken that lacks a value, by its column, where any sample of the data has it."""
 PictureCheck = Callable[[bytes], tuple[int, int]]
 """Function that decodes a picture's file and returns its width and height; raises `ImageError`."""
 
@@ -122,9 +124,9 @@ def complete_index(
     whole = []
     for row in rows:
         if has_labels and row.label is None:
-            broken.append((row.key, "no class, others have one"))
+            broken.append((row.key, LACKS["label"]))
         elif has_captions and row.caption is None:
-            broken.append((row.key, "no caption, others have one"))
+            broken.append((row.key, LACKS["caption"]))
         else:
             whole.append(row)
     index = TarIndex(
@@ -137,6 +139,18 @@ def complete_index(
         np.array([row.crc32 for row in whole], np.uint32) if is_read else None,
     )
     return IndexedFile(index, [row.metadata for row in whole], entries, broken, [])
+
+
+def lacking(index: TarIndex, columns: Collection[str]) -> str | None:
+    """Return the reason why all samples of a file are broken where others have some columns; None if they are not."""
+    missing = (name for name in LACKS if name in columns and name not in valued(index))
+    return next((LACKS[name] for name in missing), None) if index.keys else None
+
+
+def valued(index: TarIndex) -> set[str]:
+    """Return the columns of `LACKS` that the samples of a file have."""
+    values = {"label": index.labels, "caption": index.captions}
+    return {name for name in LACKS if index.keys and values[name] is not None}
 
 
 def values_of(files: Sequence[IndexedFile], names: Iterable[str]) -> dict[str, list[object]]:

@@ -11,7 +11,7 @@ from pyarrow import ipc, parquet
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs import manifest
+from hpcddm.runs import manifest, ranges
 from hpcddm.runs.unit_keys import CATALOG
 from tests.data.test_existing_tars import encoded, written
 from tests.stages.adopting import ADOPTED
@@ -131,3 +131,27 @@ def test_blank_captions_are_broken_samples_in_whatever_holds_them(tmp_path, monk
     results, kept = catalogued(tmp_path, KINDS[kind](tmp_path / "images"))
     assert results["broken"] == len(BLANKS)
     assert kept == sorted(set(CAPTIONS).difference(BLANKS.values()))
+
+
+DEALS = {"one tar": [[1, 0]], "two tars": [[1], [0]], "the other way": [[0], [1]], "parts": [[0], [1, 0], [1]]}
+
+
+@pytest.mark.parametrize("shards, lost", [(1, "txt"), (9, "txt"), (1, "cls")])
+@pytest.mark.parametrize("deal", DEALS)
+def test_how_samples_are_dealt_out_to_tars_changes_no_verdict(tmp_path, monkeypatch, deal, lost, shards):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "images").mkdir()
+    counts = {1: 40 // sum(tar.count(1) for tar in DEALS[deal]), 0: 12 // sum(tar.count(0) for tar in DEALS[deal])}
+    start = 0
+    for place, tar in enumerate([*DEALS[deal], [1]]):
+        members = []
+        for has_both in tar:
+            for number in range(start, start + counts[has_both]):
+                ends = {"png": encoded(), "txt": f"picture {number}".encode(), "cls": b"0"}
+                members += [(f"{number:03d}.{end}", ends[end]) for end in ends if has_both or end != lost]
+            start += counts[has_both]
+        written(tmp_path / "images" / f"{place}.tar", members)
+    source = {"name": "webdataset", "folder": "images", "heldout": {"shards": 1}}
+    monkeypatch.setattr(ranges, "MAX_RANGES", shards)
+    results, kept = catalogued(tmp_path, source)
+    assert results["broken"] == 12 and len(kept) == 40 + counts[1]

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from hpcddm.data import image_decoding
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.open_files import RowGroupCache, open_file
 from hpcddm.data.record import Record
 from hpcddm.data.rows.row_groups import ParquetImages
-from hpcddm.data.source_files import IndexedFile, SourceFile
+from hpcddm.data.source_files import IndexedFile, SourceFile, valued
 from hpcddm.data.sources.base import KNOWN, Split
 from hpcddm.errors import UserError
 from hpcddm.runs import passed_over
@@ -35,11 +36,19 @@ class UnindexedSplit(Split):
         self._first, first, items = _first_with_samples(tars)
         self.passed_over = [*beside, *items]
         self._index, self.known = first.index, KNOWN | first.entries
-        self.has_captions = first.index.captions is not None
 
-    @property
-    def has_labels(self) -> bool:
-        return self._index.labels is not None
+    @cached_property
+    def has_captions(self) -> bool:  # type: ignore[override]
+        return self._have("caption")
+
+    @cached_property
+    def has_labels(self) -> bool:  # type: ignore[override]
+        return self._have("label")
+
+    def _have(self, name: str) -> bool:
+        """Tell if samples have a value: those of the first tar or, where these lack it, of some from all parts."""
+        spread = self._tars[:: -(-len(self._tars) // MAX_TARS_READ)]
+        return name in valued(self._index) or any(name in valued(_index_all(tar).index) for tar in spread)
 
     def __len__(self) -> int:
         """Estimate the number of samples: as many in proportion to the bytes as in that tar."""

@@ -14,7 +14,7 @@ from hpcddm.data.folders.proposal import SamplePicture, SourceProposal, heldout_
 from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.open_files import RowGroupCache, open_file
 from hpcddm.data.rows.row_groups import ParquetImages
-from hpcddm.data.source_files import IndexedFile
+from hpcddm.data.source_files import IndexedFile, lacking, valued
 from hpcddm.data.sources.huggingface_files import SPLITS, split_in_path
 from hpcddm.data.tar_headers import COMPRESSED_TAR, TarHeaders
 from hpcddm.data.tar_layout import IMAGES, TarLayout, ValueLocation
@@ -103,7 +103,9 @@ def _describe(proposal: SourceProposal, survey: FolderSurvey, tars: Sequence[Pat
     if len(set(keys)) < len(keys):
         proposal.source["prefix_keys"] = True
         proposal.remarks.append("several tars have the same keys: the name of the tar is put before each (prefix_keys)")
-    broken = [pair for one in indices for pair in one.broken]
+    values = {name for one in indices for name in valued(one.index)}
+    lost = [(key, reason) for one in indices if (reason := lacking(one.index, values)) for key in one.index.keys]
+    broken = [*(pair for one in indices for pair in one.broken), *lost]
     if broken:
         proposal.remarks.append(f"{len(broken):,} samples cannot be used, such as {broken[0][0]}: {broken[0][1]}")
     items = count_items(item for one in indices for item in one.passed_over)

@@ -1,5 +1,6 @@
 """Stage catalog: numbers all samples; refuses, or drops, repeated keys, and refuses too many broken samples."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import find_repeated_keys
 from hpcddm.data.run_samples import choose_evaluation_samples
+from hpcddm.data.source_files import LACKS
 from hpcddm.data.tables import Table
 from hpcddm.data.tar_entry import Tar
 from hpcddm.errors import UserError, require
@@ -33,10 +35,10 @@ NAMED = 5
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Write the paths of the tars and columns of each split; samples are numbered by tar, then by member."""
     entries = {split: _entry(experiment, unit, split) for split in SPLITS}
-    passed_over = merge_counts(shard.results["passed_over"] for shard in unit.inputs.values())
-    broken = _check_broken(
-        experiment, unit, sum(part.samples for entry in entries.values() for part in entry.parts), passed_over
-    )
+    lost = merge_counts(_lacking(unit, split) for split in SPLITS)
+    passed_over = merge_counts([*(shard.results["passed_over"] for shard in unit.inputs.values()), lost])
+    kept = sum(part.samples for entry in entries.values() for part in entry.parts)
+    broken = _check_broken(experiment, unit, kept, passed_over, sum(one["count"] for one in lost.values()))
     passed_over = merge_counts([passed_over, _other_rows(experiment, unit)])
     entries, dropped, files = _with_unique_keys(experiment, unit, entries)
     catalogs = {split: Catalog(unit.run.root, entry) for split, entry in entries.items()}
@@ -57,21 +59,40 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 
 def _entry(experiment: Experiment, unit: Unit, split: str) -> SplitEntry:
-    """Collect one split of the tars' units; raises `UserError` naming a range whose samples have other columns."""
+    """Collect one split of the tars' units, without the samples of those that lack a column."""
     shards = {key: shard for key, shard in unit.inputs.items() if split_of(key) == split}
     _check_listings(shards)
-    tars, parts, columns = [], [], None
+    tars, parts, columns = [], [], _columns(shards.values())
     for key, shard in shards.items():
-        # A range without samples has neither classes nor captions.
-        if shard.results["images"]:
-            names = shard.results["columns"]
-            columns = names if columns is None else columns
-            require(names == columns, f"data: samples of {key} have {', '.join(names)}, others {', '.join(columns)}")
+        count = shard.results["images"] if shard.results["columns"] == columns else 0
         tars += _tars(shard, unit.run.unit(key))
-        parts.append(CatalogPart(unit_name(key), f"{key}/{COLUMNS}", shard.results["images"], shard.digest))
+        parts.append(CatalogPart(unit_name(key), f"{key}/{COLUMNS}", count, shard.digest))
+    needs_captions = experiment.data.condition.reads_captions
+    require(
+        "caption" in columns or not (needs_captions and columns), f"data.condition: no {split} sample has a caption"
+    )
     data = experiment.data
     form = ImageFormat(data.channels, data.image_size, data.transform.model_dump())
-    return SplitEntry(columns or [], tars, parts, form if data.source.reads_in_place else None)
+    return SplitEntry(columns, tars, parts, form if data.source.reads_in_place else None)
+
+
+def _columns(shards: Collection[Manifest]) -> list[str]:
+    """List the columns that samples of any range have; a range without samples has none."""
+    return sorted({name for shard in shards if shard.results["images"] for name in shard.results["columns"]})
+
+
+def _lacking(unit: Unit, split: str) -> Counts:
+    """Count the samples of ranges that lack a column, which others have; they are named by their tars."""
+    shards = {key: shard for key, shard in unit.inputs.items() if split_of(key) == split}
+    columns, counts = _columns(shards.values()), Counts()
+    for key, shard in shards.items():
+        missing = [name for name in columns if name not in shard.results["columns"]]
+        if missing and shard.results["images"]:
+            names = [tar.file for tar in _tars(shard, unit.run.unit(key))][:NAMED]
+            reason = LACKS.get(missing[0], f"no {missing[0]}, others have one")
+            count = Count(count=shard.results["images"], first=names, is_broken=True)
+            counts = merge_counts([counts, {reason: count}])
+    return counts
 
 
 def _tars(shard: Manifest, folder: Path) -> list[Tar]:
@@ -179,10 +200,13 @@ def _other_rows(experiment: Experiment, unit: Unit) -> Counts:
     return {"rows of data.table without a sample": count} if others > 0 else {}
 
 
-def _check_broken(experiment: Experiment, unit: Unit, kept: int, passed_over: Counts) -> int:
-    """Count the broken samples; raises `UserError` naming the first for more than `data.max_broken_share`."""
+def _check_broken(experiment: Experiment, unit: Unit, kept: int, passed_over: Counts, lacking: int) -> int:
+    """Count the broken samples; raises `UserError` naming the first for more than `data.max_broken_share`.
+
+    kept, lacking: numbers of samples in the ranges that are kept, and in those that are not.
+    """
     by_range = [shard.results["broken"] for shard in unit.inputs.values()]
-    count = sum(broken["samples"] for broken in by_range)
+    count = sum(broken["samples"] for broken in by_range) + lacking
     lost = {reason: one for reason, one in passed_over.items() if one["is_broken"]}
     samples = kept + sum(shard.results["dropped"]["samples"] for shard in unit.inputs.values())
     # Those that are passed over are named by their reasons.

@@ -17,7 +17,7 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.filtering import Filter
 from hpcddm.data.image_decoding import ImageError, fit_to_shape, read_image
 from hpcddm.data.record import Record
-from hpcddm.data.source_files import IndexedFile, values_of
+from hpcddm.data.source_files import LACKS, IndexedFile, SourceFile, lacking, valued, values_of
 from hpcddm.data.sources.base import Source, Split, TarSource
 from hpcddm.data.tar_entry import Tar
 from hpcddm.data.tar_index import TarIndex, columns_of, index_pictures, index_tar
@@ -28,7 +28,7 @@ from hpcddm.files import atomic
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import BROKEN, COLUMNS, PASSED_OVER, tar_file
-from hpcddm.runs.passed_over import Counts, PassedOverItem, add
+from hpcddm.runs.passed_over import Counts, PassedOverItem, add, escape_name
 from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
 from hpcddm.stages.workload import TAR as TAR_WORK
 from hpcddm.stages.workload import Work, Workload
@@ -74,22 +74,40 @@ class _CollectedSamples:
     broken: list[dict[str, str]] = field(default_factory=list)
     """Samples that cannot be used: tar, key, reason."""
     passed_over: Counts = field(default_factory=dict)
+    values: set[str] = field(default_factory=set)
+    """Columns of `LACKS` that samples have, or need."""
+    adopted: list[tuple[str, TarIndex]] = field(default_factory=list)
+    """Tars whose samples lack one of them, and may yet be broken."""
     items: list[dict[str, object]] = field(default_factory=list)
     """All that is passed over: tar, name, reason, is_broken."""
 
     def add(self, number: int, index: TarIndex, num_classes: int | None) -> None:
         """Add the samples of a tar, by its number in the split.
 
-        Raises `UserError` where they lack a class or have one too many, or lack what those of other tars have.
+        Raises `UserError` where they lack a class or have one too many.
         """
         if num_classes is not None and index.keys:
             _check_classes(num_classes, index)
         columns = columns_of({number: index})
-        # A tar without a sample has neither classes nor captions.
-        if index.keys and self.spool.names and self.spool.names != list(columns):
-            names, others = ", ".join(columns), ", ".join(self.spool.names)
-            raise UserError(f"{index.path}: its samples have {names}; those of other tars have {others}")
         self.spool.append(columns)
+
+    def adopt(self, number: int, index: TarIndex, num_classes: int | None, tar: str) -> None:
+        """Add the samples of another program's tar; those that lack what samples of any tar have are broken."""
+        self.values |= valued(index) | ({"label"} if num_classes is not None else set())
+        for earlier, its_index in self.adopted:
+            if reason := lacking(its_index, self.values):
+                self._break(earlier, its_index.keys, reason)
+                self.spool.clear()
+        self.adopted = [pair for pair in self.adopted if self.spool.rows]
+        if reason := lacking(index, self.values):
+            self._break(tar, index.keys, reason)
+            return
+        if self.values != LACKS.keys():
+            self.adopted.append((tar, index))
+        self.add(number, index, num_classes)
+
+    def _break(self, tar: str, keys: Iterable[str], reason: str) -> None:
+        self.broken += [{"tar": tar, "key": escape_name(key), "reason": reason} for key in keys]
 
     def pass_over(self, items: Iterable[PassedOverItem], tar: str = "") -> None:
         """Note what is passed over, and which of it is broken; tar: its path, where the items are members of one."""
@@ -263,7 +281,7 @@ def _use_in_place(
     def indexed(number: int) -> IndexedFile:
         unit.heartbeat.beat(number - numbers.start, len(numbers))
         tar = tars[number]
-        path, told = tar.path, "/".join(filter(None, (tar.collection, tar.name)))
+        path, told = tar.path, _told(tar)
         sha256 = atomic.sha256(path) if tar.has_digest else None
         collected.tars.append(tar.entry(sha256))
         adopted = tar.index(check, collected.filter.column_names)
@@ -279,8 +297,14 @@ def _use_in_place(
         collected.filter.look_up(keys)
         kept = iter(collected.filter.mask(keys, values).tolist())
         for number, adopted in group:
-            collected.add(number, adopted.index.select(list(islice(kept, len(adopted.index.keys)))), data.num_classes)
+            index = adopted.index.select(list(islice(kept, len(adopted.index.keys))))
+            collected.adopt(number, index, data.num_classes, _told(tars[number]))
     return collected.result(unit, source.class_names(), [], None)
+
+
+def _told(tar: SourceFile) -> str:
+    """Return the name of a tar, which begins with its collection's."""
+    return "/".join(filter(None, (tar.collection, tar.name)))
 
 
 def _check_classes(num_classes: int, index: TarIndex) -> None:
