@@ -8,11 +8,16 @@ VENV ?= .venv
 
 SHELL := /bin/bash
 HPCDDM := $(VENV)/bin/hpcddm
+SUITS := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+# A virtual environment of another Python than the one that is named is made again, and so is one of a Python too old.
+version = $(shell { $(1) -V || echo none; } 2>/dev/null)
+IS_NAMED := $(filter-out file,$(origin PYTHON))
+IS_OTHER := $(if $(IS_NAMED),$(filter-out $(call version,$(VENV)/bin/python),$(call version,$(PYTHON))))
 TESTBED := slurm/testbed
 # One word for the shell, whatever it holds; SET alone is several.
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: help install submit test test-bare test-long gpu-check benchmarks lint docs testbed-up testbed-down clean
+.PHONY: $(if $(IS_OTHER),$(VENV)/installed) help install submit test test-bare test-long gpu-check benchmarks lint docs testbed-up testbed-down clean
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
@@ -68,8 +73,12 @@ clean:
 
 # torch first and alone: a later requirement could otherwise replace it by a much larger CUDA build.
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
+	@if test -n "$(IS_OTHER)" || ! test -x $(VENV)/bin/pip || ! $(VENV)/bin/python $(SUITS); then \
+		{ $(PYTHON) $(SUITS); } 2>/dev/null || { echo "error: hpcddm needs Python 3.11 or later, and $(PYTHON) is $(call version,$(PYTHON));" \
+			"next: apt-get install python3.11-venv && make install PYTHON=python3.11" >&2; exit 1; }; \
+		$(PYTHON) -m venv --clear $(VENV); \
+	fi
 	@echo "installing into $(VENV) (once, about a minute)"
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	@DS_BUILD_OPS=0 $(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
