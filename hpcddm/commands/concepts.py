@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from hpcddm.commands.options import PATH
-from hpcddm.commands.terminal import needed_columns, plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table, table_console
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
@@ -122,14 +122,14 @@ def _print_fits(facts: "ConceptFacts") -> None:
         fits.add_column(title.replace(", ", ",\n"), justify="right", no_wrap=True, vertical="bottom")
     for arm, row in facts.fit_rows().items():
         fits.add_row(plain_text(arm), *(plain_text(row[column]) for column in FIT_COLUMNS))
-    _print_table(fits)
+    print_table(fits)
     bins = _table("mean relative score by frequency in all data; concepts that never occur are in no fit")
     shown = [arm for arm in facts.arms if arm in facts.fitted]
     for title in ("training samples", "n", *shown):
         bins.add_column(title, justify="left" if title == "training samples" else "right", no_wrap=True)
     for row in facts.bins():
         bins.add_row(*map(plain_text, (row["label"], row["concepts"], *(row.get(arm, "-") for arm in shown))))
-    _print_table(bins)
+    print_table(bins)
 
 
 def _print_concepts(facts: "ConceptFacts") -> None:
@@ -162,7 +162,7 @@ def _print_rows(facts: "ConceptFacts", title: str, rows: Sequence["ConceptRow"])
         scores = ["-" if (score := row.relative(arm)) is None else f"{score:.2f}" for arm in arms]
         home = "-" if row.home is None else str(row.home)
         table.add_row(plain_text(shown_name(row.name)), f"{row.frequency:,}", home, share, *scores)
-    _print_table(table)
+    print_table(table)
 
 
 def _print_advice(facts: "ConceptFacts", root: Path) -> None:
@@ -204,10 +204,6 @@ def _as_json(roots: Sequence[Path], contents: Sequence[Mapping[str, Any]], facts
 
 def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-
-
-def _print_table(table: Table) -> None:
-    table_console(needed_columns(table), wraps_lines=True).print(table)
 
 
 def _print_text(text: str, style: str = "") -> None:

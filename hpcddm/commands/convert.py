@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.models import LayoutSettings
@@ -20,7 +20,6 @@ from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.runs import initial_weights
 from hpcddm.runs.unit_keys import all_experts
 
-TABLE_COLUMNS = 110
 MOVE_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Times at which a note prints the change of log-SNR from one path to another."""
 
@@ -170,7 +169,7 @@ def _print(made: Any, description: dict[str, Any], output: Path) -> None:
         table.add_column(name, justify="right" if name == "number" else "left", no_wrap=name != "why")
     for name, count, verdict, reason in made.table():
         table.add_row(plain_text(name), str(count), verdict, plain_text(reason))
-    table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
+    print_table(table)
     for note in description["notes"]:
         echo(f"note: {note}")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in made.counts().items())

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hpcddm.commands.job_costs import JobCost, list_job_costs, units_with_logs
 from hpcddm.commands.options import JSON, RUN
-from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table, table_console
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.jobs.attempt_records import read_records
@@ -58,7 +58,7 @@ def cost(root: Path, records_only: bool, as_json: bool) -> None:
         return
     console = table_console()
     if spent:
-        console.print(_table(spent, "setting" if is_sweep(run) else "unit"))
+        print_table(_table(spent, "setting" if is_sweep(run) else "unit"), labels=2)
     for line in (_total_line(spent), f"source: {source}", *_legend(spent)):
         console.print(plain_text(line), soft_wrap=True)
 

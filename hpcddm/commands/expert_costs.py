@@ -10,16 +10,11 @@ from hpcddm.config.training import ExpertOverride
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import list_results
-from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_key, expert_keys
+from hpcddm.runs.unit_keys import EXPERT_LISTS, expert_key
 from hpcddm.runs.unit_training import unit_training
 
 if TYPE_CHECKING:
     from hpcddm.commands.planning.timing import CostEstimate
-
-
-NO_GAIN_IMAGES = 30_720
-"""Images seen by each expert up to which no strategy was shown to be ahead of a monolith of equal cost, with 4 or with
-8 experts on Fashion-MNIST (docs/results/budget.md)."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +68,6 @@ def override_lines(experiment: Experiment) -> list[str]:
             rate = f"learning rate {training.learning_rate:g}"
             lines.append(f"expert {expert} sees {training.images:,} images in batches of {training.batch}, {rate}")
     return lines
-
-
-def few_images_warnings(experiment: Experiment) -> str | None:
-    """Warn of experts that see so few images that they were never ahead of one model of equal cost.
-
-    Experts that start from weights need fewer images; this does not apply to them.
-    """
-    images = min(unit_training(experiment, key).images for key in expert_keys(experiment))
-    if experiment.cluster.experts == 1 or images > NO_GAIN_IMAGES or experiment.experts.init_from is not None:
-        return None
-    return (
-        f"an expert sees {images:,} images; with up to {NO_GAIN_IMAGES:,} each, no ensemble was shown to draw better"
-        " than one model of the same cost on Fashion-MNIST: train longer, or with fewer experts, and compare with the"
-        " monolith"
-    )
 
 
 def cost_line(costs: Sequence[ExpertCost]) -> str:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from hpcddm.commands.expert_costs import cost_line, expert_costs, few_images_warnings, override_lines
+from hpcddm.commands.expert_costs import cost_line, expert_costs, override_lines
 from hpcddm.commands.options import EXPERIMENT, JSON, OVERRIDES, RUN_DIR, SITE
-from hpcddm.commands.terminal import table_console
+from hpcddm.commands.terminal import print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo
+from hpcddm.evaluation.result_warnings import few_images_warning
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.checks.gpu_requests import gpu_remarks
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 SHARD = "shard"
 """Stage that indexes the images."""
-TABLE_COLUMNS = 160
 LEGEND = (
     "columns   nodes x ranks, CPUs, GPUs: of one unit; FLOPs, CPU-h, GPU-h, bytes, files: of all units of the stage",
     "          a unit takes: the longest one; slots: jobs in a row that it needs, each within the site's time limit",
@@ -143,7 +143,7 @@ def print_plan(
     missing = [unit for unit in units if manifest.read_if_usable(run.unit(unit.key)) is None]
     idle = gpu_remarks(site, [unit.key for unit in units], experiment)
     numbers, in_memory = override_lines(experiment), _memory(units, experiment, site, counts)
-    warning = few_images_warnings(experiment)
+    warning = few_images_warning(experiment)
     left_out = disk_estimates.count_passed_over(experiment, run) if assume is None else {}
     total = _total(rows, disk_estimates.still_needed(missing, experiment, site, run, counts), run)
     if as_json:
@@ -311,7 +311,7 @@ def _print(rows: list[StageRow], total: dict[str, Any], run: RunDir) -> None:
             *(_hours(row.cpu_hours), _hours(row.gpu_hours), str(row.slots or "-")),
             *(format_bytes(row.bytes_kept), format_bytes(row.bytes_working), f"{row.files:,}", row.time_source),
         )
-    table_console(TABLE_COLUMNS, wraps_lines=True).print(table)
+    print_table(table)
     echo(*LEGEND)
     incomplete = " without the stages of unknown time" if any(row.unit_hours is None for row in rows) else ""
     echo(

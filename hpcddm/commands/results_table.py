@@ -6,7 +6,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from hpcddm.commands.terminal import needed_columns, plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import columns, headlines, led_by, short_key
 from hpcddm.evaluation.metrics.base import Better, Metric
@@ -31,12 +31,14 @@ def print_results_table(results: dict[str, Any]) -> None:
         table.add_column(title, justify="right", vertical="bottom", no_wrap=True)
     for name, arm in everyone.items():
         table.add_row(plain_text(name), *(metric.text_of(arm) for metric in shown), *_counts(arm))
-    table_console(needed_columns(table), wraps_lines=True).print(table)
+    print_table(table)
     if others := _of_other_extractors(everyone):
         _print_figures(everyone, others)
     for label, dimension in results["few_images"].items():
         text = f"note: {dimension} features of {label} need {2 * dimension:,} images for FD; compare by KID instead"
         echo(text)
+    for line in results.get("warnings", ()):
+        echo(f"warning: {line}")
     # Older reports have no entry for missing experts.
     if results.get("remark"):
         echo(f"made with {results['remark']}")
@@ -64,7 +66,7 @@ def _print_figures(everyone: Mapping[str, Mapping[str, Any]], figures: Mapping[s
     for key, metric in figures.items():
         cells = (metric.text(arm[key]) if key in arm else "" for arm in everyone.values())
         table.add_row(plain_text(key), *cells)
-    table_console(needed_columns(table), wraps_lines=True).print(table)
+    print_table(table)
 
 
 def _title(shown: Sequence[Metric]) -> str:

@@ -35,7 +35,6 @@ from hpcddm.launch.selftest.local_trial import LocalTrial
 from hpcddm.launch.selftest.slurm_trial import SlurmTrial
 from hpcddm.launch.slurm.client import unavailable_reason
 
-TABLE_COLUMNS = 150
 ON_SLURM = (
     *(Array(), Rendezvous(), Gpus(), Collective(), Signals(), Requeue(), Storage(), Environment(), TimeLeft()),
     Accounting(),
@@ -166,7 +165,7 @@ def _print(site: Site, rows: list[CheckResult], place: Path, seconds: float, is_
         verdict = plain_text(row.verdict, style=COLOURS[row.verdict])
         figure = "" if row.seconds is None else f"{row.seconds:.1f}"
         table.add_row(plain_text(row.check), verdict, figure, plain_text(row.finding), plain_text(row.advice))
-    table_console(TABLE_COLUMNS).print(table)
+    table_console().print(table)
     if is_good:
         print(f"site {site.name} passes after {seconds:.0f} s")
         return

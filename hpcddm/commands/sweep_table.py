@@ -2,14 +2,14 @@
 
 from rich.table import Table
 
-from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table
 from hpcddm.config.sweep import label_of, short_names
+from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import all_metrics, columns, headlines, led_by
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.sweep_results.seed_statistics import SEEDS_CSV, SeedStatistics, statistics_over_seeds
 from hpcddm.evaluation.sweep_results.setting_results import CSV, FLOOR, SettingResult, leading_metric, varied_keys
 
-SPREAD_COLUMNS = 180
 MAX_METRICS = 3
 """Number of metrics in the cell of an arm; more would make lines too long to read."""
 
@@ -22,44 +22,42 @@ def print_sweep_table(rows: list[SettingResult]) -> None:
     spreads = statistics_over_seeds(rows)
     if any(spread.seeds > 1 for spread in spreads):
         _print_spreads(spreads, led_by(leading_metric(rows).key, columns()))
-        unfinished = [f"{row.label}: {row.state}" for row in rows if not row.arms]
-        for line in unfinished:
-            table_console().print(plain_text(line), soft_wrap=True)
-        return
+    else:
+        _print_settings(rows)
+    for row in rows:
+        if not row.arms:
+            echo(f"{row.label}: {row.state}")
+    for remark in dict.fromkeys(row.remark for row in rows if row.remark):
+        echo(f"{', '.join(row.label for row in rows if row.remark == remark)}: made with {remark}")
+    if warned := [row.label for row in rows if row.warnings]:
+        echo(f"warning: the reports of {', '.join(warned)} say what speaks against their figures")
+
+
+def _print_settings(rows: list[SettingResult]) -> None:
+    """Print one line for each setting, an arm in each column."""
     keys = varied_keys(rows)
-    arms = [*dict.fromkeys(arm for row in rows for arm in row.arms if arm != FLOOR), FLOOR]
+    arms = sorted({arm: 0 for row in rows for arm in row.arms}, key=FLOOR.__eq__)
     shown = led_by(leading_metric(rows).key, headlines())[:MAX_METRICS]
     title = f"{' / '.join(metric.title for metric in shown)}, by arm"
     table = Table(title=title, title_justify="left", show_lines=False)
     for name in keys.values():
         table.add_column(plain_text(name), no_wrap=True)
-    if any(row.arms for row in rows):
-        for arm in arms:
-            table.add_column(plain_text(arm), justify="right", no_wrap=True)
-    if any(not row.arms for row in rows):
-        table.add_column("state")
+    for arm in arms:
+        table.add_column(plain_text(arm), justify="right", no_wrap=True)
     for row in rows:
-        cells = [_word(row.setting.get(key, "")) for key in keys]
-        if any(other.arms for other in rows):
-            by_arm = (row.arms.get(arm) for arm in arms)
-            cells += [" / ".join(metric.text_of(figures) for metric in shown) if figures else "" for figures in by_arm]
-        if any(not other.arms for other in rows):
-            cells.append(row.state if not row.arms else "")
-        table.add_row(*map(plain_text, cells))
-    console = table_console()
-    console.print(table)
+        by_arm = (row.arms.get(arm) for arm in arms)
+        figures = [" / ".join(metric.text_of(one) for metric in shown) if one else "" for one in by_arm]
+        table.add_row(*map(plain_text, [*(_word(row.setting.get(key, "")) for key in keys), *figures]))
+    print_table(table, labels=len(keys))
     measured = {key for row in rows for figures in row.arms.values() for key in figures}
     others = [metric.title for metric in all_metrics() if metric not in shown and metric.key in measured]
-    console.print(plain_text(f"{CSV} has {', '.join(others)} as well"), soft_wrap=True)
-    for remark in dict.fromkeys(row.remark for row in rows if row.remark):
-        labels = [row.label for row in rows if row.remark == remark]
-        console.print(plain_text(f"{', '.join(labels)}: made with {remark}"), soft_wrap=True)
+    echo(f"{CSV} has {', '.join(others)} as well")
 
 
 def _print_spreads(spreads: list[SeedStatistics], shown: list[Metric]) -> None:
     """Print mean and standard deviation over the seeds, every metric a column."""
     table = Table(title=f"mean +- standard deviation over seeds; also in {SEEDS_CSV}", title_justify="left")
-    table.add_column("setting", overflow="fold")
+    table.add_column("setting", no_wrap=True)
     for name in ("arm", "seeds", *(metric.title for metric in shown)):
         table.add_column(name, no_wrap=True, justify="left" if name == "arm" else "right")
     last = None
@@ -68,7 +66,7 @@ def _print_spreads(spreads: list[SeedStatistics], shown: list[Metric]) -> None:
         cells = [spread.formatted(metric) for metric in shown]
         table.add_row(*map(plain_text, ("" if label == last else label, spread.arm, str(spread.seeds), *cells)))
         last = label
-    table_console(SPREAD_COLUMNS, wraps_lines=True).print(table)
+    print_table(table, labels=2)
 
 
 def _word(value: object) -> str:

@@ -31,6 +31,12 @@ class TrainingCost:
     other_clusters: int = 0
     """Samples of other clusters on which an expert is trained, too."""
 
+    @property
+    def passes(self) -> float | None:
+        """Times that the unit saw each of its own samples on average; None where these are not counted."""
+        own = (self.samples or 0) + self.other_clusters
+        return self.images / own if own else None
+
 
 def training_costs(experiment: Experiment, inputs: Mapping[str, Manifest]) -> dict[str, TrainingCost]:
     """Compute what every trained unit among the inputs has spent, by its key."""

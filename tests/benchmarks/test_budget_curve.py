@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from hpcddm.commands.expert_costs import NO_GAIN_IMAGES
 from hpcddm.errors import UserError
+from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES
 from hpcddm.evaluation.statistics.jackknife import IntervalEstimate
 from tests.benchmarks import budget, budget_curve, budget_figure, budget_tables, budget_tuning
 from tests.benchmarks.planted import BUDGETS, PARTS, planted, row

@@ -7,10 +7,11 @@ import tempfile
 import pytest
 import yaml
 
-from hpcddm.commands.expert_costs import NO_GAIN_IMAGES, few_images_warnings, override_lines
+from hpcddm.commands.expert_costs import override_lines
 from hpcddm.commands.plan import LEGEND
 from hpcddm.commands.planning import benchmark
 from hpcddm.errors import UserError
+from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES, few_images_warning
 from hpcddm.jobs.devices import visible_gpus
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
@@ -281,15 +282,15 @@ def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):
 
 def test_experts_that_see_few_images_are_warned_of(tmp_path):
     write_source(tmp_path / "images")
-    warning = few_images_warnings(tiny(tmp_path))
+    warning = few_images_warning(tiny(tmp_path))
     assert warning is not None and warning.startswith("an expert sees 32 images; with up to 30,720 each")
     done = hpcddm("plan", write_experiment(tmp_path), "--site", "slurm", "--flops-per-second", SPEED)
     assert f"warning   {warning[:40]}" in done.output
     many = {"experts__training__images": 8 * NO_GAIN_IMAGES}
-    assert few_images_warnings(tiny(tmp_path, **many)) is None
+    assert few_images_warning(tiny(tmp_path, **many)) is None
     one_short = many | {"experts__overrides": [{"clusters": [1], "images": NO_GAIN_IMAGES}]}
-    assert few_images_warnings(tiny(tmp_path, **one_short)) is not None
-    assert few_images_warnings(tiny(tmp_path, cluster__experts=1)) is None, "one expert is a monolith"
+    assert few_images_warning(tiny(tmp_path, **one_short)) is not None
+    assert few_images_warning(tiny(tmp_path, cluster__experts=1)) is None, "one expert is a monolith"
 
 
 def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, monkeypatch):

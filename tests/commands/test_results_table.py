@@ -1,5 +1,7 @@
 """The table that `hpcddm submit` ends with."""
 
+import click
+
 from hpcddm.commands.results_table import COUNTS, print_results_table
 from hpcddm.evaluation.metrics import columns
 
@@ -42,6 +44,20 @@ def test_nothing_is_cut_off(capsys):
     print_results_table({"arms": {"threshold-0.05-at-temperature-0.5": arm}, "floor": arm} | LED_BY_FD)
     said = capsys.readouterr().out
     assert "threshold-0.05-at-temperature-0.5  123.46  -12.3456" in said and "50,000" in said and "\u2026" not in said
+
+
+def test_on_a_terminal_of_80_columns_figures_that_do_not_fit_go_below(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    print_results_table(
+        {"arms": {"monolith": ARM, "per-trajectory": ARM}, "floor": ARM, "warnings": ["noise"]} | LED_BY_FD
+    )
+    said = click.unstyle(capsys.readouterr().out)
+    assert max(len(line.rstrip()) for line in said.splitlines()) <= 80 and said.endswith("warning: noise\n")
+    shown = [line.split() for line in said.splitlines() if "per-trajectory" in line]
+    assert len(shown) == 2 and [*shown[0][1:], *shown[1][1:]] == (
+        "8.45 0.4262 89.1% 81.2% 63.4% 1.23 76.5% 0.95 2,000 1.94e+13".split()
+    )
 
 
 def test_figures_by_other_extractors_are_listed_by_their_full_keys(capsys):

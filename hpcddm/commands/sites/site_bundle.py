@@ -9,7 +9,7 @@ from rich.table import Table
 from hpcddm.commands.job_costs import list_job_costs
 from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.commands.sites.site_key import SIGN, own_key
-from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
@@ -52,7 +52,7 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
     present = manifest.read_if_usable(run.unit(unit))
     word = SiteWord() if present is None else site_word(run, unit, present)
     bundle, signer = make_bundle(run, experiment, unit, own_key(key), output, word)
-    table_console().print(_table(bundle))
+    print_table(_table(bundle))
     if word.probe_losses is None and experiment.experts.probe is not None:
         reason = f"note: {probe_key(unit)} is not complete, so the bundle says nothing of it"
         echo(step("hpcddm", "status", run.root, reason=reason))

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.site_key import SIGN, own_key
-from hpcddm.commands.terminal import table_console
+from hpcddm.commands.terminal import print_table
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import command
@@ -173,6 +173,6 @@ def _print(contract: Contract, own: PublicKey, output: Path) -> None:
         experts = [unit.removeprefix("train/") for unit in contract.units_of(name)]
         role = " (coordinator)" if name == contract.coordinator else ""
         table.add_row(name + role, key, until, ", ".join(experts) or "-")
-    table_console().print(table)
+    print_table(table)
     echo(f"contract {contract.id}, revision {contract.revision}, in {output}/")
     echo(f"send {output}/ to all sites, and tell them your fingerprint by another channel: {own.fingerprint}")

@@ -8,7 +8,7 @@ from rich.table import Table
 from hpcddm.commands.last_command import resubmit_step
 from hpcddm.commands.options import PATH, RUN
 from hpcddm.commands.sites.imported_experts import agreed_versions
-from hpcddm.commands.terminal import plain_text, table_console
+from hpcddm.commands.terminal import plain_text, print_table
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
@@ -79,7 +79,7 @@ def site_import(root: Path, bundle: Path, is_replaced: bool, reason: str | None)
             plan = plan_import(run, stored_experiment(run), signed, is_replaced)
             with click.progressbar(length=2 * signed.size, label=f"copying and checking {signed.key}") as bar:
                 import_bundle(run, signed, plan, bar.update)
-            table_console().print(_table(signed))
+            print_table(_table(signed))
             if newer is not None:
                 echo(f"{newer}: taken because of --replace")
         if reason is not None:

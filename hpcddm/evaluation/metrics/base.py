@@ -1,7 +1,7 @@
 """Base of the metrics. It imports little, so that tables are printed without torch and before numpy is loaded."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,10 +26,6 @@ class Better(Enum):
     def rank(self, value: float) -> float:
         """Return a number that is lower for a better value."""
         return {Better.LOWER: value, Better.HIGHER: -value, Better.NEAR_ONE: abs(value - 1)}[self]
-
-    def best(self, values: Iterable[float]) -> float:
-        """Return the best value; there must be at least one."""
-        return min(values, key=self.rank)
 
 
 class Metric(ABC):

@@ -12,6 +12,7 @@ from hpcddm.evaluation.metrics import all_metrics, columns, led_by, short_key
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.report import concepts_page, image_grids, plots, rendering
 from hpcddm.evaluation.report.report_content import ReportContent
+from hpcddm.evaluation.result_warnings import at_chance, beyond_real
 from hpcddm.files import atomic
 
 MONOLITH, STUDENT = "monolith", "student"
@@ -84,11 +85,16 @@ def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
     for name, arm in arms.items():
         rows[name].flops = flops_text(arm["train_flops"])
         rows[name].ratio = f"{arm['train_flops'] / monolith:.2f}" if monolith else ""
+    doubted = beyond_real(metrics)
     for metric in _columns(metrics):
         _add_cells(rows, metric, arms, metrics["floor"])
         for name, differences in metrics["differences"].items():
             full_key = next((key for key in differences if short_key(key) == metric.key), None)
             rows[name].verdicts[metric.key] = differences[full_key]["verdict"] if full_key else ""
+        if metric.key not in doubted:
+            _mark_best(rows, metric, arms, metrics["baseline"])
+    for name in at_chance(metrics):
+        rows[name].best.clear()
     return rows
 
 
@@ -116,15 +122,31 @@ def _columns(metrics: dict[str, Any]) -> list[Metric]:
 def _add_cells(
     rows: dict[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], floor: dict[str, float]
 ) -> None:
-    """Write one metric into all rows, and mark the best of several arms."""
-    values = [arm[metric.key] for arm in arms.values() if math.isfinite(arm.get(metric.key, math.nan))]
-    form = _form(metric, values)
-    best = format(metric.better.best(values), form) if values and len(arms) > 1 else None
+    """Write one metric into all rows."""
+    form = _form(metric, _finite(arms, metric.key).values())
     for name, row in rows.items():
         value = (arms.get(name) or floor).get(metric.key)
         row.cells[metric.key] = "" if value is None else format(value, form)
-        if name in arms and row.cells[metric.key] == best:
-            row.best.append(metric.key)
+
+
+def _mark_best(
+    rows: Mapping[str, ModelRow], metric: Metric, arms: Mapping[str, dict[str, float]], baseline: str
+) -> None:
+    """Mark the best value of an arm that is called better, or that of the baseline if all others are called worse."""
+    values = _finite(arms, metric.key)
+    if not values:
+        return
+    best = rows[min(values, key=lambda name: metric.better.rank(values[name]))].cells[metric.key]
+    verdicts = {name: rows[name].verdicts.get(metric.key) for name in arms if name != baseline}
+    verdicts[baseline] = "better" if set(verdicts.values()) == {"worse"} else ""
+    for name, said in verdicts.items():
+        if said == "better" and rows[name].cells[metric.key] == best:
+            rows[name].best.append(metric.key)
+
+
+def _finite(arms: Mapping[str, dict[str, float]], key: str) -> dict[str, float]:
+    """Return the finite values of a metric by arm."""
+    return {name: arm[key] for name, arm in arms.items() if math.isfinite(arm.get(key, math.nan))}
 
 
 def _form(metric: Metric, values: Iterable[float]) -> str:

@@ -74,7 +74,6 @@ def describe_variant(settings: VariantSettings) -> str:
 def _denoiser(
     experiment: Experiment, key: str, config: ExpertConfig, unit: Manifest, spent: TrainingCost
 ) -> DenoiserContent:
-    own = 0 if spent.samples is None else spent.samples + spent.other_clusters
     with torch.device("meta"):
         model = build_denoiser.build(experiment, config)
     return DenoiserContent(
@@ -85,7 +84,7 @@ def _denoiser(
         precision=config.precision,
         images=spent.images,
         flops=spent.train_flops,
-        passes=spent.images / own if own else None,
+        passes=spent.passes,
         rank_hours=_rank_seconds(unit) / 3600,
     )
 

@@ -39,6 +39,8 @@ class SettingResult:
     """Remark of the report on missing experts."""
     leading_metric: str = ""
     """Key of the metric that ranks its arms; '' unless its report is complete."""
+    warnings: tuple[str, ...] = ()
+    """What its report says against its own figures."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ def setting_results(index: SweepIndex, home: RunDir, blockers: Mapping[str, Bloc
             continue
         arms = arm_metrics(report.results) | {FLOOR: report.results["floor"]}
         remark = report.results.get("remark", "")
-        lead = report.results["leading_metric"]
-        rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark, lead))
+        lead, warnings = report.results["leading_metric"], tuple(report.results.get("warnings", ()))
+        rows.append(SettingResult(label, index.settings[label], arms, State.COMPLETE, remark, lead, warnings))
     return rows
 
 

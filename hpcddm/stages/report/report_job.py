@@ -25,6 +25,7 @@ from hpcddm.evaluation.report.report_content import (
     ReportContent,
     RouterContent,
 )
+from hpcddm.evaluation.result_warnings import result_warnings
 from hpcddm.files import atomic, checked_reads, hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs import manifest
@@ -80,9 +81,11 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     """Write metrics.json and index.html."""
     shown = SharedSamples(experiment, unit)
     metrics = _metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}
+    costs = training_costs.training_costs(experiment, unit.inputs)
+    metrics["warnings"] = result_warnings(experiment, metrics, costs)
     atomic.write_json(unit.folder / METRICS, metrics)
     page.write(_content(experiment, unit, metrics, shown.galleries()), unit.folder / PAGE)
-    kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images")
+    kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images", "warnings")
     return Result([METRICS, PAGE], {key: metrics[key] for key in kept})
 
 
@@ -111,7 +114,7 @@ def _parts(unit: Unit, arm: str) -> Iterator[h5py.Group]:
 
 
 def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
-    flops, has_classes = _train_flops(experiment, unit.inputs), experiment.data.num_classes is not None
+    flops, classes = _train_flops(experiment, unit.inputs), experiment.data.num_classes
     contradictions = training_costs.contradictions(experiment, unit.inputs)
     compared = {
         unit_name(key): manifest.read_verified_json(unit.run.unit(key), COMPARISON, ArmComparison)
@@ -123,11 +126,11 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     return (
         figures
         | {
-            "unavailable_metrics": comparisons.unavailable(list(compared.values()), has_classes),
+            "unavailable_metrics": comparisons.unavailable(list(compared.values()), classes is not None),
             "missing_experts": missing_experts(experiment, unit.inputs),
             "remark": _remark(experiment, unit),
             "extractors": _extractors(experiment, unit),
-            "classifier": _evaluator(experiment, unit, CLASSIFIER) if has_classes else None,
+            "classifier": _evaluator(experiment, unit, CLASSIFIER) | {"chance": 1 / classes} if classes else None,
             "steps": experiment.evaluate.steps,
             "guidance": experiment.evaluate.guidance,
         }

@@ -115,8 +115,8 @@ def test_fewer_than_ten_images_have_no_tenths():
 
 
 def test_better_knows_the_best():
-    values = [0.7, 1.1, 2.0]
-    assert [better.best(values) for better in (Better.LOWER, Better.HIGHER, Better.NEAR_ONE)] == [0.7, 2.0, 1.1]
+    values, kinds = [0.7, 1.1, 2.0], (Better.LOWER, Better.HIGHER, Better.NEAR_ONE)
+    assert [min(values, key=better.rank) for better in kinds] == [0.7, 2.0, 1.1]
 
 
 def test_a_metric_that_lacks_something_says_what():
@@ -144,7 +144,7 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
     given = bare(content())
     intervals = {"monolith": {}, "top-1": {}, "floor": {"brightness@own": [0.01, 0.08]}}
     given.metrics.update(arms={"monolith": figures, "top-1": figures}, floor=floor | {"brightness@own": 0.045})
-    given.metrics.update(intervals=intervals, differences={})
+    given.metrics.update(intervals=intervals, differences={"top-1": {"brightness@own": {"verdict": "better"}}})
     text = Page(page.render(given)).text
     assert "KID Mean feature Classifier agrees" in text and "Mean feature: the mean of all features; lower" in text
     assert "0.123" in text and "brightness@own 0.045 [0.010, 0.080]" in text

@@ -83,11 +83,12 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
             "diagnostics": {name: diagnosis(name) for name in arms},
             "extractors": {"own": {"name": "small_cnn", "sha256": "ab" * 32, "heldout_accuracy": 0.92}},
             "unavailable_metrics": {},
-            "classifier": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914},
+            "classifier": {"name": "small_cnn", "sha256": "cd" * 32, "heldout_accuracy": 0.914, "chance": 0.1},
             "steps": STEPS,
             "guidance": 1.5,
             "missing_experts": [],
             "remark": "",
+            "warnings": [],
         },
         denoisers=[
             DenoiserContent(unit, *DENOISER, "bf16", 72_000, 10**15, 7.2, 1.5)
@@ -232,19 +233,36 @@ def test_best_is_among_the_arms_and_follows_each_measure():
     rows = page.table(content().metrics)
     assert list(rows) == ["monolith", "top-1", "top-2", "oracle", page.FLOOR]
     assert {arm: row.best for arm, row in rows.items() if row.best} == {
-        "monolith": ["fd", "precision", "density", "coverage"],
-        "top-1": ["precision", "coverage"],
-        "top-2": ["precision", "coverage", "diversity"],
-        "oracle": ["kid", "agreement", "precision", "recall", "coverage"],
-    }  # fmt: skip
+        "monolith": ["fd"], "top-2": ["diversity"], "oracle": ["kid", "agreement", "recall"]
+    }, "equal values have no verdict, and the density of the monolith exceeds that of real images"  # fmt: skip
 
 
-def test_arms_that_read_the_same_are_both_best():
+def test_arms_that_read_the_same_are_both_best_where_both_have_a_verdict():
     metrics = content().metrics
-    metrics["arms"]["top-1"]["fd"] = metrics["arms"]["monolith"]["fd"] + 1e-5
+    metrics["arms"]["top-2"]["kid"] = metrics["arms"]["oracle"]["kid"] + 1e-7
     rows = page.table(metrics)
-    assert "fd" in rows["monolith"].best
-    assert "fd" in rows["top-1"].best
+    assert "kid" in rows["top-2"].best and "kid" in rows["oracle"].best
+    metrics["differences"]["top-2"]["kid@own"]["verdict"] = "cannot tell"
+    rows = page.table(metrics)
+    assert "kid" not in rows["top-2"].best and "kid" in rows["oracle"].best
+    metrics["differences"]["top-1"]["fd@own"]["verdict"] = "cannot tell"
+    assert "fd" not in page.table(metrics)["monolith"].best, "the monolith is best if all others are worse"
+
+
+def test_samples_that_the_classifier_takes_by_chance_are_never_best():
+    noise = content().metrics
+    noise["intervals"]["oracle"]["agreement@own"] = [0.105, 0.135]
+    rows = page.table(noise)
+    assert rows["oracle"].best == [] and rows["monolith"].best == ["fd"]
+
+
+def test_what_speaks_against_the_figures_comes_before_them():
+    given = bare(content())
+    assert "What speaks against these figures" not in page.render(given)
+    given.metrics.update(warnings=["precision <exceeds> that of real images", "experts saw less"])
+    text = Page(page.render(given)).text
+    said = "What speaks against these figures Precision <exceeds> that of real images. Experts saw less."
+    assert said in text and text.index(said) < text.index("31.9")
 
 
 def test_a_single_arm_is_not_called_best():
@@ -260,7 +278,7 @@ def test_a_distance_that_is_no_number_is_shown_and_never_best():
     metrics["arms"]["monolith"]["fd"] = float("nan")
     rows = page.table(metrics)
     assert rows["monolith"].cells["fd"] == "nan"
-    assert "fd" in rows["top-1"].best
+    assert "fd" not in [*rows["monolith"].best, *rows["top-1"].best]
 
 
 def test_a_distance_that_rounds_to_nothing_has_no_sign():

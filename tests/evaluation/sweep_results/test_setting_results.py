@@ -5,6 +5,7 @@ import io
 from dataclasses import replace
 from types import SimpleNamespace
 
+import click
 import numpy as np
 import pytest
 from PIL import Image
@@ -66,6 +67,25 @@ def test_every_measure_of_the_report_is_in_the_csv_and_the_terminal_says_so(tmp_
     said = capsys.readouterr().out
     assert "table.csv has precision, recall, density, coverage, diversity as well" in said
     assert "2.00 / 0.1000 / 90.0%" in said and max(map(len, said.splitlines())) <= 140
+
+
+@pytest.mark.parametrize("columns", [80, 45, 400])
+def test_on_a_narrow_terminal_no_label_is_cut_and_no_number_is_broken(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    rows = [result(f"g={g},rate={r}", 10.0 + g, g=g, rate=r) for g in (1.0, 1.5, 2.0) for r in (0.0003, 0.001)]
+    for row in rows:
+        row.arms.update({arm: dict(row.arms["top-1"]) for arm in ("top-2", "per-trajectory", "threshold-0.05")})
+    print_sweep_table([*rows, replace(rows[0], label="g=3.0", setting={"g": 3.0}, arms={}, state="train failed: disk")])
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert max(map(len, lines[:-2])) <= columns
+    assert "\u2026" not in "".join(lines) and "g=3.0: train failed: disk" in lines
+    head, *_ = (line for line in lines if "monolith" in line)
+    parts = 1 if columns == 400 else len([line for line in lines if " g " in line])
+    assert (parts > 1) == (columns < 400) and "per-trajectory" in "".join(lines)
+    for row in rows:
+        named = [line for line in lines if f" {row.setting['g']} " in line and f" {row.setting['rate']} " in line]
+        assert len(named) == parts and all(" / " in line and not line.rstrip(" \u2502").endswith("/") for line in named)
 
 
 def test_only_keys_that_differ_are_columns():

@@ -1,0 +1,124 @@
+"""Warnings about the results of a run, in one list that its page, the terminal and `submit` share."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hpcddm.config.experiment import Experiment
+from hpcddm.evaluation.metrics import all_metrics, short_key
+from hpcddm.evaluation.metrics.base import Metric
+from hpcddm.evaluation.training_costs import TrainingCost
+from hpcddm.runs.unit_keys import expert_key, expert_keys
+from hpcddm.runs.unit_training import unit_training
+
+NEAR_CHANCE = 1.25
+"""Multiple of the share by chance up to which the classifier's agreement is called chance."""
+NO_GAIN_IMAGES = 30_720
+"""Images seen by each expert up to which no strategy was shown to be ahead of a monolith of equal cost, with 4 or with
+8 experts on Fashion-MNIST (docs/results/budget.md)."""
+BOUNDED = ("precision", "density")
+"""Keys of the metrics that are higher for samples which are blurred or alike than for real images."""
+
+
+def result_warnings(experiment: Experiment, metrics: Mapping[str, Any], costs: Mapping[str, TrainingCost]) -> list[str]:
+    """List what speaks against the figures of a report, a sentence each.
+
+    Args:
+        experiment: Experiment of the run.
+        metrics: Content of metrics.json.
+        costs: Training of every unit, by its key.
+    """
+    few = few_images_warning(experiment)
+    of_figures = [*_of_chance(metrics), *_of_beyond_real(metrics), *_of_disagreement(metrics)]
+    return [*of_figures, *_of_passes(experiment, costs), *([few] if few else [])]
+
+
+def few_images_warning(experiment: Experiment) -> str | None:
+    """Warn of experts that see so few images that they were never ahead of one model of equal cost.
+
+    Experts that start from weights need fewer images; this does not apply to them.
+    """
+    images = min(unit_training(experiment, key).images for key in expert_keys(experiment))
+    if experiment.cluster.experts == 1 or images > NO_GAIN_IMAGES or experiment.experts.init_from is not None:
+        return None
+    return (
+        f"an expert sees {images:,} images; with up to {NO_GAIN_IMAGES:,} each, no ensemble was shown to draw better"
+        " than one model of the same cost on Fashion-MNIST: train longer, or with fewer experts, and compare with the"
+        " monolith"
+    )
+
+
+def at_chance(metrics: Mapping[str, Any]) -> list[str]:
+    """List the arms with which the classifier agrees hardly more often than by chance."""
+    lows = _lower_ends(metrics, "agreement")
+    return [arm for arm, low in lows.items() if low <= NEAR_CHANCE * metrics["classifier"]["chance"]]
+
+
+def beyond_real(metrics: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the arms whose precision or density exceeds that of real images by its whole interval, by the metric."""
+    found = {}
+    for metric in (one for one in all_metrics() if one.key in BOUNDED):
+        lows = _lower_ends(metrics, metric.key)
+        found[metric.key] = [arm for arm, low in lows.items() if low > metrics["floor"][metric.key]]
+    return {key: arms for key, arms in found.items() if arms}
+
+
+def _lower_ends(metrics: Mapping[str, Any], key: str) -> dict[str, float]:
+    """Return the lower end of the interval of a table's metric by arm; the value where there is no interval."""
+    full_keys = next(iter(metrics["intervals"].values()))
+    full_key = next((one for one in full_keys if short_key(one) == key), None)
+    if full_key is None:
+        return {}
+    lows = {arm: metrics["intervals"][arm][full_key][0] for arm in metrics["arms"]}
+    return {arm: metrics["arms"][arm][full_key] if low is None else low for arm, low in lows.items()}
+
+
+def _of_chance(metrics: Mapping[str, Any]) -> list[str]:
+    if not (arms := at_chance(metrics)):
+        return []
+    return [
+        f"the classifier agrees hardly more than by chance ({metrics['classifier']['chance']:.1%}):"
+        f" {_listed(metrics, 'agreement', arms)}; these samples do not show their classes, so no other figure makes one"
+        " arm better than another"
+    ]
+
+
+def _of_beyond_real(metrics: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{_metric(key).title} exceeds that of real images ({_metric(key).text_of(metrics['floor'])}):"
+        f" {_listed(metrics, key, arms)}; samples that are blurred or alike reach this, so higher is not better here"
+        for key, arms in beyond_real(metrics).items()
+    ]
+
+
+def _of_disagreement(metrics: Mapping[str, Any]) -> list[str]:
+    """Say which of FD and KID to believe where one calls an arm better and the other one worse."""
+    arms_by_case: dict[tuple[str, str], list[str]] = {}
+    for arm, differences in metrics["differences"].items():
+        found = {(short_key(key), key.split("@")[1]): one["verdict"] for key, one in differences.items()}
+        for (key, label), verdict in found.items():
+            if key == "fd" and {verdict, found.get(("kid", label))} == {"better", "worse"}:
+                arms_by_case.setdefault((label, verdict), []).append(arm)
+    enough = "FD, for which there are enough images; another extractor (evaluate.extractors) can confirm it"
+    return [
+        f"in the features of {label}, FD calls {', '.join(arms)} {verdict} than {metrics['baseline']}, and KID the"
+        f" opposite: believe {'KID, as FD needs more images' if label in metrics['few_images'] else enough}"
+        for (label, verdict), arms in arms_by_case.items()
+    ]
+
+
+def _of_passes(experiment: Experiment, costs: Mapping[str, TrainingCost]) -> list[str]:
+    experts = (costs.get(expert_key(number)) for number in range(experiment.cluster.experts))
+    passes = [cost.passes for cost in experts if cost is not None and cost.passes is not None]
+    few = sorted(one for one in passes if one < 1)
+    if not few or experiment.experts.init_from is not None:
+        return []
+    ends = " to ".join(dict.fromkeys(f"{one:.2g}" for one in (few[0], few[-1])))
+    return [f"{len(few)} of {len(passes)} experts saw less than all of their images ({ends} passes): train longer"]
+
+
+def _listed(metrics: Mapping[str, Any], key: str, arms: Iterable[str]) -> str:
+    return ", ".join(f"{arm} {_metric(key).text_of(metrics['arms'][arm])}" for arm in arms)
+
+
+def _metric(key: str) -> Metric:
+    return next(metric for metric in all_metrics() if metric.key == key)
