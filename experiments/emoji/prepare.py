@@ -330,7 +330,7 @@ def main(
     settings = load_experiment(experiment, overrides)
     source, folder = settings.data.source, Path(getattr(settings.data.source, "folder", ""))
     require(source.name == "image_folder", f"{experiment}: data.source is {source.name}, and not an image_folder")
-    needed = f"the package resvg-py draws the icons; install it with: {install_command('hpcddm[emoji]')}"
+    needed = f"the package resvg-py draws the icons; install it with: {install_command('resvg-py')}"
     require(importlib.util.find_spec("resvg_py") is not None, needed)
     collection = NAMES if sets else EMOJI
     fetch_collection(collection, None, archives_in)

@@ -22,10 +22,10 @@ from hpcddm.errors.next_step import install_command
 from hpcddm.jobs.devices import DTYPES
 
 INSTALL = {
-    "transformers": ("transformers",),
-    "diffusers": ("diffusers",),
-    "open_clip": ("open_clip_torch", "torchvision"),
-    "timm": ("timm", "torchvision"),
+    "transformers": ("transformers>=5",),
+    "diffusers": ("diffusers>=0.35",),
+    "open_clip": ("open_clip_torch>=3.3", "torchvision"),
+    "timm": ("timm>=1.0.17", "torchvision"),
 }
 """Names of the packages for pip; those of the second kind need the torchvision release that matches torch."""
 QUIET_PACKAGES = ("transformers", "diffusers")

@@ -156,10 +156,10 @@ def test_a_torn_file_is_named(copied):
 @pytest.mark.parametrize(
     "base, name, package, install",
     [
-        (ImageEncoder, "dinov2", "transformers", "transformers"),
-        (TextEncoder, "t5_text", "transformers", "transformers"),
-        (ImageEncoder, "open_clip_image", "open_clip", "open_clip_torch torchvision"),
-        (ImageEncoder, "timm_model", "timm", "timm torchvision"),
+        (ImageEncoder, "dinov2", "transformers", "'transformers>=5'"),
+        (TextEncoder, "t5_text", "transformers", "'transformers>=5'"),
+        (ImageEncoder, "open_clip_image", "open_clip", "'open_clip_torch>=3.3' torchvision"),
+        (ImageEncoder, "timm_model", "timm", "'timm>=1.0.17' torchvision"),
     ],
 )
 def test_without_the_package_the_error_says_what_to_install(monkeypatch, tmp_path, base, name, package, install):

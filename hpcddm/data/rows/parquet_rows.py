@@ -61,6 +61,6 @@ def polars_for(path: Path) -> ModuleType:
     try:
         import polars
     except ImportError:
-        needed = f"a parquet table needs the package polars; install it with: {install_command('hpcddm[collections]')}"
+        needed = f"a parquet table needs the package polars; install it with: {install_command('polars')}"
         raise UserError(f"{path}: {needed}") from None
     return polars

@@ -135,6 +135,6 @@ def pyarrow_for(path: Path) -> ModuleType:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        needed = f"needs the package pyarrow; install it with: {install_command('hpcddm[huggingface]')}"
+        needed = f"needs the package pyarrow; install it with: {install_command('pyarrow')}"
         raise UserError(f"{path}: {needed}") from None
     return pyarrow

@@ -90,5 +90,5 @@ def _may_be_noun(word: str) -> bool:
 def require_hanta() -> None:
     """Raise `UserError` where HanTa is not installed."""
     if find_spec("HanTa") is None:
-        needed = f"nouns of captions need the package HanTa; install it with: {install_command('hpcddm[concepts]')}"
+        needed = f"nouns of captions need the package HanTa; install it with: {install_command('HanTa')}"
         raise UserError(f"concepts.vocabulary: {needed}, or name a file with the concepts")
