@@ -9,6 +9,11 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 
+def __dir__() -> list[str]:
+    """List the names for users; completion shows no names that are only imported here."""
+    return [name for name in globals() if name not in ("Any", "Path", "TYPE_CHECKING")]
+
+
 def open(root: Path | str, **evaluation: Any) -> "Run":  # noqa: A001  Read as hpcddm.open.
     """Open a run.
 

@@ -1,7 +1,7 @@
 """Open a run in Python, read its samples and results, draw images and evaluate its velocity fields."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,26 @@ from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.errors import ConfigError
+from hpcddm.evaluation.metrics import columns, led_by
 from hpcddm.files import checked_reads
 from hpcddm.jobs.devices import current_device
 from hpcddm.pipeline.required_units import missing_experts, units_of_strategy
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, require_current, survey_units
-from hpcddm.runs.files import METRICS
+from hpcddm.runs import manifest
+from hpcddm.runs.files import CURVE, METRICS
 from hpcddm.runs.ranges import SPLITS, TRAIN
 from hpcddm.runs.run_dir import Locate, RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from hpcddm.runs.stored_results import stored_class_names
-from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, REPORT
+from hpcddm.runs.unit_keys import CATALOG, EXPERT_LISTS, REPORT, extra_expert_keys, unit_name
 from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.draw_images import ImageRequest, draw
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.step_context import SampleStream, StepContext
+from hpcddm.stages.evaluation.evaluate import arm_names
 
 
 class Run:
@@ -63,6 +66,16 @@ class Run:
     def __init__(self, run: RunDir, experiment: Experiment) -> None:
         self._run, self.experiment = run, experiment
         self._ensembles: dict[tuple[str, ...], Ensemble] = {}
+
+    def __repr__(self) -> str:
+        experts, strategies = self.experiment.cluster.experts, ", ".join(arm_names(self.experiment))
+        return f"<run {self.experiment.name} in {self._run.root}: {experts} experts; {strategies}>"
+
+    @property
+    def strategies(self) -> list[str]:
+        """Strategies that the run evaluates, then its single models; `sample` takes others such as 'top-3', too."""
+        alone = [f"expert-{number}" for number in range(self.experiment.cluster.experts)]
+        return [*arm_names(self.experiment), *alone, *map(unit_name, extra_expert_keys(self.experiment))]
 
     @property
     def class_names(self) -> list[str]:
@@ -94,6 +107,35 @@ class Run:
         self._require_current(REPORT)
         content: dict[str, Any] = checked_reads.read_required_json(self._run.output(REPORT, METRICS))
         return content
+
+    def table(self) -> dict[str, dict[str, float]]:
+        """Return the report's table, which `pandas.DataFrame(run.table()).T` shows.
+
+        Returns:
+            For every strategy, and for real images as 'floor': values by the key of the metric, numbers of images and
+            training FLOPs.
+
+        Raises:
+            UserError: The report is not complete.
+        """
+        found = self.metrics
+        led = [metric.key for metric in led_by(found["leading_metric"], columns())]
+        keys = [*led, "images", "train_flops"]
+        rows = found["arms"] | {"floor": found["floor"]}
+        return {name: {key: row[key] for key in keys if key in row} for name, row in rows.items()}
+
+    def curves(self) -> dict[str, np.ndarray]:
+        """Return the loss curves of the complete trainings.
+
+        Returns:
+            Images seen and mean loss by the name of the unit, (N, 2) each.
+        """
+        states = self._require_current()
+        complete = [key for key, status in states.items() if status.state is State.COMPLETE]
+        made = {key: manifest.read(self._run.unit(key)) for key in complete}
+        trained = [key for key, one in made.items() if one and any(file.path == CURVE for file in one.outputs)]
+        read = partial(manifest.read_verified_json, name=CURVE, kind=list[tuple[int, float]])
+        return {key: np.array(read(self._run.unit(key))).reshape(-1, 2) for key in trained}
 
     def _require_current(self, *keys: str) -> dict[str, UnitStatus]:
         """Return the states of all units; raise `UserError` for the first of `keys` that is not current."""
@@ -144,7 +186,7 @@ class Run:
         classes: Sequence[int | str] = (),
         prompts: Sequence[str] = (),
         seed: int = 0,
-        advance: Callable[[int], object] = lambda images: None,
+        advance: Callable[[int], object] | None = None,
     ) -> UInt8[np.ndarray, "n h w c"]:
         """Draw images of classes or prompts, or with the conditions of the evaluation set.
 
@@ -156,7 +198,7 @@ class Run:
             classes: Numbers or names of the classes that the images have in turn.
             prompts: Prompts that the images have in turn.
             seed: Seed of the noise.
-            advance: Called after each batch with the number of its images.
+            advance: Called after each batch with the number of its images; None for nothing.
 
         Returns:
             Images, (count, H, W, C), uint8.
@@ -168,7 +210,8 @@ class Run:
         numbers = self._class_numbers([str(label) for label in classes])
         arm, request = strategy or self.experiment.evaluate.strategies[0], ImageRequest(count, numbers, prompts)
         is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
-        return draw(self.experiment, self._run, self.ensemble(arm), arm, is_oracle, request, seed, advance)
+        ensemble, report = self.ensemble(arm), advance or (lambda images: None)
+        return draw(self.experiment, self._run, ensemble, arm, is_oracle, request, seed, report)
 
     def _class_numbers(self, classes: list[str]) -> list[int]:
         names, numbers = stored_class_names(self.experiment, self._run) if classes else [], list[int]()

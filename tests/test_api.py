@@ -1,3 +1,4 @@
+import inspect
 import shutil
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.files import METRICS
+from hpcddm.runs.files import CURVE, METRICS
 from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.stored_results import check_numbers
 from hpcddm.runs.unit_keys import CATALOG, LATENT_SCALE, REPORT, expert_key
@@ -94,6 +95,34 @@ def reported(tmp_path):
         return run
 
     return make
+
+
+def test_a_notebook_shows_what_a_run_is_and_completes_names_for_users(run):
+    assert repr(run) == f"<run quickstart in {run._run.root}: 4 experts; monolith, top-1, top-2>"
+    assert run.strategies == ["monolith", "top-1", "top-2", *(f"expert-{number}" for number in range(4))]
+    shown = dir(hpcddm)
+    assert "open" in shown and not {"Any", "Path", "TYPE_CHECKING"} & set(shown)
+    public = [getattr(api.Run, name) for name in dir(api.Run) if not name.startswith("_")]
+    signatures = [str(inspect.signature(one)) for one in public if callable(one)]
+    assert signatures and not [one for one in signatures if " at 0x" in one]
+
+
+def test_table_and_curves_are_those_of_the_complete_units(reported):
+    run = reported()
+    arm = {"kid": 0.1, "fd": 1.5, "fd@own": 1.5, "images": 24, "train_flops": 9}
+    atomic.write_json(
+        run.output(REPORT, METRICS), {"leading_metric": "kid", "arms": {"top-1": arm}, "floor": {"fd": 1}}
+    )
+    opened = hpcddm.open(run.root)
+    assert opened.table() == {"top-1": {key: arm[key] for key in arm if "@" not in key}, "floor": {"fd": 1}}
+    assert list(opened.table()["top-1"]) == ["kid", "fd", "images", "train_flops"], "the leading metric is first"
+    assert opened.curves() == {}
+    unit = run.unit(expert_key(1))
+    atomic.write_json(unit / CURVE, [[16, 1.5], [32, 0.5]])
+    made = manifest.read(unit)
+    manifest.publish(unit, replace(made, outputs=[*made.outputs, *manifest.describe_outputs(unit, [CURVE])]))
+    curves = {key: curve.tolist() for key, curve in opened.curves().items()}
+    assert curves == {expert_key(1): [[16, 1.5], [32, 0.5]]}
 
 
 def test_figures_of_networks_that_are_made_anew_are_refused_also_where_they_were_read_before(reported):

@@ -53,9 +53,9 @@ def expert_of(name: str) -> int | None:
 
 
 def label_of(name: str) -> str:
-    """Return the label of an arm or a unit: 'expert 2', 'monolith', 'classifier'."""
+    """Return the label of an arm or a unit: 'expert 2', 'monolith', 'classifier'; of a stage's only unit the stage."""
     expert = expert_of(name)
-    return name.rpartition("/")[2] if expert is None else f"expert {expert}"
+    return name.removesuffix("/all").rpartition("/")[2] if expert is None else f"expert {expert}"
 
 
 def losses(name: str, curves: dict[str, list[tuple[int, float]]]) -> str:

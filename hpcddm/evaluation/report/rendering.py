@@ -50,10 +50,9 @@ def shown_clusters(clusters: list[ClusterContent], facts: PartitionFacts | None)
 
 
 def _cluster_picture(images: np.ndarray) -> dict[str, Any]:
-    """Arrange whole rows of a cluster's images, in the most columns at which small images are at least doubled."""
+    """Arrange a cluster's images in the most columns at which small images are at least doubled."""
     doubled = [many for many in CLUSTER_COLUMNS if image_grids.enlargement(images.shape[2], many, CLUSTER_WIDTH) > 1]
-    columns = min(len(images), (doubled or CLUSTER_COLUMNS)[0])
-    return grid_image(images[: len(images) // columns * columns], columns, CLUSTER_WIDTH)
+    return grid_image(images, min(len(images), (doubled or CLUSTER_COLUMNS)[0]), CLUSTER_WIDTH)
 
 
 def grid_image(images: np.ndarray, columns: int, max_width: int, full: int = CLUSTER_COLUMNS[-1]) -> dict[str, Any]:

@@ -72,8 +72,8 @@ from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 ENSEMBLE = "ensemble"
 """Name for all arms except the dense models; these arms share one training and its FLOPs."""
 ACCURACY_LABELS = {"accuracy": "with condition", "accuracy_without_class": "without condition"}
-CALIBRATION = {"calibration_error": "as made", "scaled_calibration_error": "with temperature"}
-NLL_LABELS = {"nll": "as made", "scaled_nll": "with temperature"}
+CALIBRATION = {"calibration_error": "without temperature", "scaled_calibration_error": "with temperature"}
+NLL_LABELS = {"nll": "without temperature", "scaled_nll": "with temperature"}
 """Lists by noise level among the results of the router's unit, and the labels of their lines on the page."""
 
 

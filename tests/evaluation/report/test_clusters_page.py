@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.report import clusters_page, page
+from hpcddm.evaluation.report import clusters_page, page, rendering
 from hpcddm.evaluation.report.cluster_facts import CATCH_ALL, FEW_IMAGES, STARVING, ClusterFacts, PartitionFacts
 from hpcddm.evaluation.report.report_content import ClusterContent
 from hpcddm.files import checked_reads
+from hpcddm.stages.data.cluster_report import SELECTED_IMAGES
 from tests.evaluation.report.test_page import Page, content
 
 HOSTILE = '<script>alert("1")</script>&amp;\u2028 \U0001f600'
@@ -126,6 +127,14 @@ def test_the_page_is_whole_and_self_contained(case, tmp_path):
     assert "No warning" in parsed.text or "max_share: 0.1." in parsed.text
     clusters_page.write("fashion", made, pictures(made, kinds), tmp_path / "clusters.html")
     assert (tmp_path / "clusters.html").read_text() == text
+
+
+@pytest.mark.parametrize("side", [8, 16, 28, 32, 48, 64])
+def test_every_picture_is_shown_at_every_size(side):
+    images = np.zeros((SELECTED_IMAGES, side, side, 3), np.uint8)
+    (cluster,) = rendering.shown_clusters([ClusterContent(0, 99, {"typical": images})], None)
+    ((_, picture),) = cluster["grids"]
+    assert picture["count"] == SELECTED_IMAGES
 
 
 def test_words_and_captions_are_shown():

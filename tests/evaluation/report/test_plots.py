@@ -35,6 +35,7 @@ def drawn():
     [
         ("expert-2", 2, "expert 2"), ("train/expert-12", 12, "expert 12"), ("monolith", None, "monolith"),
         ("train/monolith", None, "monolith"), ("evaluators/classifier", None, "classifier"), ("top-1", None, "top-1"),
+        ("router/all", None, "router"), ("autoencoder/all", None, "autoencoder"),
     ],
 )  # fmt: skip
 def test_names_of_arms_and_units(name, expert, label):
