@@ -72,7 +72,8 @@ def verify(content: bytes, armoured: bytes, namespace: str) -> PublicKey:
     try:
         Ed25519PublicKey.from_public_bytes(signature.key.raw).verify(signature.raw, signed)
     except (InvalidSignature, ValueError):
-        raise Malformed("the signature does not fit the file") from None
+        changed = ", whose line ends are those of Windows: copy it as it was sent" * (b"\r\n" in content)
+        raise Malformed(f"the signature does not fit the file{changed}") from None
     return signature.key
 
 

@@ -7,15 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
 from hpcddm.exchange import signing, ssh_keys
+from hpcddm.exchange.signed_folder import NAME
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.exchange.ssh_wire import Malformed
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
 FILE, SIGNATURE = "site.json", "site.json.sig"
-SiteName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+SiteName = Annotated[str, StringConstraints(pattern=rf"^{NAME.pattern}$")]
 """Name of a site: it is also a name of files."""
 
 
@@ -32,6 +33,12 @@ class SiteIdentity:
     format: Literal["hpcddm site 1"]
     site: SiteName
     key: Annotated[str, StringConstraints(max_length=100)]
+
+
+def require_name(site: str) -> None:
+    """Raise `UserError` for a name of a site that other sites would refuse."""
+    text = f"'{site}': other sites refuse this name; write at most 64 of a-z, 0-9, '.', '_', '-'"
+    require(NAME.fullmatch(site) is not None, text)
 
 
 def write_identity(folder: Path, site: str, key: Path) -> PublicKey:

@@ -12,7 +12,7 @@ from hpcddm.exchange.ssh_wire import Malformed, read_strings, write_strings
 
 MAGIC, VERSION = b"SSHSIG", 1
 BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
-ARMOUR = re.compile(rf"{BEGIN}\r?\n(?P<body>[A-Za-z0-9+/=\r\n]+)\r?\n{END}\r?\n?")
+ARMOUR = re.compile(rf"{BEGIN}\r?\n(?P<body>[A-Za-z0-9+/=\r\n]+?)\r?\n{END}\r?\n?")
 LINE_LENGTH = 70
 MAX_BYTES = 4096
 """Most bytes of an armoured signature; an Ed25519 one has about 300."""

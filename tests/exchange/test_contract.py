@@ -435,6 +435,14 @@ def test_verify_says_whose_contract_it_is_and_whether_it_is_whole(shared, tmp_pa
     assert hpcddm("site", "verify", shared.contract, "--fingerprint", "SHA256:x").exit_code == 1
 
 
+def test_a_fault_of_the_contract_is_not_blamed_on_the_site(shared, tmp_path):
+    folder = shared.forge(tmp_path / "forged", put("experiment/data/filter", "((("))
+    done = shared.submit(folder, tmp_path / "run", "--trust", shared.fingerprint("north"))
+    assert f"error: {folder / FILE}: data.filter: (((" in done.output and "ask the coordinator" in done.output
+    done = shared.submit(shared.contract, tmp_path / "run", "data.filter=(((", "--trust", shared.fingerprint("north"))
+    assert "error: 'data.filter=(((': data.filter: " in done.output, done.output
+
+
 @pytest.mark.parametrize("name", [PARTITION, PROBE])
 def test_verify_hashes_no_file_that_is_larger_than_any_contract_has(shared, tmp_path, name):
     folder = shared.forge(tmp_path / "large", put(f"files/{name}/size", 10 << 40))

@@ -274,3 +274,10 @@ def test_keys_of_small_order_and_encodings_beyond_the_field_are_not_keys(key):
         with pytest.raises(Malformed, match="small order"):
             signing.verify(content, sshsig.armour(everything), signing.SITE)
     assert ssh_keys.parse_text(ssh_keys.read_public(key).text)
+
+
+def test_line_ends_of_windows_are_taken_in_a_signature_and_named_in_a_file(key):
+    signature = signing.sign_here(CONTENT, key, signing.SITE)
+    assert signing.verify(CONTENT, signature.replace(b"\n", b"\r\n"), signing.SITE) == ssh_keys.read_public(key)
+    with pytest.raises(Malformed, match="whose line ends are those of Windows"):
+        signing.verify(CONTENT.replace(b"\n", b"\r\n"), signature, signing.SITE)

@@ -121,3 +121,12 @@ def test_verify_of_a_folder_that_nobody_sent_names_what_it_lacks(folder, tmp_pat
     done = hpcddm("site", "verify", folder)
     assert done.exit_code == 1 and "site.json (a key), contract.json and bundle.json" in done.stderr
     assert f"error: {tmp_path / 'none'} is missing" in hpcddm("site", "verify", tmp_path / "none").stderr
+
+
+@pytest.mark.parametrize("name", ["UNI", "-uni", "u" * 65])
+def test_a_name_that_no_coordinator_accepts_makes_no_key(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    done = hpcddm("site", "key", "--", name)
+    assert done.exit_code != 0 and done.output.count("\n") == 1 and name in done.output, done.output
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,6 @@ from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.expert_probe import ProbeLosses
 from hpcddm.exchange.bundle import Bundle, SiteWord
-from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.collaboration.bundle_making import make_bundle
@@ -58,8 +57,7 @@ def site_bundle(root: Path, unit: str, key: Path | None, output: Path) -> None:
         echo(step("hpcddm", "status", run.root, reason=reason))
     echo(
         f"{output}: bundle {bundle.number} of {unit}, by {bundle.site}, signed with the key {signer.fingerprint}",
-        f"send {output}/ to the other sites; 'sha256sum -c {SUMS}' in it, at both ends, finds files that were damaged"
-        " on the way",
+        f"send {output}/ to the other sites; 'hpcddm site verify' tells there who signed it, and whether it is whole",
     )
 
 

@@ -37,6 +37,7 @@ def site_key(name: str, key: Path | None, output: Path | None) -> None:
     Next:    send the folder uni-b-key/, and tell the fingerprint
     """
     validate(Site, {"name": name, "scheduler": "slurm"}, f"the name '{name}'")
+    site_identity.require_name(name)
     path = own_key(key)
     is_new = not path.exists() and not path.with_name(f"{path.name}.pub").exists() and key is None
     if is_new:

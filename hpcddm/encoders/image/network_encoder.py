@@ -51,7 +51,8 @@ class Preparation:
     def __call__(self, images: UInt8[Tensor, "n h w c"]) -> Float32[Tensor, "n 3 {self.side} {self.side}"]:
         resized = torch.from_numpy(self._resize(images.cpu().numpy()))
         planes = resized.to(images.device).permute(0, 3, 1, 2).float() / 255
-        first = (self.resized - self.side) // 2
+        # As torchvision and timm cut: half a pixel is rounded to the even number.
+        first = round((self.resized - self.side) / 2)
         planes = planes[:, :, first : first + self.side, first : first + self.side].expand(-1, 3, -1, -1)
         mean, deviation = (planes.new_tensor(values).view(1, 3, 1, 1) for values in (self.mean, self.deviation))
         return (planes - mean) / deviation

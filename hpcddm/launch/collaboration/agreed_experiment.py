@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
@@ -40,13 +41,21 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
         fitted_by |= {"table": {"file": str(folder / PARTITION)}}
     own = {"name": "contract", "partition": str(folder / PARTITION), "content_hash": partition.sha256}
     values["cluster"]["clustering"] = own | {"fitted_by": fitted_by}
+    agreed = deepcopy(values)
+    places = [one for one in overrides if contract_settings.value_at(agreed, one.partition("=")[0]) is None]
     origins = apply_overrides(values, overrides, Origins(str(folder / FILE)))
+
+    def with_places() -> dict[str, Any]:
+        apply_overrides(agreed, places, Origins(str(folder / FILE)))
+        return agreed
+
+    origins = origins.before_changes(with_places)
     try:
         experiment = validate_experiment(values, origins)
     except ConfigError as error:
         hint = "where this site has its files, KEY=VALUE says, such as data.source.folder=/data/images"
         reason = "; ".join(str(error).splitlines())
-        raise ConfigError(f"{reason}; {hint}") from None
+        raise ConfigError(f"{reason}; {hint}; else ask the coordinator") from None
     contract_settings.check_experiment(contract, experiment)
     # An experiment that this site has changed is refused by the keys: see `check_recipes`.
     if not contract_settings.changed_settings(contract, experiment):

@@ -1,5 +1,7 @@
 """Stage probe: the losses of an expert of another site on held-out images of every cluster, and the verdict."""
 
+import math
+
 import numpy as np
 
 from hpcddm.config.experiment import Experiment, ProbeRule
@@ -40,7 +42,9 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     faults = expert_probe.faults(losses, number, experiment.experts.probe or ProbeRule())
     accepted = accepted_reason(unit.run, key, unit.inputs[key]) if faults else None
     if faults and accepted is None:
-        raise UserError(_refusal(experiment, unit, key, faults))
+        values = [loss for row in (*losses.losses, losses.unconditional) for loss in row]
+        is_finite = all(loss is not None and math.isfinite(loss) for loss in values)
+        raise UserError(_refusal(experiment, unit, key, faults, is_finite))
     atomic.write_json(unit.folder / PROBE_FILE, losses.as_json())
     return Result([PROBE_FILE], {"faults": faults, "accepted": accepted})
 
@@ -91,7 +95,7 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
     return ProbeLosses(list(LEVELS), losses, constant, list(null))
 
 
-def _refusal(experiment: Experiment, unit: Unit, key: str, faults: list[str]) -> str:
+def _refusal(experiment: Experiment, unit: Unit, key: str, faults: list[str], is_finite: bool) -> str:
     """Return the error about an expert that breaks the rule."""
     site, run = experiment.experts.site_of(probed_expert(unit.key)), unit.run
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -100,5 +104,7 @@ def _refusal(experiment: Experiment, unit: Unit, key: str, faults: list[str]) ->
         return f"{reason}; ask {site} for another, or leave out experts.probe"
     if site in own_sites(run):
         return f"{reason}; {experiment.site} will find the same: train it again, or tell {experiment.site}"
+    if not is_finite:
+        return f"{reason}; ask {site} for another bundle: whatever it draws is not a picture"
     words = ("hpcddm", "site", "import", run.root, f"{experiment.name}-{unit_name(key)}", "--accept-probe", "REASON")
     return f"{reason}; ask {site} for another bundle, or take it as it is: {command(*words)}"

@@ -12,6 +12,7 @@ from PIL import Image
 from hpcddm.config import variants
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.image.network_encoder import Preparation
+from hpcddm.encoders.image.timm_model import resized_side
 from hpcddm.errors import UserError
 from hpcddm.evaluation.evaluators import EncoderEvaluator
 from tests.encoders.networks import dinov2, dinov2_with_registers
@@ -98,6 +99,22 @@ def test_the_preparation_is_that_of_pillow(side):
     own = Preparation(256, 224, (0.5, 0.4, 0.3), (0.2, 0.3, 0.25))(torch.from_numpy(images))
     peer = processed(images, image_mean=(0.5, 0.4, 0.3), image_std=(0.2, 0.3, 0.25))
     torch.testing.assert_close(own, peer, atol=1e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("side", "share", "resized", "first"),
+    [(224, 0.95, 235, 6), (288, 0.95, 303, 8), (256, 0.95, 269, 6), (224, 0.9, 248, 12), (384, 1.0, 384, 0)],
+)
+def test_the_middle_is_that_of_timm(side, share, resized, first):
+    # Computed by timm 1.0.31's create_transform with torchvision 0.28.0.
+    assert resized_side(side, share) == resized
+    places = torch.stack(torch.meshgrid(torch.arange(resized), torch.arange(resized), indexing="ij"), -1)
+    images = torch.cat([places // 256 * 16 + 1, places[..., :1] % 256], -1)[None].to(torch.uint8)
+    planes = (Preparation(resized, side, (0,) * 3, (1,) * 3)(images) * 255).round().int()
+    assert planes[0, 2, :, 0].tolist() == [row % 256 for row in range(first, first + side)]
+    images = images.transpose(1, 2)
+    planes = (Preparation(resized, side, (0,) * 3, (1,) * 3)(images) * 255).round().int()
+    assert planes[0, 2, 0].tolist() == [column % 256 for column in range(first, first + side)]
 
 
 def test_an_interpolation_that_is_not_known_is_named():
