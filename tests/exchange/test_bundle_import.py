@@ -103,7 +103,7 @@ def test_a_newer_bundle_wants_replace_and_an_older_one_returns_by_it_alone(runs,
     assert aside.read_bytes() == (sent / "weights.safetensors").read_bytes()
     refused(runs, sent, "bundle 1 is older than bundle 2 of train/expert-01")
     shutil.rmtree(runs.home.unit(KEY))
-    refused(runs, sent, "refused, unless uni-b says that it counts anew; next: hpcddm site import")
+    refused(runs, sent, "refused, unless uni-b says that it counts from 1 again; next: hpcddm site import")
     done = runs.take(sent, "--replace")
     assert done.exit_code == 0 and "bundle 1 is older than bundle 2" in done.output
     assert imported_bundle(runs.home, KEY).number == 1

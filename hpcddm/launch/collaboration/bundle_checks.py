@@ -131,7 +131,9 @@ def is_imported(run: RunDir, signed: SignedBundle, is_replaced: bool) -> bool:
         return manifest.find_damage(run.unit(signed.key), present) is None
     newer = newer_bundle(run, signed)
     if newer is not None and not is_replaced:
-        reason = f"{signed.folder / FILE}: {newer}; refused, unless {signed.bundle.site} says that it counts anew"
+        reason = (
+            f"{signed.folder / FILE}: {newer}; refused, unless {signed.bundle.site} says that it counts from 1 again"
+        )
         raise UserError(str(step(*_replacing(run, signed), reason=reason)))
     return False
 
