@@ -9,6 +9,7 @@ import click
 
 from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.config import variants
+from hpcddm.config.class_names import are_numbers
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.objectives import ObjectiveSettings
 from hpcddm.errors import ConfigError, UserError
@@ -24,6 +25,7 @@ from hpcddm.runs.links import link_above
 from hpcddm.runs.result_types import LatentScale
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import AUTOENCODER, LATENT_SCALE, expert_of, student_keys, train_keys
 from hpcddm.runs.unit_settings import latent_space
 
@@ -45,7 +47,7 @@ from diffusers import AutoencoderKL, DiTPipeline, DiTTransformer2DModel
 transformer = DiTTransformer2DModel.from_pretrained(FOLDER, subfolder="transformer")
 
 Classes are 0 to {last_class}; the null class is {null_class}.
-The network predicts {prediction}, of images or latents ({channels}, {side}, {side}), at timestep = 1000 t,
+{names}The network predicts {prediction}, of images or latents ({channels}, {side}, {side}), at timestep = 1000 t,
 with data at t = 0 and noise at t = 1.
 {space}{spacing}{scheduler}"""
 LATENTS = """
@@ -107,7 +109,9 @@ def export(root: Path, unit: str, output: Path) -> None:
     tensors, info = file_formats.layout("hpcddm").load(stored, None)
     theirs, config = dump(tensors, info, PIPELINE_CLASSES)
     scheduler = scheduler_config(info.objective)
-    readme = _readme(unit, stored.sha256, info, config, scheduler, _space(run, experiment))
+    names = stored_class_names(experiment, run)
+    named = "" if are_numbers(names) else f"class_names = {json.dumps(names)}\n"
+    readme = _readme(unit, stored.sha256, info, config, scheduler, _space(run, experiment), named)
     try:
         _write(output, theirs, config, stored.description, scheduler)
         (output / "README.txt").write_text(readme)
@@ -186,7 +190,7 @@ def _space(run: RunDir, experiment: Experiment) -> str:
 
 
 def _readme(
-    unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None, space: str
+    unit: str, sha256: str, info: Any, config: dict[str, Any], scheduler: dict[str, Any] | None, space: str, names: str
 ) -> str:
     path = info.objective.schedule.name
     return README.format(
@@ -194,6 +198,7 @@ def _readme(
         unit=unit,
         sha256=sha256,
         last_class=info.num_classes - 1,
+        names=names,
         null_class=config["num_embeds_ada_norm"],
         prediction=f"{info.objective.name} on the path {path}",
         channels=info.channels,

@@ -7,8 +7,9 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -27,7 +28,7 @@ from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.data.collections import COLLECTIONS
 from hpcddm.data.collections.idx_files import IDX_FILES, IdxFiles
 from hpcddm.data.collections.npm_packages import NpmCollection
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError, UserError, call_all
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.checks.missing_images import images_note, missing_paths
@@ -92,21 +93,18 @@ def fetch_needed(
     else:
         experiment = load_experiment(name, overrides) if name else None
         collections = _collections_of(experiment) if experiment else []
-        for collection in collections:
-            fetch_collection(collection, cache, None)
         idx_files = _idx_files_of(experiment) if experiment else []
-        for one in idx_files:
-            fetch_idx(one, cache)
+        fetches: list[Callable[[], object]] = [partial(fetch_collection, one, cache, None) for one in collections]
+        fetches += [partial(fetch_idx, one, cache) for one in idx_files]
         if experiment and not idx_files:
             _describe_images(experiment)
         files = _weights_of(experiment) if experiment else _of_all_variants()
-        _fetch_weights(files, cache)
+        fetches += [partial(_fetch_weights, [file], cache) for file in files]
         if cache:
             # The cache in which weights of the hub are looked for.
             os.environ[pretrained.CACHE_VARIABLE] = str(cache)
         of_user = _of_user(experiment) if experiment else []
-        for place, variant in of_user:
-            prefetch_hub.verify_or_fetch(place, variant)
+        call_all([*fetches, *(partial(prefetch_hub.verify_or_fetch, place, variant) for place, variant in of_user)])
         if not files and not of_user:
             echo(f"{name}: needs no pretrained weights")
             if not collections and not idx_files:

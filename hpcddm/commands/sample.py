@@ -35,7 +35,7 @@ KEPT_WEIGHTS = {"sigma_rel": "--sigma-rel", "snapshot": "--snapshot"}
     "--strategy",
     default="top-1",
     show_default=True,
-    help="full, top-2, sample-1, oracle, ..., or one model: expert-N, a extra expert, monolith, student.",
+    help="full, top-2, sample-1, oracle, ..., or one model: expert-N, an extra expert, monolith, student.",
 )
 @click.option(
     "--class",

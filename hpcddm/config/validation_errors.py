@@ -180,7 +180,9 @@ def _setting_errors(error: ValidationError, schema: type[Any], values: Any) -> I
             parts = [int(part) if part.isdecimal() else part for part in key.split(".")] if colon else []
             yield _SettingError((*location, *parts), "inner", text if colon else item["msg"], location)
         elif item["type"] == "missing":
-            yield _SettingError(location, "missing", "this key is needed")
+            field = getattr(owner, "model_fields", {}).get(location[-1])
+            example = getattr(unwrap_schema(field.annotation), "example", "") if field else ""
+            yield _SettingError(location, "missing", "this key is needed" + f": {example}" * bool(example))
         elif item["type"] == "extra_forbidden":
             yield _SettingError(location, "extra_forbidden", "unknown key", keys=tuple(owner.model_fields))
         else:

@@ -64,6 +64,7 @@ class Weights(StrictModel):
     """Place of some weights, and their hash; only the hash is in the fingerprint, so copies may be anywhere."""
 
     not_hashed: ClassVar[frozenset[str]] = frozenset({"hub", "revision", "label"})
+    example: ClassVar[str] = "{folder: FOLDER}, or {hub: OWNER/NAME}"
 
     folder: PathSetting | None = None
     """A folder in the layout that the variant reads."""

@@ -1,5 +1,8 @@
 """Errors that a user can fix; the command line prints one line for each mistake."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from hpcddm.errors import exit_codes
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 
@@ -37,3 +40,20 @@ def require(condition: bool, message: str) -> None:
     """
     if not condition:
         raise UserError(message)
+
+
+def call_all(calls: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Call functions one after another, also after a failure, and return what they return.
+
+    Raises:
+        UserError: If some fail; its lines are those of all failures.
+    """
+    results, failures = [], []
+    for call in calls:
+        try:
+            results.append(call())
+        except UserError as error:
+            failures.append(error)
+    if failures:
+        raise type(failures[0])(*dict.fromkeys(line for error in failures for line in error.args))
+    return results

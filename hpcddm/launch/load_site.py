@@ -37,7 +37,7 @@ def _has_slurm() -> bool:
     if reason is None:
         return True
     if NO_CLUSTER in reason:
-        print(f"note: Slurm is installed, but for no cluster ({reason}); running on this machine", file=sys.stderr)
+        print("note: Slurm is installed, but for no cluster; running on this machine", file=sys.stderr)
         return False
     raise UserError(
         f"--site auto: Slurm is here and does not answer ({reason}); try again when it does,"

@@ -287,11 +287,13 @@ def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path
 
 
 def test_what_an_export_names_is_enough_to_load_it(tmp_path):
-    run, _ = trained(tmp_path, **SMALL, experts__objective=EPSILON)
+    names = ["cat", "dog", 'a "bird"', "fish"]
+    run, _ = trained(tmp_path, **SMALL, experts__objective=EPSILON, data__class_names=names)
     assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
     lines = (tmp_path / "exported" / "README.txt").read_text().splitlines()
     (requirement,) = [line.removeprefix("pip install ").strip("'") for line in lines if line.startswith("pip install ")]
     assert f"    {requirement}\n" in (REPOSITORY / "setup.cfg").read_text()
+    assert f"class_names = {json.dumps(names)}" in lines
     code = [line for line in lines if line.startswith(("from ", "transformer = ", "for ", "    "))]
     assert len(code) == 4
     # Packages that the tests have and `make install` has not, but for the one that is named.

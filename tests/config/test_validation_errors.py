@@ -56,6 +56,13 @@ def test_missing_unknown_and_wrong_keys_of_all_levels_are_named_at_once_with_the
     ]
 
 
+def test_missing_weights_are_named_with_both_ways_to_give_them(tmp_path):
+    path = tmp_path / "e.yaml"
+    path.write_text(FILE.replace("name: pixels, size: 4", "name: dinov2, width: 384"))
+    needed = "encode.encoder.weights: this key is needed: {folder: FOLDER}, or {hub: OWNER/NAME}"
+    assert [line for line in mistakes(load_experiment, str(path)) if line.endswith(needed)]
+
+
 def test_combinations_are_named_at_once_too(tmp_path):
     changes = {"cluster__experts": 3, "evaluate__images": 25}
     lines = mistakes(load_experiment, str(write_experiment(tmp_path, **changes)))

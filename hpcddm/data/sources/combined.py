@@ -4,6 +4,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from hpcddm.config import class_names, variants
 from hpcddm.config.sources import CombinedSettings, SourceSettings
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, call_all
 
 S = TypeVar("S", bound=CombinedSettings)
 
@@ -23,7 +24,8 @@ class CombinedSplit(Split):
     """The records of one split of every collection, one collection behind the other."""
 
     def __init__(self, sources: Sequence[Source[SourceSettings]], split: str) -> None:
-        self.splits = {source.prefix: source.open_split(split) for source in sources}
+        opened = call_all([partial(source.open_split, split) for source in sources])
+        self.splits = dict(zip((source.prefix for source in sources), opened, strict=True))
         own_splits = list(self.splits.values())
         self._ends = list(accumulate(map(len, own_splits)))
         self.has_captions = all(own.has_captions for own in own_splits)

@@ -45,4 +45,5 @@ def add_remedy(experiment: Experiment) -> Iterator[None]:
         if not gone or not (is_fetched or images_note(experiment.name)) or LABEL in str(error):
             raise
         verb = "this fetches the images" if is_fetched else "this says how to get the images"
-        raise type(error)(str(step("hpcddm", "prefetch", experiment.name, reason=f"{error}; {verb}"))) from None
+        reason = "; ".join([*error.args, verb])
+        raise type(error)(str(step("hpcddm", "prefetch", experiment.name, reason=reason))) from None

@@ -5,7 +5,7 @@ from PIL import Image
 
 from hpcddm.config.data import DataSettings
 from hpcddm.config.schema import settings_to_hash, validate
-from hpcddm.errors import ConfigError
+from hpcddm.errors import ConfigError, UserError
 from tests.data.sources.opening import records_of, source, split_of
 from tests.helpers import tiny
 
@@ -52,6 +52,15 @@ def test_what_one_has_not_all_have_not(two, tmp_path):
         "a cat",
         "a plain one",
     ]
+
+
+def test_all_collections_that_are_missing_are_named_at_once(two, tmp_path):
+    shutil.rmtree(tmp_path / "a")
+    shutil.rmtree(tmp_path / "b")
+    with pytest.raises(UserError) as caught:
+        split_of("collections", sources=two)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 2 and str(tmp_path / "a") in lines[0] and str(tmp_path / "b") in lines[1]
 
 
 def test_a_changed_collection_or_name_is_other_content(two):
