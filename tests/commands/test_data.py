@@ -128,6 +128,18 @@ def test_a_class_that_may_be_none_is_odd_and_submit_says_the_classes(tmp_path, n
     assert f"classes in train   3 classes: {', '.join(readings[0]['class_names'])}\n" in done.output
 
 
+@pytest.mark.parametrize(
+    "name", ["annotations/captions_train2017.json", "captions.txt", "Flickr8k.token.txt", "results_20130124.token"]
+)
+def test_captions_of_coco_and_flickr_are_said_not_to_be_used(tmp_path, name):
+    flat(tmp_path / "d" / "images")
+    (tmp_path / "d" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "d" / name).write_text("{}")
+    (tmp_path / "d" / "notes.txt").write_text("x")
+    _, shown = said(tmp_path / "d")
+    assert f"odd       not used: {name}, which may have captions; write a table metadata.csv" in shown
+
+
 def test_a_folder_too_high_and_one_too_low(tmp_path):
     class_folder(tmp_path / "a" / "b" / "train", count=120)
     class_folder(tmp_path / "a" / "b" / "val", count=30)

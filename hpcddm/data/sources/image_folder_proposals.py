@@ -27,10 +27,14 @@ MAX_IMBALANCE = 10
 """Largest ratio of the sizes of two classes that is not mentioned."""
 MAX_TABLE_BYTES = 1 << 28
 """Largest table that is read for a proposal."""
+NAMED = 3
+"""Most files that one remark names."""
 NOT_CLASSES = frozenset(
     {"annotation", "annotations", "label", "labels", "mask", "masks", "segmentation", "segmentations"}
 )
 """Words in the names of folders whose pictures say something of others."""
+OTHER_CAPTIONS = re.compile(r"caption.*\.(json|txt|csv|tsv)$|\.token(\.txt)?$|^results\.csv$|^dataset_\w+\.json$")
+"""Names of files with all captions that other programs read, such as those of COCO and Flickr."""
 CAPTIONS_READ = 50
 """Captions beside pictures that are read for a proposal."""
 
@@ -81,6 +85,7 @@ def propose(survey: FolderSurvey) -> list[SourceProposal]:
     if splits.others:
         which = f"the folder {', '.join(splits.others)} is not used"
         proposal.remarks.append(f"{which}: another split is held out, or it has other classes or too few images")
+    proposal.remarks += _other_captions(survey)
     with proposal.keep_error():
         _check_folders(survey, splits)
         proposal.class_names = _class_names(survey, splits, classes)
@@ -203,6 +208,18 @@ def _count_classes(
     small, large = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
     if counts[large] > MAX_IMBALANCE * counts[small]:
         proposal.remarks.append(f"class {small} has {counts[small]:,} images, class {large} {counts[large]:,}")
+
+
+def _other_captions(survey: FolderSurvey) -> list[str]:
+    """Name files that may have the captions, and are not read."""
+    files = [
+        folder.path_of(name) for folder in survey.folders.values() for some in folder.names.values() for name in some
+    ]
+    names = [name for name in files if OTHER_CAPTIONS.search(os.path.basename(name).lower())]
+    names = [printable(name) for name in names if os.path.basename(name) not in picture_captions.TABLES]
+    advice = "write a table metadata.csv with the columns file_name and text beside the images"
+    more = ", ..." * (len(names) > NAMED)
+    return [f"not used: {', '.join(names[:NAMED])}{more}, which may have captions; {advice}"] if names else []
 
 
 def _odd_classes(classes: Sequence[str]) -> Iterator[str]:

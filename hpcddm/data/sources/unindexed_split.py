@@ -42,7 +42,7 @@ class UnindexedSplit(Split):
         return self._have("caption")
 
     @cached_property
-    def has_labels(self) -> bool:  # type: ignore[override]
+    def has_labels(self) -> bool:
         return self._have("label")
 
     def _have(self, name: str) -> bool:

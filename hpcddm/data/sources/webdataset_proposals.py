@@ -104,7 +104,7 @@ def _describe(proposal: SourceProposal, survey: FolderSurvey, tars: Sequence[Pat
         proposal.source["prefix_keys"] = True
         proposal.remarks.append("several tars have the same keys: the name of the tar is put before each (prefix_keys)")
     values = {name for one in indices for name in valued(one.index)}
-    lost = [(key, reason) for one in indices if (reason := lacking(one.index, values)) for key in one.index.keys]
+    lost = [(key, why) for one in indices if (why := lacking(one.index, values)) for key in one.index.keys]
     broken = [*(pair for one in indices for pair in one.broken), *lost]
     if broken:
         proposal.remarks.append(f"{len(broken):,} samples cannot be used, such as {broken[0][0]}: {broken[0][1]}")
