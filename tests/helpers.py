@@ -33,6 +33,7 @@ DATA_STAGES = tuple(name for name in ALL_DATA_STAGES if name not in ("latents", 
 
 TRAINING = {"images": 64, "batch": 16, "learning_rate": 0.01, "warmup_images": 0, "ema_halflife_images": 100}
 TRAINING |= {"precision": "fp32"}
+CLUSTERING = {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1, "max_share": None}
 EXPERIMENT = {
     "name": "tiny",
     "data": {
@@ -43,7 +44,7 @@ EXPERIMENT = {
         "shards": 2,
     },
     "encode": {"encoder": {"name": "pixels", "size": 4}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1}},
+    "cluster": {"experts": 2, "clustering": CLUSTERING},
     "experts": {
         "model": {"name": "dit", "width": 16, "depth": 1, "heads": 1, "patch": 4},
         "objective": {"name": "flow_matching"},

@@ -11,6 +11,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -47,6 +48,16 @@ class StrictModel(BaseModel):
     """Keys that the fingerprint of these settings leaves out, such as paths and intervals of saving."""
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset()
     """Keys that it leaves out while they have their default: they are younger than runs that stay complete."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_default_variants(cls, values: Any) -> Any:
+        """Let a mapping without `name` set keys of the default variant."""
+        if not isinstance(values, dict):
+            return values
+        named = {key: field.default for key, field in cls.model_fields.items() if isinstance(field.default, dict)}
+        begun = {key: named[key] for key in named.keys() & values.keys() if isinstance(values[key], dict)}
+        return values | {key: default | values[key] for key, default in begun.items()}
 
     @field_validator("*", mode="before")
     @classmethod

@@ -16,7 +16,7 @@ from hpcddm.config.cross_checks import MIN_IMAGES, are_classes_sampled
 from hpcddm.config.data import DataSettings
 from hpcddm.config.models import DenoiserModelSettings, RouterModelSettings, TransformerSettings
 from hpcddm.config.sampling import EvaluateSettings
-from hpcddm.config.schema import VariantSettings
+from hpcddm.config.schema import Positive, VariantSettings
 from hpcddm.config.sources import HELDOUT_SHARE, SourceSettings
 from hpcddm.errors import UserError
 
@@ -36,6 +36,18 @@ class ModelSizes:
     """Images of one expert in a step."""
 
 
+@dataclass(frozen=True)
+class Shares:
+    """Numbers of images that follow from those of a training: one for so many."""
+
+    warmup: Positive
+    halflife: Positive
+    """Half-life of the average."""
+    router: Positive
+    """The router's images, of all experts' together."""
+
+
+SHARES = Shares(20, 10, 4)
 SIZES = (
     ModelSizes(32, (128, 4, 4), (96, 2, 3), 8, 8),
     ModelSizes(64, (192, 6, 6), (96, 4, 3), 8, 8),
@@ -44,34 +56,30 @@ SIZES = (
 )
 EXPERT_IMAGES = 10_240
 """Images that an expert sees; with fewer, one model of the same cost was far better (docs/results/budget.md)."""
-ROUTER_SHARE = 4
-"""The router sees one image for so many of all experts together."""
 SMALL_BATCH = 64
 """Batch of the router and of the evaluators."""
 MEASURING_IMAGES = 16_000
 SMALL_RATE = 0.002
 RATE_TIMES_WIDTH = 0.256
 """Learning rate of Adam falls with the width (arXiv 2203.03466): 0.002 for a width of 128."""
-WARMUP_SHARE, HALFLIFE_SHARE = 20, 10
-"""The warm-up is one of so many images of the training, the half-life of the average one of so many."""
-IMAGES_OF_A_SHARD = 1000
-"""Images of a tar, at least, where there are few."""
+IMAGES_OF_A_SHARD = 5000
+"""Images of a tar, at least, where there are few: every tar is read by units with a process each."""
 FINE_IMAGES = 8
 """Images of a fine cluster, at least, on average."""
 
 
-def fill_in(values: Values, name: str) -> None:
+def fill_in(values: Values, name: str, shares: Shares = SHARES) -> None:
     """Fill in missing values of an experiment, with absolute paths; invalid values do not change.
 
-    name: that of the file, from which the run has its name.
+    name: that of the file, from which the run has its name; shares: those of its run, or today's.
     """
     values.setdefault("name", experiment_name(name))
     images = _fill_data(values)
     data = _data(values)
     num_experts = _number(_inside(values, "cluster").get("experts"), 4)
     _fill_clustering(values, num_experts, images)
-    _fill_experts(values, num_experts, data)
-    _fill_router(values, num_experts, data)
+    _fill_experts(values, num_experts, data, shares)
+    _fill_router(values, num_experts, data, shares)
     evaluators = _inside(values, "evaluators")
     has_classes = bool(data and data.num_classes)
     if not has_classes and not values.get("concepts") and _inside(dict(values), "evaluate").get("extractors"):
@@ -79,8 +87,7 @@ def fill_in(values: Values, name: str) -> None:
     for key in ("extractor", "classifier") if has_classes else ("extractor",):
         network = _inside(evaluators, key)
         _inside(network, "model").setdefault("name", "small_cnn")
-        others = {} if "training" in network else {"precision": "fp32"}
-        _fill_training(network, MEASURING_IMAGES, SMALL_BATCH, SMALL_RATE, **others)
+        _fill_training(network, MEASURING_IMAGES, SMALL_BATCH, SMALL_RATE, shares, precision="fp32")
     _fill_evaluation(values, num_experts, data, images)
 
 
@@ -119,14 +126,15 @@ def _fill_data(values: Values) -> ImageCounts | None:
     if "num_classes" not in data and _may_have_classes(data) and images and images.are_classes_sampled:
         data["num_classes"] = images.classes
     elif data.get("num_classes") is None:
-        data.setdefault("condition", {"name": "none"})
+        _inside(data, "condition").setdefault("name", "none")
     if images and images.train < 4 * IMAGES_OF_A_SHARD:
         data.setdefault("shards", max(images.train // IMAGES_OF_A_SHARD, 1))
     return images
 
 
 def _may_have_classes(data: Values) -> bool:
-    return data.get("condition", {"name": "class_label"}) == {"name": "class_label"}
+    usual = {"name": "class_label"}
+    return usual | _inside(dict(data), "condition") == usual
 
 
 def _lacks_heldout(source: Values) -> bool:
@@ -149,7 +157,7 @@ def _images(values: Values) -> ImageCounts | None:
     """
     data, raw = _data(values), values["data"]
     is_needed = "num_classes" not in raw and _may_have_classes(raw)
-    is_needed |= "images" not in _inside(dict(values), "evaluate")
+    is_needed |= "images" not in _inside(dict(values), "evaluate") or "shards" not in raw
     is_needed |= "fine_clusters" not in _inside(_inside(dict(values), "cluster"), "clustering")
     if data is None or data.filter is not None or not is_needed:
         return None
@@ -172,7 +180,6 @@ def _images(values: Values) -> ImageCounts | None:
 def _fill_clustering(values: Values, num_experts: int, images: ImageCounts | None) -> None:
     """Make fewer fine clusters of few images, and bound the largest cluster, so that every expert has images."""
     cluster = _inside(values, "cluster")
-    is_whole = "clustering" not in cluster
     clustering = _inside(cluster, "clustering")
     clustering.setdefault("name", "kmeans")
     if not issubclass(variants.resolve_schema(ClusteringSettings, clustering), TwoStageSettings):
@@ -180,26 +187,25 @@ def _fill_clustering(values: Values, num_experts: int, images: ImageCounts | Non
     fine = 1024 if images is None else max(min(1024, images.train // FINE_IMAGES), num_experts)
     if fine < 1024:
         clustering.setdefault("fine_clusters", fine)
-    if is_whole:
-        clustering["max_share"] = min(math.ceil(1500 / num_experts) / 1000, 1.0)
+    clustering.setdefault("max_share", min(math.ceil(1500 / num_experts) / 1000, 1.0))
 
 
-def _fill_experts(values: Values, num_experts: int, data: DataSettings | None) -> None:
+def _fill_experts(values: Values, num_experts: int, data: DataSettings | None, shares: Shares) -> None:
     experts = _inside(values, "experts")
     sizes = _sizes(data)
     model = _fill_model(experts, DenoiserModelSettings, "dit", sizes.expert, data)
     rate = RATE_TIMES_WIDTH / _number(model.get("width"), _named_width(model))
-    _fill_training(experts, EXPERT_IMAGES * num_experts, sizes.batch * num_experts, float(f"{rate:.2g}"))
+    _fill_training(experts, EXPERT_IMAGES * num_experts, sizes.batch * num_experts, float(f"{rate:.2g}"), shares)
 
 
-def _fill_router(values: Values, num_experts: int, data: DataSettings | None) -> None:
+def _fill_router(values: Values, num_experts: int, data: DataSettings | None, shares: Shares) -> None:
     router, sizes = _inside(values, "router"), _sizes(data)
     name = "router_dit" if num_experts > 1 else "uniform_router"
     model = _fill_model(router, RouterModelSettings, name, sizes.router, data)
     if variants.resolve_schema(RouterModelSettings, model).trained:
         training = _inside(_inside(dict(values), "experts"), "training")
         images = _number(training.get("images"), EXPERT_IMAGES * num_experts)
-        _fill_training(router, _whole(-(-images // ROUTER_SHARE)), SMALL_BATCH, SMALL_RATE)
+        _fill_training(router, _whole(-(-images // shares.router)), SMALL_BATCH, SMALL_RATE, shares)
 
 
 def _fill_model(
@@ -219,14 +225,14 @@ def _fill_model(
     return model
 
 
-def _fill_training(holder: Values, images: int, batch: int, rate: float, **others: Any) -> None:
+def _fill_training(holder: Values, images: int, batch: int, rate: float, shares: Shares, **others: Any) -> None:
     """Fill in a training; warm-up and half-life are shares of its images, whoever named these."""
     training = _inside(holder, "training")
     for key, value in {"images": images, "batch": batch, "learning_rate": rate, **others}.items():
         training.setdefault(key, value)
     images = _number(training["images"], images)
-    training.setdefault("warmup_images", images // WARMUP_SHARE)
-    training.setdefault("ema_halflife_images", max(images // HALFLIFE_SHARE, 1))
+    training.setdefault("warmup_images", images // shares.warmup)
+    training.setdefault("ema_halflife_images", max(images // shares.halflife, 1))
 
 
 def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None, images: ImageCounts | None) -> None:

@@ -1,77 +1,99 @@
 """Defaults of one run: filled in once, printed, and kept with the run, which no later default changes."""
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hpcddm.config import paths
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import ConfigError
-from hpcddm.errors.printing import echo
+from hpcddm.errors.printing import echo, warn
 from hpcddm.files import atomic, checked_reads
-from hpcddm.files.atomic import digest
 from hpcddm.files.checked_reads import Unreadable
 from hpcddm.launch import experiment_defaults
-from hpcddm.launch.load_experiment import experiment_values, set_value
+from hpcddm.launch.experiment_defaults import SHARES, Shares
+from hpcddm.launch.load_experiment import experiment_values, resolve_paths, set_value
+from hpcddm.runs import manifest, training_states
 from hpcddm.runs.manifest import flatten
-from hpcddm.runs.run_dir import RunDir
+from hpcddm.runs.run_dir import RunDir, relative_to_run
 
-BASIS = (
-    "data",
-    "cluster",
-    "experts.model",
-    "router.model",
-    "evaluators.extractor.model",
-    "evaluators.classifier.model",
-)
-"""Settings that defaults depend on, except images of trainings: a continued training keeps its warm-up."""
-NO_BASIS = "data.class_names"
-"""Key among them on which no default depends."""
+TRAINED = {
+    "experts.training.": ("train/*", "distill/*"),
+    "router.training.": ("router",),
+    "evaluators.extractor.training.": ("evaluators/extractor",),
+    "evaluators.classifier.training.": ("evaluators/classifier",),
+}
+"""Folders of the units that a training with derived values trains, by the prefix of its keys."""
 SHOWN = ("data.image_size", "encode.encoder", "cluster.experts", "experts.objective.name")
 """Further settings without which nothing trains, whose defaults depend on nothing."""
+
+
+@dataclass(frozen=True)
+class StoredDefaults:
+    """Content of a run's file of defaults."""
+
+    given: dict[str, Any]
+    values: dict[str, Any]
+    shares: Shares
 
 
 @dataclass(frozen=True)
 class Defaults:
     """Settings that neither the file nor the command line names."""
 
-    basis: str
-    """Hash of the settings on which they depend."""
+    given: dict[str, Any]
+    """Those that they name, from which the others follow."""
     values: dict[str, Any]
     """Values by dotted key that a run keeps."""
+    shares: Shares
+    """Shares from which further values follow."""
     shown: list[str]
     """These and others as lines of YAML, one for each section."""
+    left: dict[str, Any]
+    """Values that would follow for trainings that keep theirs, by dotted key."""
 
     def store(self, run: RunDir) -> None:
-        """Keep them with the run."""
+        """Keep them with the run, whose paths are relative."""
         if self.values:
-            atomic.write_json(run.defaults, {"of": self.basis, "values": self.values})
+            given = deepcopy(self.given)
+            for holder, key in paths.find_paths(given, Experiment):
+                holder[key] = relative_to_run(Path(holder[key]), run)
+            kept = {"given": given, "values": self.values, "shares": asdict(self.shares)}
+            atomic.write_json(run.defaults, kept)
 
     def print(self) -> None:
         """Print them; nothing for an experiment that names all."""
         if self.shown:
             echo("defaults, which a run keeps; to change one, name it in the YAML file, or as KEY=VALUE:")
             echo(*(f"  {line}" for line in self.shown))
+        if self.left:
+            named = " ".join(f"{key}={flow_text(value)}" for key, value in self.left.items())
+            warn(
+                "note: values that followed from settings which have changed stay, as a training has begun with them;"
+                f" to take those that follow now, append {named}"
+            )
 
 
 def load_for_run(name: str, overrides: tuple[str, ...], run_dir: Path | None) -> tuple[Experiment, RunDir, Defaults]:
     """Read an experiment for its run; return it with the run and its defaults.
 
-    run_dir: None for runs/<the experiment's name>. Where the run has kept defaults of the same data, clusters and
-    models, these count, and not today's. Raises `ConfigError` as `load_experiment` does.
+    run_dir: None for runs/<the experiment's name>. Where the run has kept defaults, these count, and not today's,
+    except those that follow from a changed setting. Raises `ConfigError` as `load_experiment` does.
     """
     path, values, origins = experiment_values(name, overrides)
-    given, basis = flatten(values), _basis(values)
+    given, named = deepcopy(values), flatten(values)
     run = RunDir(run_dir or Path("runs") / str(values.get("name") or experiment_defaults.experiment_name(path.stem)))
-    _fill_kept(values, given, basis, run)
-    experiment_defaults.fill_in(values, path.stem)
+    left, shares = _fill_kept(values, named, path.stem, run)
+    experiment_defaults.fill_in(values, path.stem, shares)
     experiment = validate_experiment(values, origins)
-    filled = {key: value for key, value in flatten(values).items() if key not in given or given[key] != value}
+    filled = {key: value for key, value in flatten(values).items() if key not in named or named[key] != value}
     # That a run trains no extractor follows from the other settings again.
     filled = {key: value for key, value in filled.items() if value is not None}
-    return experiment, run, Defaults(basis, filled, _lines(filled, given, experiment))
+    return experiment, run, Defaults(given, filled, shares, _lines(filled, named, experiment), left)
 
 
 def _lines(filled: dict[str, Any], given: dict[str, Any], experiment: Experiment) -> list[str]:
@@ -86,23 +108,38 @@ def _lines(filled: dict[str, Any], given: dict[str, Any], experiment: Experiment
     return [f"{key}: {flow_text(value)}" for key, value in nested.items()]
 
 
-def _fill_kept(values: dict[str, Any], given: dict[str, Any], basis: str, run: RunDir) -> None:
-    """Fill in the run's stored defaults that still fit."""
+def _fill_kept(values: dict[str, Any], named: dict[str, Any], stem: str, run: RunDir) -> tuple[dict[str, Any], Shares]:
+    """Fill in the run's stored defaults, except those that follow from changed settings and were not trained with.
+
+    Returns those that would follow for trainings that keep theirs, and the run's shares.
+    """
     try:
-        kept = checked_reads.read_mapping(run.defaults) or {}
+        kept = checked_reads.read_mapping(run.defaults, StoredDefaults)
     except Unreadable as error:
         raise ConfigError(f"{error}; remove it to take today's defaults") from None
-    if kept.get("of") != basis or not isinstance(kept.get("values"), dict):
-        return
+    if kept is None:
+        return {}, SHARES
+    shares, before, now = Shares(**kept["shares"]), kept["given"], deepcopy(values)
+    resolve_paths(before, run.root)
+    if before != now:
+        for derived in (before, now):
+            experiment_defaults.fill_in(derived, stem, shares)
+    followed, follows, left = flatten(before), flatten(now), dict[str, Any]()
     for key, value in kept["values"].items():
-        if not any(f"{one}.".startswith(f"{key}.") or key.startswith(f"{one}.") for one in given):
+        if any(f"{one}.".startswith(f"{key}.") or key.startswith(f"{one}.") for one in named):
+            continue
+        is_same = followed.get(key) == follows.get(key)
+        if is_same or (key in follows and _is_trained(run, key)):
             set_value(values, key, value, f"{run.defaults}: {key}")
+            left |= {} if is_same or follows[key] == value else {key: follows[key]}
+    return left, shares
 
 
-def _basis(values: dict[str, Any]) -> str:
-    flat = flatten(values)
-    counted = {key: value for key, value in flat.items() if any(f"{key}.".startswith(f"{b}.") for b in BASIS)}
-    return digest({key: value for key, value in counted.items() if key != NO_BASIS})
+def _is_trained(run: RunDir, key: str) -> bool:
+    """Tell if a training that uses a value has begun: it is complete, or has a state from which it goes on."""
+    folders = next((own for prefix, own in TRAINED.items() if key.startswith(prefix)), ())
+    names = (manifest.FILE_NAME, f"{training_states.FOLDER}/*/{training_states.STATE}")
+    return any(any(run.root.glob(f"{folder}/{name}")) for folder in folders for name in names)
 
 
 def flow_text(value: Any) -> str:

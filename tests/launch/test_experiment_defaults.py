@@ -15,10 +15,11 @@ from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.run_defaults import load_for_run
+from hpcddm.runs.manifest import flatten
 from hpcddm.runs.run_dir import RunDir
 from tests.data.oddities import encoded, write_tar
 from tests.data.sources import ilsvrc
-from tests.helpers import REPOSITORY, hpcddm, write_experiment
+from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
 
 CLASSES = {"birds": 60, "boats": 50, "flowers": 40}
 
@@ -162,6 +163,14 @@ def test_fine_clusters_are_fewer_than_the_images(photos):
     assert 4 <= load_experiment("my photos.yaml").cluster.clustering.fine_clusters <= 150 // 8
 
 
+@pytest.mark.parametrize("images, tars", [(6000, 1), (12_000, 2), (20_000, 4)])
+def test_few_images_are_few_tars_whatever_else_is_named(digits, images, tars):
+    write_source(digits.root.parent / "digits", train=images)
+    named = ("data.num_classes=4", "evaluate.images=40", "cluster.clustering.fine_clusters=8")
+    for overrides in ((), named):
+        assert load_experiment("e.yaml", overrides).data.shards == tars
+
+
 def test_an_experiment_that_names_all_is_left_as_it_is(tmp_path):
     path = write_experiment(tmp_path)
     values = yaml.safe_load(path.read_text())
@@ -190,11 +199,96 @@ def test_submit_prints_what_the_defaults_became_and_the_run_keeps_them(photos, m
     assert load_for_run("my photos.yaml", (), run.root)[0] == experiment
     named = load_for_run("my photos.yaml", ("data.class_names=[a bird, a boat, a flower]",), run.root)[0]
     assert named.data.class_names == ["a bird", "a boat", "a flower"] and named.experts == experiment.experts
-    longer = load_for_run("my photos.yaml", ("experts.training.images=81920",), run.root)[0].experts.training
-    assert (longer.images, longer.warmup_images, longer.ema_halflife_images) == (81_920, 2048, 4096)
     larger = load_for_run("my photos.yaml", ("data.image_size=64",), run.root)[0].experts
-    assert larger.model.width == 192 and larger.training.images == 4 * 999_424
+    assert larger.model.width == 192 and larger.training.images == 4 * 10_240
     assert load_for_run("my photos.yaml", (), photos / "other")[0].experts.training.images == 4 * 999_424
+
+
+CHANGES = [
+    ("experts.training.images=2048", "experts", {"warmup_images": 102, "ema_halflife_images": 204}),
+    ("experts.training.images=2048", "router", {"images": 512, "warmup_images": 25, "ema_halflife_images": 51}),
+    ("experts.training.images=400000", "experts", {"warmup_images": 20_000, "ema_halflife_images": 40_000}),
+    ("experts.model.width=256", "experts", {"learning_rate": 0.001}),
+    ("cluster.experts=8", "experts", {"images": 81_920, "batch": 64, "warmup_images": 4096}),
+    ("router.training.images=64", "router", {"warmup_images": 3, "ema_halflife_images": 6}),
+    ("evaluators.extractor.training.images=4096", "evaluators.extractor", {"warmup_images": 204}),
+    ("evaluators.classifier.training.images=4096", "evaluators.classifier", {"warmup_images": 204}),
+    ("evaluate.images=24", "evaluate", {"batch": 24}),
+    ("cluster.experts=1", "evaluate", {"strategies": ["top-1"]}),
+]
+"""An override, the section of the values that follow from it, and some of these."""
+UNITS = {"experts": "train/monolith", "router": "router", "evaluators.extractor": "evaluators/extractor"}
+UNITS |= {"evaluators.classifier": "evaluators/classifier"}
+
+
+@pytest.fixture
+def digits(tmp_path, monkeypatch):
+    """The working directory with a source that opens fast, and an experiment that names it alone."""
+    write_source(tmp_path / "digits")
+    (tmp_path / "e.yaml").write_text("data: {source: {name: idx, folder: digits}}\n")
+    monkeypatch.chdir(tmp_path)
+    return RunDir(tmp_path / "run")
+
+
+def begin(run, *overrides):
+    """Keep the defaults of a run, as its first submission does."""
+    run.root.mkdir()
+    load_for_run("e.yaml", overrides, run.root)[2].store(run)
+
+
+@pytest.mark.parametrize("override, section, values", CHANGES)
+def test_a_default_follows_a_changed_key_until_something_is_trained_with_it(
+    digits, monkeypatch, override, section, values
+):
+    begin(digits, *(["experts.training.images=8192"] if "=400000" in override else []))
+    follow = load_experiment("e.yaml", (override,))
+    place = f"{section}.training" if section in UNITS else section
+    expected = {f"{place}.{key}": value for key, value in values.items()}
+    # The run keeps its shares, whatever today's are.
+    monkeypatch.setattr("hpcddm.launch.run_defaults.SHARES", experiment_defaults.Shares(2, 2, 2))
+    experiment, _, defaults = load_for_run("e.yaml", (override,), digits.root)
+    now = flatten(experiment.model_dump())
+    assert experiment == follow and {key: now[key] for key in expected} == expected and not defaults.left
+    kept = json.loads(digits.defaults.read_text())["values"]
+    for name in ("state/images-0000002048/state.json", "manifest.json") if section in UNITS else ():
+        file = digits.root / UNITS[section] / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+        experiment, _, defaults = load_for_run("e.yaml", (override,), digits.root)
+        now = flatten(experiment.model_dump())
+        assert expected.items() <= defaults.left.items() and all(now[key] == kept[key] for key in expected)
+        named = [f"{key}={value}" for key, value in defaults.left.items()]
+        experiment, _, defaults = load_for_run("e.yaml", (override, *named), digits.root)
+        now = flatten(experiment.model_dump())
+        assert {key: now[key] for key in expected} == expected and not defaults.left
+        shutil.rmtree(digits.root / UNITS[section])
+
+
+def test_submit_warns_once_of_values_that_stay_and_prints_the_line_that_takes_them(digits):
+    begin(digits)
+    state = digits.root / "train/expert-00/state/images-0000002048/state.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
+    done = hpcddm(
+        *("submit", "e.yaml", "experts.training.images=2048", "--dry-run"), "--run-dir", "run", "--site", "embedded"
+    )
+    notes = [line for line in done.stderr.splitlines() if "append" in line]
+    assert len(notes) == 1 and notes[0].endswith(
+        "append experts.training.warmup_images=102 experts.training.ema_halflife_images=204"
+    )
+    defaults = load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2]
+    defaults.store(digits)
+    assert not load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2].left
+
+
+def test_every_key_and_section_may_be_named_without_a_change_of_another(digits):
+    whole = load_experiment("e.yaml")
+    flat = {key: value for key, value in flatten(whole.model_dump(mode="json")).items() if key != "data.source.folder"}
+    sections = {key.rsplit(".", count)[0] for key in flat for count in range(1, key.count(".") + 1)}
+    named = {key: json.dumps(value) for key, value in flat.items()}
+    named |= dict.fromkeys(sections - {"data", "data.source"}, "{}")
+    lost = [key for key, value in named.items() if load_experiment("e.yaml", (f"{key}={value}",)) != whole]
+    assert not lost and len(named) > 100
 
 
 def test_a_setting_of_a_sweep_has_the_defaults_that_its_own_values_give(photos):
