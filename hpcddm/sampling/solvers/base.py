@@ -10,17 +10,21 @@ from hpcddm.diffusion.objectives.conversions import Images, Level
 
 
 class Solver(Variant[S]):
-    """Solver of the sampling ODE on the linear path."""
+    """Solver of the sampling ODE on the linear path.
+
+    The velocity is asked at times t > 0 only: at 0 some conversions of predictions divide by t. In the last step
+    `t_next` is 0, so a method that evaluates the velocity there must end with another one.
+    """
 
     @abstractmethod
     def step(self, velocity: Callable[[Tensor, float], Tensor], x: Images, t: float, t_next: float) -> Images:
         """Step from time t down to `t_next`.
 
         Args:
-            velocity: Function (x, t) -> velocity, of the shape of x.
+            velocity: Function (x, t) -> velocity, of the shape of x, for t in (0, 1].
             x: (N, C, H, W) states at t.
             t: Time of the linear path in (0, 1].
-            t_next: Next time, below t.
+            t_next: Next time in [0, t).
 
         Returns:
             (N, C, H, W) states at `t_next`.
