@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from hpcddm.config.site import Resources
 from hpcddm.jobs.activity import read_activity
 from hpcddm.jobs.outcome import Outcome
+from hpcddm.jobs.requeue_policy import FRUITLESS
 from hpcddm.jobs.stopping import SAVING_SECONDS
 from hpcddm.launch.array_items import ArrayItem, make_array_spec, submit_array
 from hpcddm.launch.base import DirectLauncher
@@ -37,6 +38,8 @@ class EmbeddedDriver:
         """Names of incomplete units that do not run here."""
         self.running: dict[JobId, ArrayItem] = {}
         self.failed: dict[str, str] = {}
+        self.deaths: dict[str, tuple[int, int]] = {}
+        """Images of the newest training state, and deaths in a row since then, of units whose process was killed."""
         self.progress = ProgressDisplay(complete + len(items), complete)
 
     def drive(self) -> dict[str, str]:
@@ -84,8 +87,19 @@ class EmbeddedDriver:
             if present and last.outcome not in (Outcome.FAILED, Outcome.WAITING):
                 self.progress.completed(item.name)
                 continue
+            is_dead = last.last is None or last.last.is_open
+            if is_dead and self._may_try_again(item.name, last.saved[0] if last.saved else 0):
+                self.progress.say(f"{item.name}: the process died without a word; it is tried again")
+                self.waiting.insert(0, item)
+                continue
             self.failed[item.name] = last.reason or "the process died without a word"
             self.progress.failed(item.name, self.failed[item.name])
+
+    def _may_try_again(self, name: str, saved: int) -> bool:
+        """Count the deaths of a unit without progress, as the batch script does; saved: images of its newest state."""
+        reached, deaths = self.deaths.get(name, (0, 0))
+        self.deaths[name] = max(saved, reached), 1 if saved > reached else deaths + 1
+        return self.deaths[name][1] < FRUITLESS
 
     def _is_ready(self, item: ArrayItem, unfinished: Collection[str]) -> bool:
         if any(name in unfinished for name in item.needs):

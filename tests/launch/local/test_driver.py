@@ -5,6 +5,7 @@ import pytest
 from hpcddm.config.site import Site
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
+from hpcddm.jobs.requeue_policy import FRUITLESS
 from hpcddm.launch.array_items import make_items
 from hpcddm.launch.local import driver as local_drive
 from hpcddm.launch.local import machine_gpus
@@ -18,11 +19,11 @@ from tests.helpers import FINAL, finish, tiny
 
 
 class Machine:
-    """A launcher whose units end by the next look; `broken` ones leave no manifest."""
+    """A launcher whose units end by the next look; `broken` ones leave no manifest, `killed` ones die so many times."""
 
-    def __init__(self, run, experiment, cores=2, broken=(), **site):
+    def __init__(self, run, experiment, cores=2, broken=(), killed=None, **site):
         self.site, self.cores = Site(name="here", scheduler="local", **site), cores
-        self.run, self.broken = run, broken
+        self.run, self.broken, self.killed = run, broken, dict(killed or {})
         self.units = {unit.key: unit for unit in plan_units(experiment)}
         self.alive, self.together, self.order = {}, [], []
         self.gpus = GpuPool(self.site)
@@ -41,7 +42,9 @@ class Machine:
     def is_running(self, job):
         for key in self.alive.values():
             attempt = open_attempt(self.run.logs(key), Ranks(0, 0, 1, 1, key))
-            if key in self.broken:
+            if self.killed.get(key):
+                self.killed[key] -= 1
+            elif key in self.broken:
                 attempt.close("failed", "out of luck")
             else:
                 finish([self.units[key]], self.run)
@@ -112,3 +115,10 @@ def test_a_unit_that_is_made_anew_and_fails_is_not_taken_for_its_old_self(drive,
     output.write_bytes(b"damaged")
     _, failed = drive(broken=[MONOLITH])
     assert failed == {MONOLITH: "out of luck"}
+
+
+@pytest.mark.parametrize("deaths, ends", [(1, True), (2, True), (3, False)])
+def test_a_unit_whose_process_was_killed_is_tried_again_as_often_as_under_slurm(drive, deaths, ends):
+    machine, failed = drive(killed={MONOLITH: deaths})
+    assert machine.order.count(MONOLITH) == min(deaths + 1, FRUITLESS) == 3 - (deaths == 1)
+    assert failed == ({} if ends else {MONOLITH: "the process died without a word"})
