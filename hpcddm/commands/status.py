@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hpcddm.commands.options import JSON, RUN
 from hpcddm.commands.run_status import QueueAnswer, RunStatus, scan_run
-from hpcddm.commands.submit_messages import clusters_line, data_lines
+from hpcddm.commands.submit_messages import clusters_line, data_lines, metric_lines
 from hpcddm.commands.terminal import needed_columns, plain_text, table_console
 from hpcddm.commands.unit_rows import UnitRow
 from hpcddm.config.class_names import are_numbers, describe_names
@@ -96,7 +96,8 @@ def closing_lines(overview: RunStatus) -> list[str]:
     complete = {row.unit for row in overview.rows if row.state == State.COMPLETE}
     page = [clusters_line(overview.run)] if CLUSTER_REPORT in complete and REPORT not in complete else []
     classes = [] if are_numbers(overview.class_names) else [describe_names(overview.class_names)]
-    return [*classes, *data_lines(overview.run, complete), *page, *overview.next_step().lines()]
+    lines = (*data_lines(overview.run, complete), *metric_lines(overview.run, complete))
+    return [*classes, *lines, *page, *overview.next_step().lines()]
 
 
 def _watch(run: RunDir, console: Console) -> None:

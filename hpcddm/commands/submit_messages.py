@@ -1,6 +1,6 @@
 """Words of `submit` and `sweep` about a submission before it happens, and where there is nothing to submit."""
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 from hpcddm.commands.last_command import repeat_commands, resubmit_step
 from hpcddm.commands.sites.imported_experts import import_commands
@@ -8,13 +8,17 @@ from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.errors.printing import echo
+from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import Decision
 from hpcddm.runs import manifest, passed_over
-from hpcddm.runs.files import BROKEN, CLUSTERS_PAGE, PAGE, PASSED_OVER
+from hpcddm.runs.files import BROKEN, CLUSTERS_PAGE, KNOWN_METRICS, PAGE, PASSED_OVER
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.unit_keys import CATALOG, CLUSTER_REPORT, REPORT
+from hpcddm.runs.unit_keys import CATALOG, CLUSTER_REPORT, REPORT, stage_of
+
+COMPARE = "compare"
+"""Stage that computes the metrics."""
 
 
 def announce(site: Site, run: RunDir, decision: Decision) -> None:
@@ -106,7 +110,7 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         _print_other_sites(decision, run)
     else:
         echo(f"everything is complete ({len(decision.complete)} units); nothing to submit")
-    for line in data_lines(run, decision.complete):
+    for line in (*data_lines(run, decision.complete), *metric_lines(run, decision.complete)):
         echo(line)
     report = manifest.read_if_usable(run.unit(REPORT))
     if report and REPORT in decision.complete:
@@ -116,6 +120,16 @@ def print_nothing_to_do(decision: Decision, run: RunDir) -> None:
         echo(f"report {run.unit(REPORT) / PAGE}")
     elif CLUSTER_REPORT in decision.complete:
         echo(clusters_line(run))
+
+
+def metric_lines(run: RunDir, complete: Collection[str]) -> list[str]:
+    """Print the number of metrics that are younger than a complete comparison, and the command that computes them."""
+    compared = [manifest.read_if_usable(run.unit(key)) for key in complete if stage_of(key) == COMPARE]
+    known = [set(made.results[KNOWN_METRICS]) for made in compared if made and KNOWN_METRICS in made.results]
+    missing = [metric.key for metric in all_metrics() if any(metric.key not in keys for keys in known)]
+    verb = "metric is" if len(missing) == 1 else "metrics are"
+    reason = f"{len(missing)} {verb} not computed: {', '.join(missing)}"
+    return [str(NextStep(repeat_commands(run, [COMPARE]), reason))] if missing else []
 
 
 def data_lines(run: RunDir, complete: Container[str]) -> list[str]:

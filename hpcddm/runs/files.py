@@ -66,6 +66,8 @@ PROBE_FILE = "probe.json"
 EVALUATION = "evaluation.h5"
 MEASUREMENTS, COMPARISON, NEIGHBOURS = "measurements.h5", "comparison.json", "neighbours.h5"
 FINISHED_ARMS, STATISTICS = "finished_arms.json", "statistics.npz"
+KNOWN_METRICS = "known_metrics"
+"""Key of the results of a comparison: the metrics that there were, computed or not."""
 PAGE, METRICS = "index.html", "metrics.json"
 
 

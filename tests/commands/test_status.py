@@ -11,13 +11,16 @@ from rich.console import Console
 
 from hpcddm.commands.run_status import QueueAnswer, scan_run
 from hpcddm.commands.status import table as status_table
+from hpcddm.commands.submit_messages import print_nothing_to_do
 from hpcddm.errors.printing import quoted
+from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.files import atomic
 from hpcddm.launch.base import Job
 from hpcddm.launch.slurm.queue_jobs import make_job
-from hpcddm.launch.submission import store_experiment
+from hpcddm.launch.submission import Decision, store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, training_states
+from hpcddm.runs.files import KNOWN_METRICS
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
@@ -557,3 +560,17 @@ def test_units_that_lacked_what_is_there_by_now_keep_their_reason(open_run, monk
     write_attempt(open_run, EXPERT, 1, token, "17_0", verdict=end)
     answer(monkeypatch, {})
     assert (row(open_run)["state"], row(open_run)["reason"]) == ("stopped", end["reason"])
+
+
+def test_metrics_that_are_younger_than_a_comparison_are_counted_with_the_command_that_computes_them(run, capsys):
+    made = manifest.read(run.unit("compare/own"))
+    for missing, verb in ((), ""), (("kid",), "1 metric is"), (("fd", "kid"), "2 metrics are"):
+        known = [metric.key for metric in all_metrics() if metric.key not in missing]
+        manifest.publish(run.unit("compare/own"), replace(made, results={KNOWN_METRICS: known}))
+        lines = [line for line in status(run).splitlines() if "not computed" in line]
+        assert len(lines) == bool(missing)
+        for line in lines:
+            assert line.startswith(f"{verb} not computed: {', '.join(missing)}; next: hpcddm submit ")
+            assert line.endswith(" --redo compare")
+    print_nothing_to_do(Decision({}, complete=["compare/own"]), run)
+    assert f"\n{lines[0]}\n" in capsys.readouterr().out

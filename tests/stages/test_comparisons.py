@@ -8,12 +8,13 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.metrics import adm_precision, adm_recall, metric_inputs, of_neighbours
+from hpcddm.evaluation.metrics import adm_precision, adm_recall, all_metrics, metric_inputs, of_neighbours
 from hpcddm.evaluation.metrics import overlap as overlaps
 from hpcddm.jobs.stopping import Stopped
 from hpcddm.jobs.unit import Result
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, MEASUREMENTS, STATISTICS
+from hpcddm.runs import manifest
+from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, KNOWN_METRICS, MEASUREMENTS, STATISTICS
 from hpcddm.stages.evaluation import (
     compare_job,
     measure_job,
@@ -93,6 +94,8 @@ def test_neighbours_are_found_in_ranges_and_those_of_few_images_at_once(measured
     measured.make(f"compare/{LABEL}")
     real = features(measured, "reference", "heldout")
     assert len(real) == IMAGES
+    known = manifest.read(measured.run.unit(f"compare/{LABEL}")).results[KNOWN_METRICS]
+    assert known == [metric.key for metric in all_metrics()]
     for arm in (*arm_names(measured.settings), "floor"):
         samples = features(measured, *(("reference", "train") if arm == "floor" else ("measure", arm)))
         found, of_all = figures(measured, arm), overlaps.overlap(real, samples)

@@ -10,13 +10,13 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.evaluation.comparisons import Figures
-from hpcddm.evaluation.metrics import metrics_for
+from hpcddm.evaluation.metrics import all_metrics, metrics_for
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
 from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.files import atomic, checked_reads, hdf5
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS
+from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, KNOWN_METRICS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.compare import perceptual_label
 from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
@@ -69,7 +69,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     content = {"arms": figures, "floor": floor, "images": images, "dimension": dimension}
     atomic.write_json(unit.folder / COMPARISON, content)
     (unit.folder / FINISHED_ARMS).unlink()
-    return Result([COMPARISON], {"images": images})
+    # Those that these measurements do not allow count as well: another comparison would not have them either.
+    return Result([COMPARISON], {"images": images, KNOWN_METRICS: [metric.key for metric in all_metrics()]})
 
 
 def _finished_arms(unit: Unit) -> dict[str, Figures]:
