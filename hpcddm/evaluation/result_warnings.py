@@ -1,14 +1,16 @@
 """Warnings about the results of a run, in one list that its page, the terminal and `submit` share."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.evaluation.metrics import all_metrics, short_key
 from hpcddm.evaluation.metrics.base import Metric
-from hpcddm.evaluation.training_costs import TrainingCost
 from hpcddm.runs.unit_keys import expert_key, expert_keys
 from hpcddm.runs.unit_training import unit_training
+
+if TYPE_CHECKING:
+    from hpcddm.evaluation.training_costs import TrainingCost
 
 NEAR_CHANCE = 1.25
 """Multiple of the share by chance up to which the classifier's agreement is called chance."""
@@ -19,7 +21,9 @@ BOUNDED = ("precision", "density")
 """Keys of the metrics that are higher for samples which are blurred or alike than for real images."""
 
 
-def result_warnings(experiment: Experiment, metrics: Mapping[str, Any], costs: Mapping[str, TrainingCost]) -> list[str]:
+def result_warnings(
+    experiment: Experiment, metrics: Mapping[str, Any], costs: "Mapping[str, TrainingCost]"
+) -> list[str]:
     """List what speaks against the figures of a report, a sentence each.
 
     Args:
@@ -63,7 +67,7 @@ def beyond_real(metrics: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _lower_ends(metrics: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return the lower end of the interval of a table's metric by arm; the value where there is no interval."""
+    """Return the lower end of the interval of a table's metric by arm; the value where an interval is missing."""
     full_keys = next(iter(metrics["intervals"].values()))
     full_key = next((one for one in full_keys if short_key(one) == key), None)
     if full_key is None:
@@ -106,7 +110,7 @@ def _of_disagreement(metrics: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _of_passes(experiment: Experiment, costs: Mapping[str, TrainingCost]) -> list[str]:
+def _of_passes(experiment: Experiment, costs: "Mapping[str, TrainingCost]") -> list[str]:
     experts = (costs.get(expert_key(number)) for number in range(experiment.cluster.experts))
     passes = [cost.passes for cost in experts if cost is not None and cost.passes is not None]
     few = sorted(one for one in passes if one < 1)
