@@ -127,7 +127,8 @@ def is_imported(run: RunDir, signed: SignedBundle, is_replaced: bool) -> bool:
             replaced.
     """
     made, present = imported_bundle(run, signed.key), manifest.read_if_usable(run.unit(signed.key))
-    if made is not None and made.files == signed.bundle.files and present is not None:
+    same = (signed.bundle.number, signed.bundle.recipe, signed.bundle.files)
+    if made is not None and present is not None and (made.number, made.recipe, made.files) == same:
         return manifest.find_damage(run.unit(signed.key), present) is None
     newer = newer_bundle(run, signed)
     if newer is not None and not is_replaced:
