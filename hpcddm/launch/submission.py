@@ -151,7 +151,7 @@ def check_source(experiment: Experiment, show: Callable[[str], object] = print) 
                 " take the condition none"
             )
         _check_class_names(records, data.class_names)
-        check_numbers(experiment, records.class_names)
+        check_numbers(experiment, records.class_names, chosen.column_names)
         chosen.check(records.known)
         # Otherwise only the catalog knows the numbers, and checks them.
         if records.is_exact:

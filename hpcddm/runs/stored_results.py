@@ -1,6 +1,6 @@
 """Classes, splits, lists and metrics, as stored in the manifests of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hpcddm.config.class_names import require_places
@@ -33,18 +33,14 @@ def all_class_names(experiment: Experiment, names: list[str]) -> list[str]:
     return [names[number] if number < len(names) else str(number) for number in numbers]
 
 
-def check_numbers(experiment: Experiment, names: list[str]) -> None:
+def check_numbers(experiment: Experiment, names: list[str], filtered_by: Collection[str] = ()) -> None:
     """Raise `UserError` for keys that list classes by their numbers, where these are names of other classes.
 
-    names: those of the source, or none.
+    names: those of the source, or none; filtered_by: columns that the filter reads.
     """
-    # Only a filter needs numpy here.
-    from hpcddm.config.filter.predicate import Predicate
-
     data = experiment.data
-    is_filtered = data.filter is not None and "label" in Predicate(data.filter).column_names
     uses = {"cluster.clustering.groups": experiment.cluster.clustering.numbers_classes}
-    uses |= {"data.condition.prompts": data.condition.numbers_classes, "data.filter": is_filtered}
+    uses |= {"data.condition.prompts": data.condition.numbers_classes, "data.filter": "label" in filtered_by}
     key = next((key for key, is_used in uses.items() if is_used), None)
     try:
         require_places((data.class_names or names) if key else [])
