@@ -109,7 +109,13 @@ def bench_of(folder: Path, real: Path, count: int) -> Bench:
         data__channels=3,
         evaluators__classifier=None,
         encode__encoder={"name": "synthetic_load"},
-        cluster__clustering={"name": "kmeans", "fine_clusters": 256, "iterations": 10, "restarts": 1},
+        cluster__clustering={
+            "name": "kmeans",
+            "fine_clusters": 256,
+            "iterations": 10,
+            "restarts": 1,
+            "max_share": None,
+        },
         cluster__experts=EXPERTS,
     )
     bench.settings = with_tar_counts(bench.settings)

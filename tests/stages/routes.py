@@ -57,7 +57,7 @@ IMAGES = {
     "data__image_size": 28,
     "data__num_classes": 10,
     "encode__encoder": {"name": "pixels"},
-    "cluster__clustering": {"name": "kmeans", "fine_clusters": 64, "iterations": 10, "restarts": 1},
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 64, "iterations": 10, "restarts": 1, "max_share": None},
     "cluster__experts": 4,
     "experts__training__images": 64,
     "evaluate__images": 20,

@@ -54,7 +54,10 @@ EXPERIMENT = {
         "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6},
     },
     "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1}},
+    "cluster": {
+        "experts": 2,
+        "clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1, "max_share": None},
+    },
     "experts": {"model": {"name": "dit"} | NETWORK, "objective": {"name": "flow_matching"}, "training": TRAINING},
     "monolith": {"enabled": False},
     "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},

@@ -36,7 +36,10 @@ EXPERIMENT = {
         "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6, "cached": True},
     },
     "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {"experts": 2, "clustering": {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1}},
+    "cluster": {
+        "experts": 2,
+        "clustering": {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1, "max_share": None},
+    },
     "experts": {
         "model": {"name": "dit", "text_modulation": "mean"} | NETWORK,
         "objective": {"name": "flow_matching"},

@@ -20,7 +20,7 @@ from tests.clustering.test_measures import by_definition
 from tests.evaluation.report.test_page import Page
 from tests.stages.routes import Bench, write_images
 
-KMEANS = {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1}
+KMEANS = {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1, "max_share": None}
 GROUPS = [[9, 7, 5], [0, 2, 4, 6], [1, 3], [8]]
 STAGES = ("encode", "cluster", "assign", "expert_lists", "cluster_report")
 

@@ -27,7 +27,7 @@ from tests.helpers import hpcddm, write_experiment, write_source
 from tests.stages.routes import Bench, write_images
 
 SMALL = {
-    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1},
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1, "max_share": None},
     "cluster__experts": 2,
 }
 FIRST = "encode/train-000"

@@ -31,7 +31,7 @@ LOAD = {
     "data__condition": {"name": "none"},
     "evaluators__classifier": None,
     "encode__encoder": {"name": "synthetic_load", "size": 6, "cubes": 4},
-    "cluster__clustering": {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1},
+    "cluster__clustering": {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1, "max_share": None},
     "cluster__experts": 4,
 }
 
