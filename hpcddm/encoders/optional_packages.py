@@ -104,7 +104,7 @@ def first_line(error: Exception) -> str:
 
 
 def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """Read tensors from a .safetensors file or a pickle, of which nothing but tensors is unpickled.
+    """Read tensors from a .safetensors file or a pickle that holds nothing but tensors.
 
     Packages differ between their versions in what they unpickle, so they are handed the tensors where they allow it.
     Raises an error of `UNREADABLE`, or `pickle.UnpicklingError`.
