@@ -12,7 +12,8 @@ from hpcddm.evaluation.metrics.tenth_rows import TENTHS
 from hpcddm.evaluation.statistics.tenths import difference, interval, verdict
 
 Figures = dict[str, dict[str, Any]]
-"""Figures of an arm by the full key: the metric's key, its value, and the values without each tenth."""
+"""Figures of an arm by the full key: the metric's key, its value, and the values without each tenth; None for a value
+that is not finite."""
 FID_GRAPH = "inception-2015"
 """Label of the network whose Frechet distance is FID."""
 MEAN_RATIO = "fd_ratio@mean"
@@ -64,14 +65,18 @@ def summarise(comparisons: Mapping[str, ArmComparison]) -> dict[str, Any]:
 
 
 def values_by_key(figures: Figures) -> dict[str, float]:
-    """Return the values of an arm: by the short keys, which are those of the first evaluator, and by the full ones."""
+    """Return the values of an arm: by the short keys, which are those of the first evaluator, and by the full ones.
+
+    NaN stands for a value that is not finite.
+    """
+    full = {key: np.nan if figure["value"] is None else figure["value"] for key, figure in figures.items()}
     short: dict[str, float] = {}
-    for figure in figures.values():
-        short.setdefault(figure["metric"], figure["value"])
-    values = short | {key: figure["value"] for key, figure in figures.items()}
+    for key, figure in figures.items():
+        short.setdefault(figure["metric"], full[key])
+    values = short | full
     if f"fd@{FID_GRAPH}" in figures:
         values[FID] = values[f"fd@{FID_GRAPH}"]
-    ratios = [figure["value"] for figure in figures.values() if figure["metric"] == "fd_ratio"]
+    ratios = [full[key] for key, figure in figures.items() if figure["metric"] == "fd_ratio"]
     return values | ({MEAN_RATIO: float(np.mean(ratios))} if len(ratios) > 1 else {})
 
 
@@ -86,6 +91,8 @@ def _intervals(figures: Figures) -> dict[str, list[float | None]]:
 
 def _ends(figure: dict[str, Any], is_share: bool) -> list[float | None]:
     """Return the ends of the interval of a figure; that of a share is in [0, 1]."""
+    if figure["value"] is None:
+        return [None, None]
     estimate = interval(figure["value"], _left_out(figure))
     ends = [estimate.low, estimate.high]
     return [float(np.clip(end, 0, 1)) if is_share and end is not None else end for end in ends]
@@ -106,6 +113,8 @@ def _differences(own: Figures, baseline: Figures) -> dict[str, dict[str, Any]]:
 
 
 def _difference(metric: Metric, own: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Any]:
+    if own["value"] is None or baseline["value"] is None:
+        return {"value": None, "low": None, "high": None, "verdict": ""}
     estimate = difference(own["value"], _left_out(own), baseline["value"], _left_out(baseline))
     found = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     return found | {"verdict": verdict(metric, estimate) if metric.is_ranked else ""}

@@ -61,19 +61,20 @@ def beyond_real(metrics: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the arms whose precision or density exceeds that of real images by its whole interval, by the metric."""
     found = {}
     for metric in (one for one in all_metrics() if one.key in BOUNDED):
-        lows = _lower_ends(metrics, metric.key)
-        found[metric.key] = [arm for arm, low in lows.items() if low > metrics["floor"][metric.key]]
+        lows, floor = _lower_ends(metrics, metric.key), metrics["floor"].get(metric.key)
+        found[metric.key] = [arm for arm, low in lows.items() if floor is not None and low > floor]
     return {key: arms for key, arms in found.items() if arms}
 
 
 def _lower_ends(metrics: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return the lower end of the interval of a table's metric by arm; the value where an interval is missing."""
+    """Return the lower end of the interval of a table's metric by arm; the value without an interval, if it is finite."""
     full_keys = next(iter(metrics["intervals"].values()))
     full_key = next((one for one in full_keys if short_key(one) == key), None)
     if full_key is None:
         return {}
     lows = {arm: metrics["intervals"][arm][full_key][0] for arm in metrics["arms"]}
-    return {arm: metrics["arms"][arm][full_key] if low is None else low for arm, low in lows.items()}
+    found = {arm: metrics["arms"][arm][full_key] if low is None else low for arm, low in lows.items()}
+    return {arm: low for arm, low in found.items() if low is not None}
 
 
 def _of_chance(metrics: Mapping[str, Any]) -> list[str]:

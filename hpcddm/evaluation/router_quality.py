@@ -20,6 +20,8 @@ from hpcddm.diffusion.conditions.base import Condition
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.evaluation.metrics.calibration import ece, fit_temperature, nll, probabilities
 from hpcddm.runs.run_dir import Locate
+from hpcddm.runs.unit_keys import ROUTER
+from hpcddm.training.divergence import diverged_error, varies
 
 NOISE_LEVELS = tuple((level + 0.5) / 10 for level in range(10))
 MEASURED_IMAGES = 2000
@@ -73,6 +75,9 @@ def measure_quality(
 
     Returns:
         Measures by name with one value per noise level, and the temperatures: ones if the settings ask for none.
+
+    Raises:
+        UserError: A trained router answers the same whatever it sees.
     """
     condition = conditions.create_condition(experiment.data, locate)
     logits_of = partial(_logits, experiment.seed, router, reader, numbers, x0_of, condition, pause)
@@ -82,6 +87,9 @@ def measure_quality(
         logits_of(measured, False),
         reader.clusters(numbers[measured]).numpy(),
     )
+    training = experiment.router.training
+    if training is not None and experiment.cluster.experts > 1 and not varies(conditional):
+        raise diverged_error(ROUTER, "the router answers the same for all held-out images", training)
     results: dict[str, Any] = {"noise_levels": list(NOISE_LEVELS)}
     results["accuracy"] = [_accuracy(logits, clusters) for logits in conditional]
     results["accuracy_without_class"] = [_accuracy(logits, clusters) for logits in unconditional]

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import stat
 import uuid
@@ -82,8 +83,34 @@ def write_text(path: Path, text: str, durable: bool = True) -> None:
 
 
 def write_json(path: Path, value: Any, durable: bool = True) -> None:
-    """Replace a file by indented JSON in one step; arguments and errors are those of `write_text`."""
-    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n", durable)
+    """Replace a file by indented JSON in one step; arguments and errors are those of `write_text`.
+
+    Raises:
+        UserError: Also for a number that is not finite, which JSON cannot hold; the message has its key.
+    """
+    places: list[str] = []
+    finite = finite_json(value, places)
+    if places:
+        raise UserError(f"{path}: cannot write {places[0]}, which is not finite; look at the samples and trainings")
+    write_text(path, json.dumps(finite, indent=1) + "\n", durable)
+
+
+def finite_json(value: Any, places: list[str], key: str = "") -> Any:
+    """Return a value for JSON with None for each number that is not finite.
+
+    Args:
+        value: Value to write.
+        places: List to which the keys of these numbers are added, such as 'arms.top-1.fd'.
+        key: Key of the value.
+    """
+    if isinstance(value, dict):
+        return {name: finite_json(item, places, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_json(item, places, f"{key}.{number}") for number, item in enumerate(value)]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    places.append(key)
+    return None
 
 
 def append_line(path: Path, line: str) -> None:

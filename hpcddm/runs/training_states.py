@@ -73,6 +73,8 @@ class LoopProgress:
     loss_sums: list[float] = field(default_factory=list)
     loss_images: int = 0
     skipped: int = 0
+    skipped_in_a_row: int = 0
+    first_loss: float | None = None
     snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
     scaler: dict[str, float] = field(default_factory=dict)
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -80,7 +82,7 @@ class LoopProgress:
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for an invalid number, or a snapshot whose name is not a number."""
-        checked_reads.require_counts(self.images, self.loss_images, self.skipped)
+        checked_reads.require_counts(self.images, self.loss_images, self.skipped, self.skipped_in_a_row)
         if not all(name.isascii() and name.isdecimal() for name in self.snapshots):
             raise ValueError("snapshots: has a name that is not a number")
 

@@ -113,6 +113,7 @@ def train(task: Task[B], training: UnitTraining, unit: Unit) -> TrainingResult:
             saving.end_step(engine, steps, progress, is_agreed)
 
     log.close()
+    steps.require_converged()
     outputs, digests = kept_weights.write_final(engine, progress)
     if ranks.rank == 0:
         atomic.write_json(unit.folder / CURVE, progress.curve)

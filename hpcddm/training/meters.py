@@ -23,6 +23,10 @@ class TrainingProgress:
     """Images of each rank since the last log."""
     skipped: int = 0
     """Number of steps skipped because a gradient was not finite."""
+    skipped_in_a_row: int = 0
+    """Number of skipped steps since the last one that was applied."""
+    first_loss: float | None = None
+    """Mean loss of the first step, of this rank's images; the first one that is finite."""
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
     scaler: dict[str, float] = field(default_factory=dict)

@@ -5,17 +5,23 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from hpcddm.config.training import Training
 from hpcddm.data.loader import Loader
-from hpcddm.errors import require
+from hpcddm.errors import UserError
 from hpcddm.jobs.unit import Unit
+from hpcddm.training.divergence import MAX_LOSS_GROWTH, diverged_error
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import MeanLoss, TrainingProgress, crosses_multiple
 
 MAX_SKIPPED = 100
 """Number of skipped steps in a row after which a training has diverged and ends."""
+MAX_SKIPPED_AT_END = 1
+"""Largest number of skipped steps with which a training may end: a single batch can be bad."""
+FP16_SEARCH = 16
+"""Number of steps that fp16 skips at most while it searches the loss scale, from 2^16 down to 1."""
 
 
 class StepResults:
@@ -25,13 +31,14 @@ class StepResults:
         self, training: Training, progress: TrainingProgress, unit: Unit, log: TrainingLog, device: torch.device
     ) -> None:
         self._training, self._progress, self._unit, self._log = training, progress, unit, log
-        self._mean_loss = MeanLoss(progress, device)
+        self._mean_loss, self._device = MeanLoss(progress, device), device
         self._unread: list[tuple[int, int, bool | torch.Tensor]] = []
-        self._skipped_in_a_row = 0
 
     def add(self, losses: torch.Tensor, applied: bool | torch.Tensor) -> None:
         """Note a step with the losses, (N,), of this rank's images; made: as `Engine.step` returns it."""
         self._mean_loss.add(losses, applied)
+        if self._progress.first_loss is None and math.isfinite(first := losses.detach().mean().item()):
+            self._progress.first_loss = first
         self._unread.append((self._progress.images, len(losses), applied))
 
     def report(self, engine: Engine, loader: Loader[Any], reads_results: bool) -> None:
@@ -47,9 +54,7 @@ class StepResults:
             self._read_results()
         self._log.beat(progress)
         if is_logged and self._mean_loss.images > 0:
-            loss, place = self._mean_loss.take(), f"{self._unit.key}: the loss is"
-            require(math.isfinite(loss), f"{place} {loss} at {progress.images} images; lower the learning_rate")
-            progress.curve.append((progress.images, loss))
+            progress.curve.append((progress.images, self._finite_loss()))
             self._log.write(progress, engine.gradient_norm(), loader.pop_wait_seconds())
 
     def state(self, engine: Engine) -> dict[str, Any]:
@@ -57,6 +62,34 @@ class StepResults:
         self._progress.loss_sums, self._progress.loss_images = self._mean_loss.sums(), self._mean_loss.images
         self._progress.scaler = engine.scaler_state()
         return asdict(self._progress)
+
+    def require_converged(self) -> None:
+        """Raise `UserError` if the last steps or most of them were skipped, or the loss has grown out of all bounds.
+
+        Collective; after the last step.
+        """
+        progress, fp16 = self._progress, self._training.precision == "fp16"
+        steps, skipped = progress.images // self._training.batch, progress.skipped
+        if progress.skipped_in_a_row > MAX_SKIPPED_AT_END:
+            raise self._diverged(f"no gradient was finite in its last {progress.skipped_in_a_row} steps")
+        if skipped == steps or 2 * (skipped - FP16_SEARCH * fp16) > steps:
+            raise self._diverged(f"no gradient was finite in {skipped} of its {steps} steps")
+        loss = self._finite_loss() if self._mean_loss.images > 0 else progress.curve[-1][1]
+        first = torch.tensor(math.nan if progress.first_loss is None else progress.first_loss, device=self._device)
+        dist.all_reduce(first)
+        first /= dist.get_world_size()
+        if loss > MAX_LOSS_GROWTH * max(first.item(), 1):
+            raise self._diverged(f"its loss has grown from {first.item():.3g} to {loss:.3g}")
+
+    def _finite_loss(self) -> float:
+        """Return the mean loss since the last log; collective."""
+        loss = self._mean_loss.take()
+        if not math.isfinite(loss):
+            raise self._diverged(f"its loss is {loss} at {self._progress.images} images")
+        return loss
+
+    def _diverged(self, reason: str) -> UserError:
+        return diverged_error(self._unit.key, reason, self._training)
 
     def _read_results(self) -> None:
         """Count what was made and what was skipped since the last call."""
@@ -66,14 +99,11 @@ class StepResults:
         for images, count, made in self._unread:
             if next(read) if isinstance(made, torch.Tensor) else made:
                 self._mean_loss.images += count
-                self._skipped_in_a_row = 0
+                self._progress.skipped_in_a_row = 0
                 continue
             self._progress.skipped += 1
-            self._skipped_in_a_row += 1
+            self._progress.skipped_in_a_row += 1
             self._log.log_skipped(images, self._progress)
-            require(
-                self._skipped_in_a_row < MAX_SKIPPED,
-                f"{self._unit.key}: no gradient was finite in {MAX_SKIPPED} steps up to {images} images;"
-                " lower the learning_rate",
-            )
+            if self._progress.skipped_in_a_row >= MAX_SKIPPED:
+                raise self._diverged(f"no gradient was finite in {MAX_SKIPPED} steps up to {images} images")
         self._unread.clear()

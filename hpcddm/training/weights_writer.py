@@ -6,12 +6,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hpcddm.errors import UserError, require
+from hpcddm.errors import UserError
 from hpcddm.files import atomic, guarded_writes, nfs_reads, tensors
 from hpcddm.jobs.unit import Unit
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.runs.weights_files import first_missing_snapshot, missing_snapshot_error, weights_name
+from hpcddm.training.divergence import diverged_error
 from hpcddm.training.engine import Engine
 from hpcddm.training.meters import TrainingProgress
 
@@ -25,7 +26,7 @@ class WeightsWriter:
     """
 
     def __init__(self, training: UnitTraining, progress: TrainingProgress, unit: Unit) -> None:
-        self._wanted, self._unit = training.by_experiment_number, unit
+        self._training, self._wanted, self._unit = training, training.by_experiment_number, unit
         survey: list[Any] = [self._survey(progress) if dist.get_rank() == 0 else None]
         dist.broadcast_object_list(survey, src=0)
         self._intact, fault = survey[0]
@@ -56,7 +57,7 @@ class WeightsWriter:
         for average in engine.average_names:
             weights, name = engine.averaged_weights(average), weights_name(number, average)
             if dist.get_rank() == 0:
-                write_weights(weights, self._unit.folder / name, self._unit)
+                _write_weights(weights, self._unit.folder / name, self._unit, self._training)
                 digests[name] = atomic.sha256(self._unit.folder / name)
         return digests
 
@@ -76,13 +77,14 @@ class WeightsWriter:
         return all(nfs_reads.exists(file) and atomic.sha256(file) == digest for file, digest in files.items())
 
 
-def write_weights(weights: dict[str, torch.Tensor], file: Path, unit: Unit) -> None:
+def _write_weights(weights: dict[str, torch.Tensor], file: Path, unit: Unit, training: UnitTraining) -> None:
     """Write averaged weights to a file of the unit, durably; for rank 0.
 
     Raises `UserError`, before writing, where a weight is not finite, and where the disk does not take the file.
     """
     broken = tensors.first_not_finite(weights)
-    require(broken is None, f"{unit.key}: the weights are not finite, first '{broken}'; lower the learning_rate")
+    if broken is not None:
+        raise diverged_error(unit.key, f"its weights are not finite, first '{broken}'", training)
     unit.attempt.require_ownership()
     try:
         if not file.parent.is_dir():

@@ -1,9 +1,11 @@
 """On which images temperatures are fitted, and on which a router is measured."""
 
 import numpy as np
+import pytest
 import torch
 
 from hpcddm.data.reader import ArrayReader
+from hpcddm.errors import UserError
 from hpcddm.evaluation.router_quality import measure_quality
 from tests.helpers import SIDE, tiny
 
@@ -30,3 +32,13 @@ def test_temperatures_are_fitted_on_other_images_than_those_that_are_measured(tm
     # Always right on the half that is fitted, so it may be surer; never on the half that is measured.
     assert max(temperatures) < 1 and results["accuracy"] == [0.0] * 10
     assert min(results["scaled_nll"]) > max(results["nll"])
+
+
+def test_a_router_that_answers_the_same_for_all_images_is_dead(tmp_path):
+    experiment = tiny(tmp_path, cluster__experts=4)
+    reader = ArrayReader(np.zeros((40, SIDE, SIDE, 1), dtype=np.uint8), np.arange(40) % 4, np.arange(40) % 4)
+    router = ByClass()
+    router.sure.data.zero_()
+    x0_of, rate = torch.zeros(40, 1, SIDE, SIDE).__getitem__, experiment.router.training.learning_rate
+    with pytest.raises(UserError, match=f"router/all: the training has diverged: the router answers the same .*{rate}"):
+        measure_quality(experiment, router, reader, np.arange(40), x0_of, lambda: None)

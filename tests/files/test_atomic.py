@@ -41,6 +41,14 @@ def test_json_comes_back(tmp_path):
     assert checked_reads.read_json(tmp_path / "x.json") == value
 
 
+def test_a_number_that_json_cannot_hold_is_named_or_none(tmp_path):
+    file, places = tmp_path / "x.json", []
+    value = {"a": [1.0, {"b": float("nan")}], "c": (float("inf"), 2)}
+    assert atomic.finite_json(value, places) == {"a": [1.0, {"b": None}], "c": [None, 2]} and places == ["a.1.b", "c.0"]
+    with pytest.raises(UserError, match=f"{file}: cannot write a.1.b, which is not finite"):
+        atomic.write_json(file, value)
+
+
 def test_a_full_disk_leaves_the_old_file_and_names_place_and_size(full_disk):
     file = full_disk / "x.json"
     atomic.write_text(file, "old")

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import deepspeed
@@ -120,7 +120,7 @@ class Pairs:
         name: str,
         settings: UnitTraining,
         stop_after: int | None,
-        bad_steps: range,
+        bad_steps: Collection[int],
         world_size: int,
         looks: bool = False,
         **resources: int,
@@ -131,7 +131,7 @@ class Pairs:
 
         def work(rank: int) -> None:
             unit, is_last = self._unit(name, rank, owner, world_size, **resources), rank == world_size - 1
-            loss = self._loss(unit, stop_after if is_last else None, bad_steps if is_last else range(0))
+            loss = self._loss(unit, stop_after if is_last else None, bad_steps if is_last else ())
             seen = Probe(3 * BATCH, lambda model, device: self._look(run, rank, model)) if looks else None
             task = loop.Task(0, build, loss, batches(self.reader), pixels_to_values, flops_per_image=10**6, probe=seen)
             trained = loop.train(task, settings, unit)
@@ -158,7 +158,7 @@ class Pairs:
         own = Resources(**({"sync_every_steps": 1} | resources))
         return Unit(KEY, run, ranks, attempt, writer, StopFlag(), {}, "f", resources=own, data_threads=data_threads)
 
-    def _loss(self, unit: Unit, stop_after: int | None, bad_steps: range) -> Callable:
+    def _loss(self, unit: Unit, stop_after: int | None, bad_steps: Collection[int]) -> Callable:
         steps = 0
 
         def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
@@ -197,7 +197,7 @@ class Pairs:
         self,
         name: str,
         stops: list[int],
-        bad_steps: range = range(0),
+        bad_steps: Collection[int] = (),
         resources: dict | list[dict] | None = None,
         looks: bool = False,
         **changes: object,
@@ -314,6 +314,10 @@ def main(root: Path) -> dict:
     found["undisturbed"] = pairs.chain("undisturbed", [], bad, log_every_images=3 * BATCH)
     found["elastic"]["farthest"] = pairs.farthest("elastic", "undisturbed")
     found["seldom agreed"] = pairs.chain("seldom", [3], resources={"sync_every_steps": 4}, log_every_images=2 * BATCH)
+    ends = {"last one skipped": [STEPS - 1], "last two skipped": [STEPS - 2, STEPS - 1], "most skipped": range(1, 8)}
+    for name, skipped in ends.items():
+        found[name] = pairs.chain(name, [STEPS - 1], skipped)
+    found["grown"] = pairs.chain("grown", [], learning_rate=1e6)
     step_results.MAX_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}

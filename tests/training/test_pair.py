@@ -106,7 +106,17 @@ def test_a_save_survives_such_a_batch_and_the_rest_is_as_without_the_save(found)
 
 def test_a_training_that_has_diverged_is_given_up(found, output):
     assert 0 not in found["diverged"]["codes"][-1]
-    assert "no gradient was finite in 4 steps up to 56 images; lower the learning_rate" in output
+    assert "no gradient was finite in 4 steps up to 56 images; lower its learning_rate, 0.01" in output
+
+
+def test_a_training_that_ends_diverged_fails_also_where_it_goes_on(found, output):
+    assert found["last one skipped"]["codes"] == [[3, 3], [0, 0]]
+    for name in ("last two skipped", "most skipped", "grown"):
+        assert 0 not in found[name]["codes"][-1], name
+    diverged = "the training has diverged: "
+    assert f"{diverged}no gradient was finite in its last 2 steps; lower its learning_rate, 0.01" in output
+    assert f"{diverged}no gradient was finite in 7 of its 10 steps" in output
+    assert f"{diverged}its loss has grown from " in output and "; lower its learning_rate, 1e+06" in output
 
 
 def test_a_step_takes_no_collective_but_deepspeeds_the_agreement_and_when_logged_the_mean_loss(found):

@@ -56,7 +56,7 @@ def render(content: ReportContent) -> str:
         usage=_usage(content),
         diagnostic_plots=_diagnostic_plots(metrics["diagnostics"]),
         pictures=len(content.gallery_texts),
-        gaps={arm: f"{values['refinement_gap']:.2e}" for arm, values in metrics["diagnostics"].items()},
+        gaps={arm: _text(values["refinement_gap"], ".2e") for arm, values in metrics["diagnostics"].items()},
         concepts=concepts_page.template_values(content.concepts.facts, content.concepts.images) if content.concepts else
         None, label_of=plots.label_of, expert_of=plots.expert_of,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def figure_rows(metrics: dict[str, Any]) -> dict[str, dict[str, str]]:
             form = _form(known[short_key(key)], [arm[key] for arm in everyone.values() if key in arm])
             inside = "" if low is None else f" [{low:{form}}, {high:{form}}]"
             verdict = metrics["differences"].get(name, {}).get(key, {}).get("verdict", "")
-            rows.setdefault(key, {})[name] = f"{values[key]:{form}}{inside}" + (f", {verdict}" if verdict else "")
+            rows.setdefault(key, {})[name] = f"{_text(values[key], form)}{inside}" + (f", {verdict}" if verdict else "")
     return rows
 
 
@@ -126,7 +126,7 @@ def _add_cells(
     form = _form(metric, _finite(arms, metric.key).values())
     for name, row in rows.items():
         value = (arms.get(name) or floor).get(metric.key)
-        row.cells[metric.key] = "" if value is None else format(value, form)
+        row.cells[metric.key] = _text(value, form) if metric.key in (arms.get(name) or floor) else ""
 
 
 def _mark_best(
@@ -146,7 +146,12 @@ def _mark_best(
 
 def _finite(arms: Mapping[str, dict[str, float]], key: str) -> dict[str, float]:
     """Return the finite values of a metric by arm."""
-    return {name: arm[key] for name, arm in arms.items() if math.isfinite(arm.get(key, math.nan))}
+    return {name: arm[key] for name, arm in arms.items() if arm.get(key) is not None}
+
+
+def _text(value: float | None, form: str) -> str:
+    """Format a value of metrics.json, which has None for one that is not finite."""
+    return "not finite" if value is None else format(value, form)
 
 
 def _form(metric: Metric, values: Iterable[float]) -> str:

@@ -8,7 +8,7 @@ import html
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -83,7 +83,7 @@ def router_accuracy(name: str, noise_levels: list[float], accuracy: dict[str, li
 def by_time(
     name: str,
     times: list[float],
-    lines: dict[str, list[float]],
+    lines: Mapping[str, Sequence[float | None]],
     label: str,
     percent: bool = False,
     levels: dict[str, float] | None = None,
@@ -91,17 +91,19 @@ def by_time(
 ) -> str:
     """Plot values against the noise level t, one line per key, from t = 0 to 1 and from a value of 0 up.
 
-    levels: values of dashed lines by name; limit: end of the axis, by default above the highest point.
+    lines: None stands for a value that is not finite. levels: values of dashed lines by name; limit: end of the axis,
+    by default above the highest point.
     """
-    levels = levels or {}
+    levels, points = levels or {}, {way: np.array(values, dtype=float) for way, values in lines.items()}
     with page_style(name):
         figure, axes = new_figure(2.7 + 0.2 * -(-(len(lines) + len(levels)) // LEGEND_COLUMNS))
-        for number, (way, values) in enumerate(lines.items()):
+        for number, (way, values) in enumerate(points.items()):
             axes.plot(times, values, **_line_style(way, number), label=way, marker="o", markersize=3)
         for way, level in levels.items():
             axes.axhline(level, color=SOFT, linestyle=DASHES[1], linewidth=1, label=way)
         axes.set(xlabel="noise level t (0 is the image, 1 is noise)", ylabel=label)
-        highest = max(value for line in (*lines.values(), levels.values()) for value in line)
+        everything = np.concatenate([*points.values(), list(levels.values())])
+        highest = everything[np.isfinite(everything)].max(initial=0)
         axes.set(xlim=(0, 1), ylim=(0, limit or 1.05 * highest or 1))
         if percent:
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if axes.get_ylim()[1] > 0.05 else 1))
@@ -109,7 +111,7 @@ def by_time(
         form = ".1%" if percent else ".3g"
         order = np.argsort(times)
         ends = ", ".join(
-            f"{way} from {values[order[0]]:{form}} to {values[order[-1]]:{form}}" for way, values in lines.items()
+            f"{way} from {values[order[0]]:{form}} to {values[order[-1]]:{form}}" for way, values in points.items()
         )
         more = "".join(f"; {way}: {level:{form}}" for way, level in levels.items())
         return as_svg(figure, name, f"{label.capitalize()} from little to much noise: {ends}{more}.")

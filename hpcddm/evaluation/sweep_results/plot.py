@@ -70,7 +70,7 @@ def _bars(rows: list[SettingResult], keys: list[str]) -> Figure:
         height = 0.8 / len(drawn)
         for number, arm in enumerate(drawn):
             places = [place + (number - (len(drawn) - 1) / 2) * height for place in range(len(shown))]
-            values = [row.arms.get(arm, {}).get(metric.key, 0) for row in shown]
+            values = [row.arms.get(arm, {}).get(metric.key, MISSING) for row in shown]
             axes.barh(places, values, height, color=COLOURS[number % len(COLOURS)], label=arm)
         floor = [row.arms[FLOOR].get(metric.key, MISSING) for row in shown]
         if max(floor) - min(floor) < 1e-9:

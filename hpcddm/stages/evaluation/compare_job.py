@@ -98,7 +98,7 @@ def _metrics(samples: ImageSet, images: int, is_floor: bool) -> list[Metric]:
 
 def _figure(metric: Metric, value: float, left_out: np.ndarray) -> dict[str, Any]:
     values = left_out.tolist() if np.isfinite(left_out).all() else None
-    return {"metric": metric.key, "value": float(value), "left_out": values}
+    return {"metric": metric.key, "value": float(value) if np.isfinite(value) else None, "left_out": values}
 
 
 def _image_set(experiment: Experiment, unit: Unit, group: str, labels: np.ndarray) -> ImageSet:

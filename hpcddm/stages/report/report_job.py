@@ -71,6 +71,8 @@ from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 ENSEMBLE = "ensemble"
 """Name for all arms except the dense models; these arms share one training and its FLOPs."""
+NOT_FINITE = "not finite: the samples, or the networks that drew them, have values that are too large or not numbers"
+"""Reason why a figure is null."""
 ACCURACY_LABELS = {"accuracy": "with condition", "accuracy_without_class": "without condition"}
 CALIBRATION = {"calibration_error": "without temperature", "scaled_calibration_error": "with temperature"}
 NLL_LABELS = {"nll": "without temperature", "scaled_nll": "with temperature"}
@@ -80,13 +82,22 @@ NLL_LABELS = {"nll": "without temperature", "scaled_nll": "with temperature"}
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Write metrics.json and index.html."""
     shown = SharedSamples(experiment, unit)
-    metrics = _metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}
+    places: list[str] = []
+    metrics = atomic.finite_json(_metrics(experiment, unit) | {"diagnostics": shown.diagnostics()}, places)
+    metrics |= {"not_finite": dict.fromkeys(places, NOT_FINITE)} if places else {}
     costs = training_costs.training_costs(experiment, unit.inputs)
     metrics["warnings"] = result_warnings(experiment, metrics, costs)
     atomic.write_json(unit.folder / METRICS, metrics)
     page.write(_content(experiment, unit, metrics, shown.galleries()), unit.folder / PAGE)
     kept = ("arms", "floor", "missing_experts", "remark", "leading_metric", "few_images", "warnings")
-    return Result([METRICS, PAGE], {key: metrics[key] for key in kept})
+    results = {key: metrics[key] for key in kept}
+    results["arms"] = {arm: _finite(values) for arm, values in metrics["arms"].items()}
+    return Result([METRICS, PAGE], results | {"floor": _finite(metrics["floor"])})
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the figures of an arm that are not finite."""
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def work(workload: Workload, key: str) -> list[Work]:

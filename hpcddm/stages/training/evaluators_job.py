@@ -29,6 +29,7 @@ from hpcddm.runs.unit_keys import unit_name
 from hpcddm.runs.unit_settings import NUM_ROTATIONS, evaluator_settings
 from hpcddm.stages.workload import Work, Workload
 from hpcddm.training import flops_budget
+from hpcddm.training.divergence import diverged_error, varies
 from hpcddm.training.loop import Task, load_weights, train
 
 IMAGES_AT_ONCE = 500
@@ -49,7 +50,9 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     if unit.ranks.rank == 0:
         model = load_weights(build_classifier.build(experiment, unit.key), unit.folder)
         heldout, to_model = run_samples.open_reader(unit, HELDOUT), build_classifier.pixels(experiment).to_model
-        accuracy = _accuracy(model, to_model, heldout, experiment.data.num_classes is not None)
+        accuracy, is_alive = _accuracy(model, to_model, heldout, experiment.data.num_classes is not None)
+        if not is_alive:
+            raise diverged_error(unit.key, "the network answers the same for all held-out images", network.training)
         trained.results["heldout_accuracy"] = accuracy
     return trained
 
@@ -120,12 +123,17 @@ def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:
 @torch.no_grad()
 def _accuracy(
     model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: TarReader, has_classes: bool
-) -> float:
-    """Compute the share of images whose class the model names; without classes, image i is turned i times."""
-    right = 0
+) -> tuple[float, bool]:
+    """Compute the share of images whose class the model names, and tell if its answers differ among images.
+
+    Without classes, image i is turned i times.
+    """
+    right, is_alive = 0, False
     for block in split_into_blocks(range(len(reader)), IMAGES_AT_ONCE):
         images = torch.from_numpy(reader.images(block))
         labels = reader.labels(block) if has_classes else torch.arange(block.start, block.stop) % NUM_ROTATIONS
         images = images if has_classes else rotate(images, labels)
-        right += (model(to_model(images)).argmax(1) == labels).sum().item()
-    return right / len(reader)
+        logits = model(to_model(images))
+        is_alive |= varies(logits.numpy())
+        right += (logits.argmax(1) == labels).sum().item()
+    return right / len(reader), is_alive

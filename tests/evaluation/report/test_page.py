@@ -16,6 +16,7 @@ from hpcddm.evaluation.report.report_content import (
     ReportContent,
     RouterContent,
 )
+from hpcddm.files import atomic
 
 VOID = {"meta", "img", "br"}
 
@@ -275,10 +276,30 @@ def test_a_single_arm_is_not_called_best():
 
 def test_a_distance_that_is_no_number_is_shown_and_never_best():
     metrics = content().metrics
-    metrics["arms"]["monolith"]["fd"] = float("nan")
+    metrics["arms"]["monolith"]["fd"] = None
     rows = page.table(metrics)
-    assert rows["monolith"].cells["fd"] == "nan"
+    assert rows["monolith"].cells["fd"] == "not finite"
     assert "fd" not in [*rows["monolith"].best, *rows["top-1"].best]
+
+
+def test_figures_that_are_not_finite_are_null_with_a_reason_and_the_page_says_so():
+    given = content()
+    figures = {key: {"metric": "fd", "value": None, "left_out": None} for key in ("fd-8@own", "fd-8@other")}
+    lost = comparisons.summarise({"own": comparisons.ArmComparison({"a": figures, "b": figures}, figures, 8, 4)})
+    places: list[str] = []
+    stored = atomic.finite_json(lost, places)
+    assert "arms.a.fd" in places and "floor.fd-8@other" in places and stored["arms"]["b"]["fd"] is None
+    assert (
+        stored["intervals"]["a"]["fd-8@own"] == [None, None] and stored["differences"]["b"]["fd-8@own"]["low"] is None
+    )
+    given.metrics["diagnostics"]["top-1"]["disagreement"][3] = None
+    given.metrics["diagnostics"]["top-1"] |= {"entropy": [None] * STEPS, "refinement_gap": None}
+    given.metrics["intervals"]["top-1"] = dict.fromkeys(given.metrics["intervals"]["top-1"], [None, None])
+    given.metrics["arms"]["top-1"] = {key: None for key in given.metrics["arms"]["top-1"]} | {
+        "images": 8,
+        "train_flops": 9,
+    }
+    assert page.render(given).count("not finite") > 5
 
 
 def test_a_distance_that_rounds_to_nothing_has_no_sign():
