@@ -16,11 +16,11 @@ SEED = 0
 
 
 def choose_balanced(
-    labels: Column | Int[np.ndarray, " n"], class_names: Sequence[str], count: int
+    labels: Column | Int[np.ndarray, " n"], class_names: Sequence[str], count: int, split: str
 ) -> Int64[np.ndarray, " {count}"]:
     """Choose the first `count` samples of a split with class i % C at place i; class_names: of all C classes.
 
-    labels: of all samples of the split. Raises `UserError` when a class has too few.
+    split: its name. labels: of all samples of the split. Raises `UserError` when a class has too few.
     """
     needed = count // len(class_names)
     of_class = [np.empty(0, dtype=np.int64) for _ in class_names]
@@ -32,17 +32,17 @@ def choose_balanced(
     for label, numbers in enumerate(of_class):
         if len(numbers) < needed:
             raise UserError(
-                f"evaluate.images: {count} images need {needed} of class {class_names[label]}, there are"
+                f"evaluate.images: {count} images need {needed} {split} images of class {class_names[label]}, there are"
                 f" {len(numbers)}; at most {min(map(len, of_class)) * len(class_names)} can be balanced"
             )
     return np.stack([numbers[:needed] for numbers in of_class], axis=1).reshape(-1)
 
 
-def choose_random(size: int, count: int) -> Int64[np.ndarray, " {count}"]:
+def choose_random(size: int, count: int, split: str) -> Int64[np.ndarray, " {count}"]:
     """Draw `count` samples of a split of `size` at random, for images without classes; the same for all seeds of runs.
 
-    Raises `UserError` when there are too few.
+    split: its name. Raises `UserError` when there are too few.
     """
     if size < count:
-        raise UserError(f"evaluate.images: {count} images need as many real ones, there are {size}")
+        raise UserError(f"evaluate.images: {count} images need as many {split} images; take at most {size}")
     return randomness.random_subset(SEED, EVALUATED_IMAGES, size, count)

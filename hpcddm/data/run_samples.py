@@ -246,7 +246,8 @@ def balanced_order(
 
 def evaluation_samples(unit: Unit, experiment: Experiment, split: str = HELDOUT) -> Int64[np.ndarray, " n"]:
     """Return the numbers of the samples that the evaluation uses, in its order from place 0 on."""
-    return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, class_names(experiment, unit.inputs))
+    names = class_names(experiment, unit.inputs)
+    return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, names, split)
 
 
 def read_labels(experiment: Experiment, reader: TarReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
@@ -255,7 +256,7 @@ def read_labels(experiment: Experiment, reader: TarReader, numbers: Int64[np.nda
 
 
 def choose_evaluation_samples(
-    split_catalog: Catalog, experiment: Experiment, names: Sequence[str]
+    split_catalog: Catalog, experiment: Experiment, names: Sequence[str], split: str = HELDOUT
 ) -> Int64[np.ndarray, " n"]:
     """Choose the samples of a split that the evaluation uses, balanced over the classes if there are any.
 
@@ -263,6 +264,7 @@ def choose_evaluation_samples(
         split_catalog: Catalog of the split.
         experiment: Experiment of the run.
         names: Names of the classes; empty without classes.
+        split: Name of the split.
 
     Returns:
         Numbers of the samples from place 0 on, also of the places before `evaluate.first_sample`.
@@ -272,5 +274,5 @@ def choose_evaluation_samples(
     """
     count = experiment.evaluate.first_sample + experiment.evaluate.images
     if experiment.data.num_classes is None:
-        return evaluation_set.choose_random(len(split_catalog), count)
-    return evaluation_set.choose_balanced(split_catalog.column("label"), names, count)
+        return evaluation_set.choose_random(len(split_catalog), count, split)
+    return evaluation_set.choose_balanced(split_catalog.column("label"), names, count, split)

@@ -98,10 +98,13 @@ def experiment_name(stem: str) -> str:
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """Numbers of images that a source has; classes: 0 for none; of_class: fewest of a class in a split."""
+    """Numbers of images that a source has.
+
+    smaller: of the smaller split; classes: 0 for none; of_class: fewest of a class in a split.
+    """
 
     train: int
-    heldout: int
+    smaller: int
     classes: int = 0
     of_class: int = 0
 
@@ -171,10 +174,11 @@ def _images(values: Values) -> ImageCounts | None:
     labels = [split.labels for split in (train, heldout) if split.labels is not None]
     if len(labels) < len(SPLITS) or not train.is_exact:
         # An estimate of the number in tars may be too large.
-        return ImageCounts(len(train), len(heldout) if train.is_exact else len(heldout) // 2)
+        smaller = min(len(train), len(heldout))
+        return ImageCounts(len(train), smaller if train.is_exact else smaller // 2)
     classes = data.num_classes or int(max(own.max() for own in labels)) + 1
     counts = [int((own == label).sum()) for own in labels for label in range(classes)]
-    return ImageCounts(len(train), len(heldout), classes, min(counts))
+    return ImageCounts(len(train), min(len(train), len(heldout)), classes, min(counts))
 
 
 def _fill_clustering(values: Values, num_experts: int, images: ImageCounts | None) -> None:
@@ -236,7 +240,7 @@ def _fill_training(holder: Values, images: int, batch: int, rate: float, shares:
 
 
 def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None, images: ImageCounts | None) -> None:
-    """Draw as many samples as there are held-out images to compare them with, in whole batches."""
+    """Draw as many samples as the smaller split has images to compare them with, in whole batches."""
     evaluate = _inside(values, "evaluate")
     if num_experts == 1:
         evaluate.setdefault("strategies", ["top-1"])
@@ -246,7 +250,7 @@ def _fill_evaluation(values: Values, num_experts: int, data: DataSettings | None
     if drawn:
         evaluate.setdefault("batch", max(size for size in _divisors(drawn) if size <= usual.batch))
     elif "images" not in evaluate and images is not None:
-        limit = images.of_class * classes if data and data.num_classes else images.heldout
+        limit = images.of_class * classes if data and data.num_classes else images.smaller
         limit = max(limit - _number(evaluate.get("first_sample"), 0), 2 * classes, MIN_IMAGES)
         # Whole rounds of all classes, not fewer images than the report needs.
         limit += -limit % classes

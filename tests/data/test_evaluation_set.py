@@ -9,21 +9,23 @@ from hpcddm.errors import UserError
 
 def test_balanced_samples_are_the_first_of_every_class_in_turn():
     labels = np.array([2, 0, 0, 1, 2, 1, 0, 1, 2])
-    chosen = evaluation_set.choose_balanced(labels, class_names="abc", count=6)
+    chosen = evaluation_set.choose_balanced(labels, class_names="abc", count=6, split="heldout")
     assert labels[chosen].tolist() == [0, 1, 2, 0, 1, 2] and chosen.tolist() == [1, 3, 0, 2, 5, 4]
 
 
 def test_too_few_of_a_class_are_named_with_what_would_do():
-    with pytest.raises(UserError, match="6 images need 2 of class b, there are 1; at most 3 can be balanced"):
-        evaluation_set.choose_balanced(np.array([0, 0, 1, 2, 2]), class_names="abc", count=6)
+    with pytest.raises(
+        UserError, match="6 images need 2 heldout images of class b, there are 1; at most 3 can be balanced"
+    ):
+        evaluation_set.choose_balanced(np.array([0, 0, 1, 2, 2]), class_names="abc", count=6, split="heldout")
 
 
 def test_without_classes_samples_are_drawn_at_random_and_always_the_same():
-    first, again = (evaluation_set.choose_random(50, 20) for _ in range(2))
+    first, again = (evaluation_set.choose_random(50, 20, "train") for _ in range(2))
     assert len(set(first.tolist())) == 20 and 0 <= first.min() and first.max() < 50
     assert (first == again).all() and (first != np.arange(20)).any()
-    assert (evaluation_set.choose_random(50, 10) == first[:10]).all(), (
+    assert (evaluation_set.choose_random(50, 10, "train") == first[:10]).all(), (
         "a smaller evaluation takes the first of a larger"
     )
-    with pytest.raises(UserError, match="51 images need as many real ones, there are 50"):
-        evaluation_set.choose_random(50, 51)
+    with pytest.raises(UserError, match="51 images need as many train images; take at most 50"):
+        evaluation_set.choose_random(50, 51, "train")

@@ -150,6 +150,22 @@ def test_several_splits_without_a_usual_one_are_an_error(tmp_path):
     assert done.exit_code == 1 and "has no split validation or test, but" in done.stderr
 
 
+@pytest.mark.parametrize("train, heldout", [(30, 90), (90, 30)])
+@pytest.mark.parametrize("name, images", [("image_folder", 30), ("webdataset", 20)])
+def test_no_more_images_are_evaluated_than_the_smaller_split_has(tmp_path, name, images, train, heldout):
+    source = {"name": name, "folder": str(tmp_path / "d")}
+    for split, count in {"train": train, "val": heldout}.items():
+        pictures = [(f"{split}{number:04d}.png", encoded(number)) for number in range(count)]
+        if name == "webdataset":
+            write_tar(tmp_path / "d" / f"{split}.tar", pictures)
+            source["heldout"] = {"tars": "val.tar"}
+        for place, content in pictures if name == "image_folder" else ():
+            (tmp_path / "d" / split).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "d" / split / place).write_bytes(content)
+    (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": {"source": source, "image_size": 16}}))
+    assert load_experiment(str(tmp_path / "e.yaml")).evaluate.images == images
+
+
 @pytest.mark.parametrize("classes, images", [(3, 21), (6, 24), (10, 20), (30, 60)])
 def test_images_to_evaluate_are_whole_rounds_of_the_classes(tmp_path, classes, images):
     write_tar(tmp_path / "d" / "0.tar", [(f"{number:04d}.png", encoded(number)) for number in range(40)])

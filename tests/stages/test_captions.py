@@ -73,7 +73,7 @@ def run(tmp_path_factory):
 def asked_for(count):
     """The captions of the first images of the evaluation set, which goes round."""
     heldout = pictures.captions()[:: pictures.EVERY]
-    chosen = evaluation_set.choose_random(len(heldout), EXPERIMENT["evaluate"]["images"])
+    chosen = evaluation_set.choose_random(len(heldout), EXPERIMENT["evaluate"]["images"], "heldout")
     return [heldout[number] for number in np.resize(chosen, count)]
 
 

@@ -23,7 +23,7 @@ from hpcddm.pipeline.fingerprints import ALL
 from hpcddm.runs.files import BROKEN, CATALOG_FILE, COLUMNS
 from hpcddm.runs.manifest import DIGESTS, FILE_NAME, Manifest
 from hpcddm.runs.passed_over import Count, Counts, count_lines, merge_counts
-from hpcddm.runs.ranges import HELDOUT, SPLITS, split_of
+from hpcddm.runs.ranges import SPLITS, split_of
 from hpcddm.runs.run_dir import relative_to_run
 from hpcddm.runs.stored_results import all_class_names
 from hpcddm.runs.unit_keys import unit_name
@@ -50,7 +50,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     }
     names = next(iter(unit.inputs.values())).results["class_names"]
     # Nothing shall be trained that cannot be evaluated.
-    choose_evaluation_samples(catalogs[HELDOUT], experiment, all_class_names(experiment, names))
+    for split, catalog in catalogs.items():
+        choose_evaluation_samples(catalog, experiment, all_class_names(experiment, names), split)
     digests = {split: catalog.digest(range(len(catalog))) for split, catalog in catalogs.items()}
     digests[ALL] = digest(digests)
     results = {"splits": described, DIGESTS: digests, "class_names": names, "broken": broken, "duplicates": dropped}
