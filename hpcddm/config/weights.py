@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,8 +17,9 @@ from pydantic_core import PydanticCustomError
 from hpcddm.config import pretrained
 from hpcddm.config.schema import PathSetting, StrictModel, VariantSettings
 from hpcddm.errors import UserError
-from hpcddm.files import atomic, checked_reads
+from hpcddm.files import atomic
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.foreign_json import ForeignJson
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 HubName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9_][\w.-]*){1,3}$")]
@@ -124,7 +125,7 @@ class SettingsWithWeights(VariantSettings):
         """Part of a label that names the precision; '' for full precision."""
         return self.precision if self.needs_gpu else ""
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError where the JSON of the weights describes another network than these settings do."""
 
 
@@ -147,20 +148,19 @@ def list_files(settings: SettingsWithWeights) -> list[str]:
     return names
 
 
-def read_config(settings: SettingsWithWeights) -> dict[str, Any]:
+def read_config(settings: SettingsWithWeights) -> ForeignJson:
     """Read the JSON that describes the network; empty for a layout without it. Raises ValueError for invalid JSON."""
     name = settings.layout.config
     path = settings.weights.place / (name or "")
     if name is None or not path.exists():
-        return {}
+        return ForeignJson({}, path)
     try:
-        values: dict[str, Any] = checked_reads.read_required_json(path, follows_links=True)
+        return ForeignJson.read(path)
     except Unreadable as error:
         raise ValueError(f"{path.name} {error.reason}; copy it again") from None
-    return values
 
 
-def checked_config(settings: SettingsWithWeights) -> dict[str, Any]:
+def checked_config(settings: SettingsWithWeights) -> ForeignJson:
     """Read the JSON that describes the network; raises `UserError` as `list_files` does."""
     list_files(settings)
     return read_config(settings)

@@ -7,6 +7,7 @@ from hpcddm.config.data_shapes import Shape
 from hpcddm.config.schema import Positive
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
 from hpcddm.encoders.weights_layouts import DIFFUSERS
+from hpcddm.files.foreign_json import ForeignJson
 
 BANDS = 3
 
@@ -31,11 +32,11 @@ class DiffusersSettings(SettingsWithWeights, AutoencoderSettings):
         side = image_size // self.factor
         return Shape(self.channels, side, side)
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError for weights of another class or shape."""
         if config.get("_class_name") != self.kind:
             raise ValueError(f"config.json is that of {config.get('_class_name')} and not {self.kind}")
-        factor = 2 ** (len(config.get(self.levels, [0, 0, 0, 0])) - 1)
+        factor = 2 ** (len(config.take(self.levels, list[Any], [0, 0, 0, 0])) - 1)
         pairs = {
             "channels": (self.channels, config.get("latent_channels", 4)),
             "factor": (self.factor, factor),

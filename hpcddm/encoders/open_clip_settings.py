@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -10,7 +10,7 @@ from hpcddm.config.schema import Positive
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout, checked_config
 from hpcddm.encoders.weights_layouts import OPEN_CLIP
 from hpcddm.errors import UserError
-from hpcddm.files import checked_reads
+from hpcddm.files.foreign_json import ForeignJson
 
 
 class OpenClipSettings(SettingsWithWeights):
@@ -22,7 +22,7 @@ class OpenClipSettings(SettingsWithWeights):
     """Open_clip's name of the network, such as ViT-B-32; ViT-B-32-quickgelu for weights of OpenAI."""
     width: Positive = 512
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError unless either the JSON or `architecture` describes the network."""
         if config and self.architecture is not None:
             raise ValueError(f"{self.layout.config} describes the network; remove `architecture`")
@@ -30,12 +30,10 @@ class OpenClipSettings(SettingsWithWeights):
             raise ValueError(
                 f"{self.layout.config} with a model_cfg is missing; copy it there, or name the `architecture`"
             )
-        if config and self.width_of_model(config["model_cfg"]) != self.width:
-            raise ValueError(
-                f"width is {self.width} and that of {self.layout.config} is {self.width_of_model(config['model_cfg'])}"
-            )
+        if config and (width := self.width_of_model(config)) != self.width:
+            raise ValueError(f"width is {self.width} and that of {self.layout.config} is {width}")
 
-    def described_network(self) -> dict[str, Any]:
+    def described_network(self) -> ForeignJson:
         """Read open_clip's description of the network: the folder's JSON, or that of the package for `architecture`.
 
         Raises `UserError` for missing weights, an unknown architecture, or without the package.
@@ -50,8 +48,8 @@ class OpenClipSettings(SettingsWithWeights):
                 f"the package open_clip describes no {self.architecture}" if folder else "needs the package open_clip"
             )
             raise UserError(f"encoder {self.name}: architecture: {known}")
-        return {"model_cfg": checked_reads.read_required_json(file, follows_links=True)}
+        return ForeignJson({"model_cfg": ForeignJson.read(file)}, file)
 
-    def width_of_model(self, model: dict[str, Any]) -> object:
+    def width_of_model(self, described: ForeignJson) -> object:
         """Return the number of features in open_clip's description of a network."""
-        return model.get("embed_dim")
+        return described.take("model_cfg.embed_dim", int, None)

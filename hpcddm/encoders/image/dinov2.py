@@ -19,12 +19,14 @@ from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import from_pretrained, import_package, load_verified
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_IMAGE
 from hpcddm.errors import UserError
-from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.foreign_json import ForeignJson
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZED, SIDE = 256, 224
 """Preparation by the authors, bicubic; a preprocessor_config.json replaces it."""
+BANDS = Annotated[list[float], Field(min_length=3, max_length=3)]
+"""Type of one number for each colour."""
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
 """By their numbers in Pillow."""
 SIZES = {384: "s", 768: "b", 1024: "l", 1536: "g"}
@@ -51,50 +53,69 @@ class DinoV2Settings(ImageNetworkSettings):
     def dimensions(self, data: ImageShape) -> int:
         return self.width
 
-    def check_config(self, config: dict[str, Any]) -> None:
-        """Raise ValueError for weights of another network or width."""
+    def check_config(self, config: ForeignJson) -> None:
+        """Raise ValueError for weights of another network or width, `UserError` for a preparation we cannot follow."""
         if not str(config.get("model_type")).startswith("dinov2"):
             raise ValueError(f"config.json has model_type {config.get('model_type')} and not dinov2")
         if config.get("hidden_size") != self.width:
             raise ValueError(f"width is {self.width} and config.json has hidden_size {config.get('hidden_size')}")
+        stated_preparation(self)
 
     def evaluator_label(self) -> str:
         config = weights.checked_config(self)
-        size = SIZES.get(self.width, f"w{self.width}-p") + str(config.get("patch_size", 14))
+        size = SIZES.get(self.width, f"w{self.width}-p") + str(config.take("patch_size", int, 14))
         registers = "reg" if config["model_type"] == "dinov2_with_registers" else ""
         pooled = "" if self.pooling == "cls" else self.pooling
-        resized, side, interpolation = stated_resize(self)
+        stated = stated_preparation(self)
         # Without `size` the cut is always named: positions of patches are those of another code.
-        prepared = resized if self.size is not None else f"{resized}-crop-{side}"
-        return label("dinov2", size, registers, pooled, self.precision_label, prepared, interpolation, "aa")
+        prepared = stated.resized if self.size is not None else f"{stated.resized}-crop-{stated.side}"
+        return label("dinov2", size, registers, pooled, self.precision_label, prepared, stated.interpolation, "aa")
 
 
-def stated_preparation(settings: DinoV2Settings) -> dict[str, Any]:
+def stated_preparation(settings: DinoV2Settings) -> Preparation:
+    """Return the preparation that the JSON beside the weights states, or the authors'; `size` replaces its sides.
+
+    Raises `UserError` naming file and key for a form that cannot be followed.
+    """
+    stated = _stated_values(settings)
+    resized, side = (
+        _stated_side(stated, "size", "shortest_edge", RESIZED),
+        _stated_side(stated, "crop_size", None, SIDE),
+    )
+    number = stated.take("resample", int, 3)
+    if number not in INTERPOLATIONS:
+        raise stated.error("resample", f"is {number}; known are {INTERPOLATIONS}")
+    return Preparation(
+        settings.size or (resized if stated.take("do_resize", bool, True) else side),
+        settings.size or (side if stated.take("do_center_crop", bool, True) else resized),
+        stated.take("image_mean", BANDS, MEAN),
+        stated.take("image_std", BANDS, DEVIATION),
+        INTERPOLATIONS[number],
+    )
+
+
+def _stated_values(settings: DinoV2Settings) -> ForeignJson:
     """Return the JSON of the preparation in the folder of the weights; empty without it, and where `size` is set."""
     file = settings.weights.place / "preprocessor_config.json"
     if settings.size is not None or not file.exists():
-        return {}
+        return ForeignJson({}, file)
     try:
-        values: dict[str, Any] = checked_reads.read_required_json(file, follows_links=True)
+        return ForeignJson.read(file)
     except Unreadable as error:
         raise UserError(
             f"{settings.weights.place}: weights of dinov2: {file.name} {error.reason}; copy it again"
         ) from None
-    return values
 
 
-def stated_resize(settings: DinoV2Settings) -> tuple[int, int, str]:
-    """Return the side that images are resized to, the side of the part in their middle, and the interpolation."""
-    if settings.size is not None:
-        return settings.size, settings.size, "bicubic"
-    values = stated_preparation(settings)
-    side = values.get("crop_size", {}).get("height", SIDE)
-    resized = values.get("size", {}).get("shortest_edge", RESIZED)
-    return (
-        resized if values.get("do_resize", True) else side,
-        side if values.get("do_center_crop", True) else resized,
-        INTERPOLATIONS.get(number := values.get("resample", 3), f"number {number}"),
-    )
+def _stated_side(stated: ForeignJson, key: str, edge: str | None, otherwise: int) -> int:
+    """Return a side of the preparation: a plain number, as the shortest `edge`, or as equal height and width."""
+    value = stated.take(key, Positive | dict[str, Positive], otherwise)
+    if isinstance(value, int):
+        return value
+    sides = set(value.values())
+    if len(sides) > 1 or value.keys() not in ({edge}, {"height", "width"}):
+        raise stated.error(key, f"is {value}; needs one number, or an equal height and width")
+    return int(sides.pop())
 
 
 class DinoV2(NetworkEncoder[DinoV2Settings]):
@@ -108,9 +129,7 @@ class DinoV2(NetworkEncoder[DinoV2Settings]):
         kind = transformers.Dinov2WithRegistersModel if with_registers else transformers.Dinov2Model
         self.network = load_verified(settings, lambda folder: self._load(kind, folder), self.device)
         self.first_patch = 1 + getattr(self.network.config, "num_register_tokens", 0)
-        stated, (resized, side, interpolation) = stated_preparation(settings), stated_resize(settings)
-        mean, deviation = stated.get("image_mean", MEAN), stated.get("image_std", DEVIATION)
-        self.preparation = Preparation(resized, side, mean, deviation, interpolation)
+        self.preparation = stated_preparation(settings)
 
     def _load(self, kind: Any, folder: Path) -> Any:
         network, side = from_pretrained(kind, folder), self.settings.size

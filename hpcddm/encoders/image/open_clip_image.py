@@ -2,18 +2,21 @@
 
 import re
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
+from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
 from hpcddm.config.image_encoders import ImageNetworkSettings, label, preparation_label
+from hpcddm.config.schema import Positive
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.open_clip_network import load_network, load_tokenizer
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
+from hpcddm.files.foreign_json import ForeignJson
 
 VIT_SIZES = {192: "ti", 384: "s", 512: "m", 768: "b", 1024: "l", 1280: "h", 1408: "g", 1664: "bigg"}
 """Letters of the sizes of vision transformers, by width."""
@@ -21,6 +24,7 @@ VIT_SIZES = {192: "ti", 384: "s", 512: "m", 768: "b", 1024: "l", 1280: "h", 1408
 RESNETS = {80: "rn50x4", 96: "rn50x16", 128: "rn50x64"}
 """CLIP's names of wide residual networks, by width; others are named after the number of their layers."""
 TEXTS_AT_ONCE = 64
+Sides = Annotated[list[Positive], Field(min_length=1)]
 
 
 class OpenClipImagesSettings(OpenClipSettings, ImageNetworkSettings):
@@ -33,25 +37,25 @@ class OpenClipImagesSettings(OpenClipSettings, ImageNetworkSettings):
 
     def evaluator_label(self) -> str:
         described = self.described_network()
-        stated, tower = described.get("preprocess_cfg", {}), described["model_cfg"]["vision_cfg"]
-        size = tower.get("image_size", 224)
+        size = described.take("model_cfg.vision_cfg.image_size", Positive | Sides, 224)
         side = size if isinstance(size, int) else size[0]
-        prepared = preparation_label(side, side, stated.get("interpolation", "bicubic"))
-        name = self.architecture or _tower_name(described["model_cfg"])
+        prepared = preparation_label(side, side, described.take("preprocess_cfg.interpolation", str, "bicubic"))
+        name = self.architecture or _tower_name(described)
         return label("clip", re.sub(f"[-_]{side}$", "", name), self.precision_label, prepared)
 
 
-def _tower_name(model: dict[str, Any]) -> str:
+def _tower_name(described: ForeignJson) -> str:
     """Return open_clip's usual name of an image tower from its description."""
-    tower = model["vision_cfg"]
-    layers, width, patch = tower.get("layers", 12), tower.get("width", 768), tower.get("patch_size", 16)
+    tower = ForeignJson(described.take("model_cfg.vision_cfg", dict[str, Any]), described.path)
+    layers, width = tower.take("layers", int | list[int], 12), tower.take("width", int, 768)
+    patch = tower.take("patch_size", int, 16)
     if "timm_model_name" in tower:
-        name = str(tower["timm_model_name"])
+        name = tower.take("timm_model_name", str)
     elif isinstance(layers, list):
         name = RESNETS.get(width, f"rn{3 * sum(layers) + 2}")
     else:
         name = f"vit-{VIT_SIZES.get(width, f'w{width}')}-{patch}"
-    return name + ("-quickgelu" if model.get("quick_gelu") else "")
+    return name + ("-quickgelu" if described.take("model_cfg.quick_gelu", bool, False) else "")
 
 
 class OpenClipImages(NetworkEncoder[OpenClipImagesSettings]):

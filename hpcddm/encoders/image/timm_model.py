@@ -2,9 +2,10 @@
 
 import math
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from hpcddm.config.data_shapes import ImageShape
@@ -14,6 +15,9 @@ from hpcddm.config.weights import WeightsLayout, checked_config, list_files
 from hpcddm.encoders.image.network_encoder import NetworkEncoder, Preparation
 from hpcddm.encoders.optional_packages import import_package, load_verified, read_state_dict
 from hpcddm.encoders.weights_layouts import TIMM
+from hpcddm.files.foreign_json import ForeignJson
+
+Shape = Annotated[list[Positive], Field(min_length=1)]
 
 
 class TimmModelSettings(ImageNetworkSettings):
@@ -26,7 +30,7 @@ class TimmModelSettings(ImageNetworkSettings):
     def dimensions(self, data: ImageShape) -> int:
         return self.width
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError for a folder of another kind or width."""
         if "architecture" not in config:
             raise ValueError("config.json names no architecture: timm has not written it")
@@ -35,11 +39,11 @@ class TimmModelSettings(ImageNetworkSettings):
 
     def evaluator_label(self) -> str:
         config = checked_config(self)
-        stated = config.get("pretrained_cfg", config)
-        side = stated.get("input_size", (3, 224, 224))[-1]
-        resized = resized_side(side, stated.get("crop_pct", 0.875))
-        prepared = preparation_label(resized, side, stated.get("interpolation", "bicubic"))
-        return label("timm", config["architecture"], self.precision_label, prepared)
+        inner = "pretrained_cfg." if "pretrained_cfg" in config else ""
+        side = config.take(f"{inner}input_size", Shape, [3, 224, 224])[-1]
+        resized = resized_side(side, config.take(f"{inner}crop_pct", Annotated[float, Field(gt=0)], 0.875))
+        prepared = preparation_label(resized, side, config.take(f"{inner}interpolation", str, "bicubic"))
+        return label("timm", config.take("architecture", str), self.precision_label, prepared)
 
 
 def resized_side(side: int, share: float) -> int:

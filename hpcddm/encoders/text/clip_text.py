@@ -1,12 +1,13 @@
 """Text tower of CLIP (Radford et al., arXiv 2103.00020), as transformers runs it."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hpcddm.config.schema import Positive
 from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
 from hpcddm.encoders.text.transformers_text import TransformersText
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_TEXT
+from hpcddm.files.foreign_json import ForeignJson
 
 
 class ClipTextSettings(SettingsWithWeights, TextEncoderSettings):
@@ -19,11 +20,11 @@ class ClipTextSettings(SettingsWithWeights, TextEncoderSettings):
     def dimensions(self) -> int:
         return self.width
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError for weights of another network or width."""
         if config.get("model_type") not in ("clip", "clip_text_model"):
             raise ValueError(f"config.json has model_type {config.get('model_type')} and not clip")
-        width = config.get("text_config", config).get("hidden_size")
+        width = config.take("text_config.hidden_size" if "text_config" in config else "hidden_size", int, None)
         # Older files leave out what is the default.
         if width not in (None, self.width):
             raise ValueError(f"width is {self.width} and config.json has hidden_size {width}")

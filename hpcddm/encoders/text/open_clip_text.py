@@ -1,7 +1,5 @@
 """Text tower of CLIP (Radford et al., arXiv 2103.00020) and its kin, as open_clip runs it."""
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float32, Int64
@@ -12,6 +10,7 @@ from hpcddm.encoders.open_clip_network import load_network, load_tokenizer
 from hpcddm.encoders.open_clip_settings import OpenClipSettings
 from hpcddm.encoders.text.base import TextEncoder, zero_padding
 from hpcddm.errors import require
+from hpcddm.files.foreign_json import ForeignJson
 from hpcddm.jobs.devices import current_device
 
 
@@ -21,8 +20,8 @@ class OpenClipTextSettings(OpenClipSettings, TextEncoderSettings):
     def dimensions(self) -> int:
         return self.width
 
-    def width_of_model(self, model: dict[str, Any]) -> object:
-        return model.get("text_cfg", {}).get("width", self.width)
+    def width_of_model(self, described: ForeignJson) -> object:
+        return described.take("model_cfg.text_cfg.width", int, self.width)
 
 
 class OpenClipText(TextEncoder[OpenClipTextSettings]):

@@ -1,12 +1,13 @@
 """Encoder of T5 (Raffel et al., arXiv 1910.10683), as transformers runs it; also Flan-T5 and T5 1.1."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hpcddm.config.schema import Positive
 from hpcddm.config.text_encoders import TextEncoderSettings
 from hpcddm.config.weights import SettingsWithWeights, WeightsLayout
 from hpcddm.encoders.text.transformers_text import TransformersText
 from hpcddm.encoders.weights_layouts import TRANSFORMERS_TEXT
+from hpcddm.files.foreign_json import ForeignJson
 
 
 class T5TextSettings(SettingsWithWeights, TextEncoderSettings):
@@ -22,7 +23,7 @@ class T5TextSettings(SettingsWithWeights, TextEncoderSettings):
     def dimensions(self) -> int:
         return self.width
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: ForeignJson) -> None:
         """Raise ValueError for weights of another network or width, and for a precision that it overflows in."""
         if config.get("model_type") != "t5":
             raise ValueError(f"config.json has model_type {config.get('model_type')} and not t5")

@@ -125,8 +125,8 @@ def _add_cells(
     """Write one metric into all rows."""
     form = _form(metric, _finite(arms, metric.key).values())
     for name, row in rows.items():
-        value = (arms.get(name) or floor).get(metric.key)
-        row.cells[metric.key] = _text(value, form) if metric.key in (arms.get(name) or floor) else ""
+        values = arms.get(name) or floor
+        row.cells[metric.key] = _text(values[metric.key], form) if metric.key in values else ""
 
 
 def _mark_best(

@@ -14,7 +14,8 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.models import LayoutSettings
 from hpcddm.errors import UserError
-from hpcddm.files.checked_reads import Unreadable, open_regular, read_required_json
+from hpcddm.files.checked_reads import Unreadable, open_regular
+from hpcddm.files.foreign_json import ForeignJson
 from hpcddm.files.tensor_file import TensorFile
 from hpcddm.files.tensors import read_whole
 from hpcddm.models.checkpoints.base import CheckpointContent, CheckpointLayout
@@ -52,7 +53,8 @@ def read_checkpoint(path: Path) -> CheckpointContent:
     require_counted(file, stated, digest)
     if not tensors:
         raise UserError(f"{file}: holds no tensors")
-    config = _json(file.with_name("config.json")) or {}
+    beside = file.with_name("config.json")
+    config = ForeignJson.read(beside) if beside.is_file() else {}
     stored = CheckpointContent(file, digest, tensors, config, describe_network(file, metadata, digest), arguments)
     tensors, more = strip_prefixes(tensors, lambda inner: bool(_recognising(replace(stored, tensors=inner))))
     return replace(stored, tensors=_in_float32(tensors, file), notes=(*notes, *more))
@@ -153,10 +155,3 @@ def _in_float32(tensors: dict[str, torch.Tensor], file: Path) -> dict[str, torch
         if not values.isfinite().all():
             raise UserError(f"{file}: tensor '{name}' is not finite")
     return {name: values.detach().float() for name, values in tensors.items()}
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    values: dict[str, Any] = read_required_json(path, follows_links=True)
-    return values
