@@ -1,5 +1,6 @@
 """Drafts of sites from what Slurm 20.11, 22.05 and 24.05 print, after their documentation, and on the real clusters."""
 
+import dataclasses
 import re
 
 import pytest
@@ -117,6 +118,28 @@ def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue_by_
     assert without == [place for place in all_resource_keys() if usable_gpus(place) is GpuUse.NONE or place in encoders]
     assert len(without) > len(encoders) and gpu_remarks(site, all_resource_keys()) == []
     assert "#   gpu*: up to 1-00:00:00, 6 nodes of 32 CPUs, 384 GB, 4 GPUs v100; 2 nodes of 48 CPUs" in text
+
+
+@pytest.mark.parametrize(
+    "gres, gpu_type, per_node, said",
+    [
+        (
+            "gpu:h100:2(S:0-1),gpu:h100_4g.40gb:2,gpu:h100_1g.10gb:8",
+            "h100",
+            2,
+            "2 GPUs h100; also 2 h100_4g.40gb, 8 h1",
+        ),
+        ("gpu:h100_1g.10gb:8,gpu:h100:1(S:0),gpu:h100:1(S:1)", "h100", 2, "2 GPUs h100; also 8 h100_1g.10gb"),
+        ("gpu:t4:1,gpu:a100:4", "a100", 4, "4 GPUs a100; also 1 t4"),
+        ("gpu:1g.10gb:7,gpu:3g.40gb:2", "1g.10gb", 1, "7 GPUs 1g.10gb; also 2 3g.40gb"),
+    ],
+)
+def test_gpus_of_several_kinds_in_one_node_are_kept_apart_and_whole_ones_are_taken(gres, gpu_type, per_node, said):
+    nodes = f"gpu|9|64|515000|gpu:2g.20gb:4\ngpu|4|64|515000|{gres}\n"
+    site, text = drafted(dataclasses.replace(OLD, nodes=nodes if per_node > 1 else nodes.partition("\n")[2]))
+    training = site.resources_for("train")
+    assert (site.gpu_type, training.gpus_per_node, training.ranks_per_node) == (gpu_type, per_node, per_node)
+    assert said in text and ("slices are left out" in text) == (per_node > 1)
 
 
 def test_a_cluster_without_gpus_accounting_and_counted_memory():

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpcddm.errors import ConfigError
 from hpcddm.errors.next_step import command
@@ -19,6 +19,8 @@ SHARE_OF_MEMORY = 0.9
 COMMENT_COLUMN = 44
 GPUS = re.compile(r"(?:^|,)gpu:(?:([^:,(]+):)?([0-9]+)")
 """GPUs in GRES words such as 'gpu:a100:4(S:0-1),nvme:1'."""
+SLICE = re.compile(r"[0-9]+g\.[0-9]+gb")
+"""Part of the type of a slice of a GPU, such as h100_1g.10gb."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,18 @@ class NodeKind:
     memory_gb: int
     gpu_type: str | None
     gpus: int
+    others: dict[str, int] = field(default_factory=dict)
+    """Numbers of GPUs, or slices of them, of the other types."""
+
+    @property
+    def is_sliced(self) -> bool:
+        """True if the GPUs are slices; ranks on slices of one GPU cannot use NCCL together."""
+        return bool(SLICE.search(self.gpu_type or ""))
 
     def __str__(self) -> str:
         gpus = f", {self.gpus} GPUs{f' {self.gpu_type}' if self.gpu_type else ''}" if self.gpus else ""
-        return f"{self.count} nodes of {self.cpus} CPUs, {self.memory_gb} GB{gpus}"
+        also = ", ".join(f"{number} {name}" for name, number in self.others.items())
+        return f"{self.count} nodes of {self.cpus} CPUs, {self.memory_gb} GB{gpus}{f'; also {also}' if also else ''}"
 
 
 class SiteDraft:
@@ -66,6 +76,12 @@ class SiteDraft:
         }
         self._nodes = {name: _nodes(answers.nodes, name) for name in self._partitions}
         self._name, self._why = self._choose(partition)
+        # The usual node, with whole GPUs if there are any.
+        self._node = max(
+            self._nodes[self._name],
+            key=lambda kind: (kind.gpus > 0, not kind.is_sliced, kind.count),
+            default=NodeKind(1, 1, 4, None, 0),
+        )
         self._partition = self._partitions[self._name]
         self._lines: list[str] = []
 
@@ -135,16 +151,18 @@ class SiteDraft:
 
     def _set_gpus_and_memory(self) -> None:
         select = self._config.get("SelectType", "")
-        kinds = Counter({kind.gpu_type: kind.count for kind in self._nodes[self._name] if kind.gpu_type})
-        if any(kind.gpus for kind in self._nodes[self._name]):
+        nodes = self._nodes[self._name]
+        kinds = sorted({name for kind in nodes for name in (kind.gpu_type, *kind.others) if name})
+        if self._node.gpus:
             # --gpus-per-node came with select/cons_tres; the older plugins take --gres only.
             if select.endswith("cons_tres"):
                 self._set("gpus_flag", "gpus_per_node", f"SelectType={select}; else: gres")
             else:
                 self._set("gpus_flag", "gres", f"SelectType={select} takes no --gpus-per-node")
-        if kinds:
+        if self._node.gpu_type:
             write = self._set if len(kinds) > 1 else self._hint
-            write("gpu_type", kinds.most_common(1)[0][0], f"sinfo: {', '.join(sorted(kinds))}")
+            sliced = any(SLICE.search(name) for name in kinds) and not self._node.is_sliced
+            write("gpu_type", self._node.gpu_type, f"sinfo: {', '.join(kinds)}{'; slices are left out' * sliced}")
         parameters = self._config.get("SelectTypeParameters", "")
         if self._answers.memory_refusal:
             self._set("memory_flag", "none", f"sbatch refuses --mem: {self._answers.memory_refusal}")
@@ -180,12 +198,10 @@ class SiteDraft:
 
     def _set_shapes(self) -> None:
         """Draft the stages' resources: whole nodes for a training, else one rank with its share of a usual node."""
-        node = max(
-            self._nodes[self._name], key=lambda kind: (kind.gpus > 0, kind.count), default=NodeKind(1, 1, 4, None, 0)
-        )
+        node = self._node
         limit = in_minutes(self._partition.get("MaxTime", ""))
         time = f"MaxTime={self._partition.get('MaxTime', '?')}"
-        ranks = max(1, node.gpus)
+        ranks = 1 if node.is_sliced else max(1, node.gpus)
         cpus = max(1, node.cpus // ranks) if node.gpus else min(4, node.cpus)
         whole = max(1, int(node.memory_gb * SHARE_OF_MEMORY))
         share = max(1, whole // ranks if node.gpus else whole * cpus // node.cpus)
@@ -195,7 +211,7 @@ class SiteDraft:
         self._lines.append(f"resources: {_flow(values)}")
         train = {"nodes": 2 if self._most_nodes() > 1 else 1}
         if node.gpus:
-            train |= {"ranks_per_node": ranks, "gpus_per_node": node.gpus, "memory_gb": whole}
+            train |= {"ranks_per_node": ranks, "gpus_per_node": min(node.gpus, ranks), "memory_gb": whole}
         self._lines += ["stages:", f"  train: {_flow(train)}   # one expert is one job over so many nodes"]
         if node.gpus:
             self._lines += self._without_gpus()
@@ -265,7 +281,10 @@ def _nodes(text: str, partition: str) -> list[NodeKind]:
             continue
         # '64+' means that nodes differ.
         count, cpus, memory = (_leading_number(field) for field in fields[1:4])
-        gpus = GPUS.findall(fields[4])
-        kind, number = (gpus[0][0] or None, sum(int(match[1]) for match in gpus)) if gpus else (None, 0)
-        kinds.append(NodeKind(count, cpus, memory // 1000, kind, number))
+        gpus = Counter[str]()
+        for name, number in GPUS.findall(fields[4]):
+            gpus[name] += int(number)
+        kind = max(gpus, key=lambda name: (not SLICE.search(name), gpus[name]), default="")
+        others = {name: number for name, number in gpus.items() if name != kind}
+        kinds.append(NodeKind(count, cpus, memory // 1000, kind or None, gpus[kind], others))
     return kinds
