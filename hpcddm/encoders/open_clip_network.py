@@ -21,9 +21,9 @@ def architecture_name(own: OpenClipSettings) -> str:
 def load_tokenizer(own: OpenClipSettings) -> Any:
     """Load the tokenizer of the network's text tower; raises `UserError` naming the folder and the fault."""
     open_clip = import_package("open_clip", own)
-    described = own.described_network()["model_cfg"].get("text_cfg", {})
+    by_transformers = own.described_network().take("model_cfg.text_cfg.hf_tokenizer_name", str, "")
     # The JSON may ask transformers to execute Python of its folder; what is passed here comes before it.
-    own_code = {"trust_remote_code": False} if described.get("hf_tokenizer_name") else {}
+    own_code = {"trust_remote_code": False} if by_transformers else {}
     try:
         return open_clip.get_tokenizer(architecture_name(own), **own_code)
     except UNREADABLE as error:
