@@ -67,7 +67,7 @@ def beyond_real(metrics: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _lower_ends(metrics: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return the lower end of the interval of a table's metric by arm; the value without an interval, if it is finite."""
+    """Return the lower end of the interval of a table's metric by arm, else the value if it is finite."""
     full_keys = next(iter(metrics["intervals"].values()))
     full_key = next((one for one in full_keys if short_key(one) == key), None)
     if full_key is None:
