@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from hpcddm.data.file_kinds import HEAD_BYTES, is_junk, is_readable_image
+from hpcddm.data.file_kinds import HEAD_BYTES, is_readable_image
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.source_files import (
     IndexedFile,
@@ -35,6 +35,7 @@ from hpcddm.data.unused_members import (
     unknown_extension_reason,
 )
 from hpcddm.errors import UserError
+from hpcddm.files.junk import is_junk
 from hpcddm.runs.passed_over import PassedOverItem, escape_name
 
 

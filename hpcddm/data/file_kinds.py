@@ -36,16 +36,6 @@ UNREADABLE = {
     ),
 }
 """Beginnings of pictures of other formats."""
-JUNK = re.compile(
-    r"(^|/)(\._|\.DS_Store$|Thumbs\.db$|ehthumbs\.db$|desktop\.ini$|@eaDir(/|$)|__MACOSX(/|$)|\.AppleDouble(/|$))",
-    re.IGNORECASE,
-)
-"""Names of files that macOS, Windows and Synology add to folders of pictures."""
-
-
-def is_junk(name: str) -> bool:
-    """Tell by its name, or path, if an operating system has left a file, or a folder, behind."""
-    return JUNK.search(name) is not None
 
 
 def is_readable_image(head: bytes) -> bool:

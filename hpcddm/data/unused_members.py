@@ -4,9 +4,10 @@ import os
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from hpcddm.data.file_kinds import HEAD_BYTES, is_junk, is_readable_image, unreadable_format
+from hpcddm.data.file_kinds import HEAD_BYTES, is_readable_image, unreadable_format
 from hpcddm.data.tar_headers import Kind, Member
 from hpcddm.data.tar_layout import TarLayout
+from hpcddm.files.junk import is_junk
 from hpcddm.runs.passed_over import JUNK, PassedOverItem, escape_name
 
 MAX_EXTENSION_LENGTH = 20

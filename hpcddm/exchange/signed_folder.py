@@ -1,7 +1,7 @@
 """A folder that travels between sites: one signed JSON that lists every other file with its size and SHA-256.
 
-The folder is flat. A file that is not listed is refused. What arrives is copied, never linked or opened where it is:
-the copy is hashed while it is written, and only the copy is used.
+The folder is flat. A file that is not listed is refused, unless an operating system has left it behind. What arrives is
+copied, never linked or opened where it is: the copy is hashed while it is written, and only the copy is used.
 """
 
 import errno
@@ -19,12 +19,13 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import Field, StringConstraints
 
 from hpcddm.errors import UserError
-from hpcddm.errors.printing import ascii_only, printable
+from hpcddm.errors.printing import ascii_only, printable, warn
 from hpcddm.exchange import signing, strict_json
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.exchange.ssh_wire import Malformed
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.files.junk import is_junk
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 """Names of files; they are the same on every file system."""
@@ -199,13 +200,23 @@ def _missing(folder: Path, error: FileNotFoundError) -> Path:
 
 
 def _check_names(folder: Path, opened: int, expected: Collection[str]) -> None:
-    """Raise `UserError` for an entry that is not listed, and for more entries than anybody lists."""
+    """Raise `UserError` for an entry that is not listed, and for more entries than anybody lists.
+
+    What an operating system has left behind is passed over, never opened, and said.
+    """
+    junk = []
     with os.scandir(opened) as entries:
         for number, entry in enumerate(entries):
             if number >= MAX_FILES:
                 raise UserError(f"{folder}: more than {MAX_FILES} files; refused")
-            if entry.name not in expected:
-                raise UserError(f"{folder}: {ascii_only(entry.name, 100)} is not listed in what was signed; refused")
+            if entry.name in expected:
+                continue
+            own = ascii_only(entry.name, 100)
+            if not is_junk(entry.name):
+                raise UserError(f"{folder}: {own} is not listed in what was signed; refused, remove it first")
+            junk.append(own)
+    if junk:
+        warn(f"note: {folder}: passed over {', '.join(sorted(junk))}, which an operating system has left there")
 
 
 def _receive_file(

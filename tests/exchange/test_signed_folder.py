@@ -164,6 +164,20 @@ def test_anything_else_is_refused_in_one_printable_line(sent, tmp_path, case, pr
     assert text.isprintable() and text.isascii() and len(text) < 1000
 
 
+def test_what_operating_systems_leave_is_passed_over_and_said(sent, tmp_path, capsys):
+    for name in (".DS_Store", f"._{NAME}", "Thumbs.db", "desktop.ini", "._weights.safetensors"):
+        (sent / name).symlink_to("/nowhere")
+    (sent / "__MACOSX").mkdir()
+    assert take(sent, tmp_path / "inbox") == CONTENTS
+    assert (
+        f"passed over .DS_Store, ._{NAME}, ._weights.safetensors, Thumbs.db, __MACOSX, desktop.ini,"
+        in capsys.readouterr().err
+    )
+    (sent / ".profile").touch()
+    with pytest.raises(UserError, match=r"\.profile is not listed in what was signed; refused, remove it first"):
+        take(sent, tmp_path / "again")
+
+
 DOCUMENTS = {
     "a key twice": ('{"format": "letter 1", "images": 3, "images": 4, "loss": 1, "files": {}}', "appears twice"),
     "an unknown key": ('{"format": "a", "images": 3, "loss": 1.0, "files": {}, "code": "x"}', "code"),

@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 
-from hpcddm.data.file_kinds import HEAD_BYTES, is_junk, is_readable_image, unreadable_format
+from hpcddm.data.file_kinds import HEAD_BYTES, is_readable_image, unreadable_format
 from hpcddm.data.sources.listing import EXTENSIONS, SIDECAR_EXTENSIONS
+from hpcddm.files.junk import is_junk
 
 MAX_FILES = 2_000_000
 """Files after which counting stops."""

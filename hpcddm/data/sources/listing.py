@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from hpcddm.data.file_kinds import HEAD_BYTES, is_junk, is_readable_image, unreadable_format
+from hpcddm.data.file_kinds import HEAD_BYTES, is_readable_image, unreadable_format
 from hpcddm.data.tar_layout import IMAGES
-from hpcddm.errors import UserError
+from hpcddm.errors import UserError, require
+from hpcddm.files.junk import is_junk
 from hpcddm.runs.passed_over import JUNK, PassedOverItem, escape_name
 
 EXTENSIONS = frozenset(f".{extension}" for extension in IMAGES)
@@ -86,6 +87,12 @@ def list_folder(
         else:
             items += what
     return Listing(sorted(folders), sorted(pictures), items)
+
+
+def require_folder(key: str, folder: Path) -> None:
+    """Raise `UserError` naming the key if its value is not a folder."""
+    advice = "; variables are not expanded here: write the whole path" * ("$" in str(folder))
+    require(folder.is_dir(), f"data.source.{key}: {folder} is not a folder{advice}")
 
 
 def list_unused(folder: Path, used: Collection[str], what: str) -> list[PassedOverItem]:
