@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import quoted
 from hpcddm.exchange import ssh_keys, sshsig
 from hpcddm.exchange.ssh_keys import MAX_KEY_BYTES, PublicKey
 from hpcddm.exchange.ssh_wire import Malformed
@@ -94,8 +95,21 @@ def _sign_with_openssh(content: bytes, key: Path, namespace: str) -> bytes:
     done = subprocess.run(command, input=content, capture_output=True, check=False)
     if done.returncode == 0:
         return done.stdout
-    reason = done.stderr.decode(errors="replace").strip().splitlines()
-    raise UserError(f"{key}: ssh-keygen cannot sign with this key ({reason[-1] if reason else done.returncode})")
+    said = [line.strip().rstrip(".") for line in done.stderr.decode(errors="replace").splitlines()]
+    # It draws a frame of @ around a warning.
+    reason = "; ".join(line for line in said if line.strip("@ ") and not line.startswith("@")) or done.returncode
+    raise UserError(f"{key}: ssh-keygen cannot sign with this key ({reason}){_advice(named)}")
+
+
+def _advice(key: Path) -> str:
+    """Return the next step for a private key with a fault that we can see; '' for others."""
+    if key.is_file() and key.stat().st_mode & 0o077 and key.suffix != ".pub":
+        return f"; others may read it: chmod 600 {quoted(key)}"
+    try:
+        ends = checked_reads.read_bytes(key, MAX_KEY_BYTES, follows_links=True).endswith(b"\n")
+    except (OSError, Unreadable):
+        return ""
+    return "" if ends else f"; its last line has no end: echo >> {quoted(key)}"
 
 
 def _load(key: Path) -> Ed25519PrivateKey:

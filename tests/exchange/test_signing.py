@@ -82,7 +82,7 @@ def test_a_key_of_another_kind_is_refused_with_its_name(tmp_path):
     ssh_keygen("-q", "-t", "ecdsa", "-N", "", "-f", tmp_path / "key")
     with pytest.raises(UserError, match=r"key: not an Ed25519 key; next: hpcddm site key SITE"):
         signing.sign_here(CONTENT, tmp_path / "key", signing.SITE)
-    with pytest.raises(UserError, match=r"key.pub: not 'ssh-ed25519'"):
+    with pytest.raises(UserError, match=r"key.pub: a key of the kind 'ecdsa-sha2-nistp256' instead of ssh-ed25519"):
         ssh_keys.read_public(tmp_path / "key")
     signature = ssh_keygen("-q", "-Y", "sign", "-f", tmp_path / "key", "-n", signing.SITE, content=CONTENT).stdout
     with pytest.raises(Malformed, match="'ecdsa-sha2-nistp256' instead of ssh-ed25519"):

@@ -3,11 +3,12 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
 from hpcddm.errors import UserError
-from hpcddm.exchange import site_identity, ssh_keys
+from hpcddm.exchange import signing, site_identity, ssh_keys
 from hpcddm.exchange.site_identity import read_identity, write_identity
 from tests.helpers import hpcddm
 
@@ -55,6 +56,44 @@ def test_another_key_does_not_replace_what_was_sent(folder, tmp_path):
     done = hpcddm("site", "key", "uni-b", "--key", tmp_path / "other", "--output", folder)
     assert done.exit_code != 0 and "is not overwritten; name another folder with --output" in done.output
     assert read_identity(folder)[1] == ssh_keys.read_public(tmp_path / "key")
+
+
+def ssh_keygen(tmp_path, kind):
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", tmp_path / kind], check=True)
+
+
+TOKEN = "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIA== me@here"
+FAULTY = {
+    "rsa": (lambda folder: ssh_keygen(folder, "rsa"), "a key of the kind 'ssh-rsa' instead of ssh-ed25519"),
+    "ecdsa": (lambda folder: ssh_keygen(folder, "ecdsa"), "a key of the kind 'ecdsa-sha2-nistp256' instead of"),
+    "token": (lambda folder: (folder / "token.pub").write_text(TOKEN), "a key on a security token (sk-); such keys"),
+    "prose": (lambda folder: (folder / "prose.pub").write_text("no key"), "not 'ssh-ed25519' and the base64 of a key"),
+    "key": (lambda folder: (folder / "key").chmod(0o644), "too open"),
+    "cut": (
+        lambda folder: (
+            shutil.copy(folder / "key.pub", folder / "cut.pub"),
+            (folder / "cut").write_bytes((folder / "key").read_bytes()[:-1]),
+            (folder / "cut").chmod(0o600),
+        ),
+        "its last line has no end: echo >> ",
+    ),
+}
+
+
+@pytest.mark.skipif(not signing.openssh_signs(), reason="ssh-keygen cannot sign here")
+@pytest.mark.parametrize("name", FAULTY)
+def test_why_a_key_cannot_sign_is_said(folder, tmp_path, name):
+    spoil, reason = FAULTY[name]
+    spoil(tmp_path)
+    done = hpcddm("site", "key", "uni-b", "--key", tmp_path / name, "--output", tmp_path / "out")
+    assert done.exit_code == 1 and reason in done.output and "@@@" not in done.output and done.output.count("\n") == 1
+    if name == "key":
+        assert "chmod 600 " in done.output
+
+
+def test_a_public_key_that_is_named_stands_for_its_private_one(folder, tmp_path):
+    done = hpcddm("site", "key", "uni-b", "--key", tmp_path / "key.pub", "--output", tmp_path / "out")
+    assert done.exit_code == 0 and read_identity(tmp_path / "out")[1] == ssh_keys.read_public(tmp_path / "key")
 
 
 def test_halves_of_two_keys_are_named(folder, tmp_path):

@@ -17,8 +17,9 @@ SIGN = click.option(
 
 
 def own_key(named: Path | None) -> Path:
-    """Return the private key with which this user signs."""
-    return named or Path.home() / DEFAULT
+    """Return the private key with which this user signs, also where its public key is named."""
+    is_public = named is not None and named.suffix == ".pub" and not ssh_keys.public_file(named).exists()
+    return (named.with_suffix("") if named and is_public else named) or Path.home() / DEFAULT
 
 
 @click.command("key")
