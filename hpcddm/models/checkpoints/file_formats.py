@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import pickle
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,8 @@ from hpcddm.runs.initial_weights import describe_network, read_description
 
 DIFFUSERS_WEIGHTS = "diffusion_pytorch_model.safetensors"
 PICKLES = (".pt", ".pth", ".bin")
+PART = re.compile(r"-[0-9]+-of-(?!0*1\.)[0-9]+\.(safetensors|bin)$")
+"""End of the name of one of several parts of some weights."""
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -92,8 +95,13 @@ def _recognising(stored: CheckpointContent) -> list[str]:
 def _weights_of(path: Path) -> Path:
     candidates = [path, path / WEIGHTS, path / DIFFUSERS_WEIGHTS, path / "transformer" / DIFFUSERS_WEIGHTS]
     for candidate in candidates:
-        if candidate.is_file():
+        if candidate.is_file() and not PART.search(candidate.name):
             return candidate
+    places = [path.parent] if path.is_file() else [path, path / "transformer"]
+    parts = sorted(file for place in places for file in place.glob("*") if PART.search(file.name))
+    if parts:
+        advice = "load them where they are from, and save with save_pretrained(FOLDER, max_shard_size='1TB')"
+        raise UserError(f"{path}: has {len(parts)} parts of weights, {parts[0].name} the first; to join them, {advice}")
     if path.is_dir():
         raise UserError(f"{path}: has neither {WEIGHTS} nor {DIFFUSERS_WEIGHTS}")
     raise UserError(f"{path}: no such file or folder")

@@ -28,6 +28,7 @@ def select_weights(values: Any, file: Path) -> tuple[dict[str, Tensor], str]:
     Returns the tensors by name, and a note that says which were taken and which were not.
     Raises `UserError` naming the entry when there are several averages, or when one has no names.
     """
+    _require_values(values, file)
     entries, weights, others = _descend(values, file, averages=True)
     taken = f"'{' > '.join(entries)}'" if entries else "all of the file, which does not tell if they are averages"
     if not _is_state_dict(weights):
@@ -80,12 +81,30 @@ def _descend(values: Any, file: Path, *, averages: bool) -> tuple[list[str], Any
         raw = [[key] for key in RAW if isinstance(values, Mapping) and _holds_weights(values.get(key))]
         if not paths and not raw:
             place = f"'{' > '.join(entries)}' " if entries else ""
-            raise UserError(f"{file}: {place}needs a state dict, a mapping from names to tensors")
+            raise UserError(f"{file}: {place}needs a state dict, a mapping from names to tensors{_advice(values)}")
         for key in (paths or raw)[0]:
             others += [str(other) for other in values if other != key and _holds_weights([values[other]])]
             values = values[key]
             entries.append(key)
     return entries, values, others
+
+
+def _advice(values: Any) -> str:
+    """Return the next step for a file whose weights are in no entry that is known; '' where it holds none."""
+    entries = values.items() if isinstance(values, Mapping) else ()
+    holders = _listed([str(key) for key, value in entries if _holds_weights(value)])
+    how = "save the entry that you mean under the name 'model', or 'ema' for an average"
+    return f"; tensors are in {holders}: {how}" if holders else ""
+
+
+def _require_values(values: Any, file: Path) -> None:
+    """Raise `UserError` for a state dict whose tensors are all empty."""
+    named = [values, *(values.get(key) for key in RAW)] if isinstance(values, Mapping) else []
+    if any(_is_state_dict(one) and one and not any(tensor.numel() for tensor in one.values()) for one in named):
+        raise UserError(
+            f"{file}: its tensors are empty, as ZeRO-3 of DeepSpeed leaves them; merge the parts of all ranks first, by"
+            " the zero_to_fp32.py that lies beside them"
+        )
 
 
 def _average_paths(values: Any) -> Iterator[list[str]]:
@@ -143,8 +162,11 @@ def _holds_weights(values: Any) -> bool:
 
 
 def _note(taken: str, others: list[str]) -> str:
-    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
-    return f"weights taken: {taken}" + (f"; not taken: {_quoted(others[:SHOWN])}{more}" if others else "")
+    return f"weights taken: {taken}" + (f"; not taken: {_listed(others)}" if others else "")
+
+
+def _listed(names: list[str]) -> str:
+    return _quoted(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _quoted(names: list[str]) -> str:

@@ -96,6 +96,16 @@ def test_missing_files_and_empty_folders_are_named(tmp_path):
         file_formats.read_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize("below, named", [("", False), ("transformer", False), ("", True)])
+def test_parts_of_weights_are_counted_with_how_to_join_them(tmp_path, below, named):
+    (tmp_path / below).mkdir(exist_ok=True)
+    for number in (1, 2):
+        file = tmp_path / below / f"diffusion_pytorch_model-0000{number}-of-00002.safetensors"
+        save_file(TENSORS, file)
+    with pytest.raises(UserError, match="has 2 parts of weights, .*-00001-of-00002.safetensors the first; to join th"):
+        file_formats.read_checkpoint(file if named else tmp_path)
+
+
 @pytest.mark.parametrize("below", ["", "transformer"])
 def test_a_diffusers_folder_comes_with_its_config(tmp_path, below):
     folder = tmp_path / below
