@@ -18,6 +18,8 @@ MIN_SIMILARITY = 0.7
 """Likeness of two words, by difflib, from which one is taken for the other misspelt."""
 MAX_VALUE_LENGTH = 80
 """Number of characters of a wrong value that a message shows."""
+EMPTY = ("model_type", "model_attributes_type", "dict_type")
+"""Types of errors about a value that should hold others."""
 _ORDER = {"missing": 0, "extra_forbidden": 1}
 """Types of errors that come first: the other mistakes often follow from these."""
 
@@ -186,6 +188,9 @@ def _setting_errors(error: ValidationError, schema: type[Any], values: Any) -> I
         elif item["type"] == "extra_forbidden":
             yield _SettingError(location, "extra_forbidden", "unknown key", keys=tuple(owner.model_fields))
         else:
+            if item["input"] is None and item["type"] in EMPTY:
+                yield _SettingError(location, "value", "is empty; remove it, or write its keys below it")
+                continue
             message = item["msg"] if item["type"] == "variant" else f"{item['msg'][0].lower()}{item['msg'][1:]}"
             found = "" if item["type"] == "variant" else f", found {printable(repr(item['input']), MAX_VALUE_LENGTH)}"
             hint = "; put it in quotes" if item["type"] == "string_type" and _is_scalar(item["input"]) else ""

@@ -81,7 +81,9 @@ def set_value(values: dict[str, Any], key: str, value: Any, place: str) -> None:
     holder: Any = values
     for parent, following in zip(parents, key.split(".")[1:], strict=True):
         own: Any = int(parent) if isinstance(holder, list) else parent
-        inner = holder[own] if isinstance(holder, list) else holder.get(own, {})
+        inner = holder[own] if isinstance(holder, list) else holder.get(own)
+        # A section whose keys are all comments has no value.
+        inner = {} if inner is None else inner
         if isinstance(inner, list) and following not in map(str, range(len(inner))):
             raise ConfigError(f"{place}: {parent} is a list of {len(inner)}; its entries are numbered from 0")
         if not isinstance(inner, dict | list):

@@ -15,6 +15,18 @@ from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
 from tests.helpers import JOINED, tiny, write_experiment, write_source
 
 
+@pytest.mark.parametrize("section", ["cluster", "evaluate", "experts:\n  training"])
+def test_a_section_without_keys_is_named_as_empty_and_takes_overrides(tmp_path, section):
+    write_source(tmp_path / "photos")
+    data = "data:\n  source: {name: image_folder, folder: photos}\n  image_size: 16\n"
+    (tmp_path / "e.yaml").write_text(f"{data}{section}:\n    # a: 4\n")
+    key = section.replace(":\n  ", ".")
+    with pytest.raises(ConfigError, match=rf"e\.yaml:[45]: {key}: is empty; remove it, or write its keys below it"):
+        load_experiment(str(tmp_path / "e.yaml"))
+    with pytest.raises(ConfigError, match=rf"{key}.x: unknown key"):
+        load_experiment(str(tmp_path / "e.yaml"), (f"{key}.x=1",))
+
+
 @pytest.mark.parametrize(
     "override, value",
     [("experts.training.images=32", 32), ("experts.training.images=3e1", 30), ("experts.training.images=1_000", 1000)],

@@ -15,7 +15,7 @@ from hpcddm.data.rows.arrow_files import ArrowFile, read_schema
 from hpcddm.data.rows.parquet_files import ParquetFile
 from hpcddm.data.rows.row_files import ColumnRoles, RowFile
 from hpcddm.data.rows.row_groups import open_parquet
-from hpcddm.data.sources.listing import folders_below, is_hidden_or_junk, split_pattern
+from hpcddm.data.sources.listing import folders_below, is_hidden_or_junk, require_folder, split_pattern
 from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
@@ -71,7 +71,7 @@ def find_files(folder: Path, pattern: str | None) -> DataFiles:
     Raises:
         UserError: No file, or an incomplete or ambiguous set of files. The message names the folder and the files.
     """
-    require(folder.is_dir(), f"data.source.folder: {folder} is not a folder")
+    require_folder("folder", folder)
     there = [
         path for place in folders_below(folder) for path in place.iterdir() if not _is_hidden(path.relative_to(folder))
     ]

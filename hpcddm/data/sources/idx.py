@@ -16,7 +16,7 @@ from hpcddm.data.folders.proposal import SamplePicture, SourceProposal
 from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Source, Split
-from hpcddm.data.sources.listing import list_unused
+from hpcddm.data.sources.listing import list_unused, require_folder
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 
@@ -82,8 +82,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _find(folder: Path, prefix: str) -> Path:
-    if not folder.is_dir():
-        raise UserError(f"data.source.folder: {folder} is not a folder")
+    require_folder("folder", folder)
     matches = sorted(folder.glob(f"{prefix}*"))
     if not matches:
         raise UserError(f"data.source.folder: {folder} holds no file named {prefix}-...")

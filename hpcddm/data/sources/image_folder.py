@@ -26,9 +26,9 @@ from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.sources import class_file, image_folder_proposals, picture_captions
 from hpcddm.data.sources.base import SPLITS, Source
-from hpcddm.data.sources.listing import CaptionFiles, Listing, list_folder, list_unused
+from hpcddm.data.sources.listing import CaptionFiles, Listing, list_folder, list_unused, require_folder
 from hpcddm.data.sources.picture_files import PictureFiles, beside_classes, class_folders, file_sizes, list_classes
-from hpcddm.errors import UserError, require
+from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.runs.passed_over import PassedOverItem
 
@@ -165,11 +165,12 @@ def _root(settings: ImageFolderSettings, split: str) -> Path:
     key = "folder"
     if split == "heldout" and heldout.folder is not None:
         folder, key = Path(heldout.folder), "heldout.folder"
-    require(folder.is_dir(), f"data.source.{key}: {folder} is not a folder")
+    require_folder(key, folder)
     return folder
 
 
 def _split_folder(folder: Path, split: str) -> Path:
+    require_folder("folder", folder)
     candidates = [folder / name for name in FOLDERS[split]]
     there = [path for path in candidates if path.is_dir()]
     if len(there) > 1:

@@ -23,7 +23,7 @@ from hpcddm.data.folders.proposal import SourceProposal, heldout_share, sample_o
 from hpcddm.data.folders.survey import FolderSurvey, SurveyedFolder
 from hpcddm.data.sources import imagenet_files
 from hpcddm.data.sources.base import SPLITS, Source
-from hpcddm.data.sources.listing import list_folder, list_unused
+from hpcddm.data.sources.listing import list_folder, list_unused, require_folder
 from hpcddm.data.sources.picture_files import PictureFiles, beside_classes, class_folders, file_sizes, list_classes
 from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import PassedOverItem
@@ -147,6 +147,7 @@ def _data_folder(folder: Path) -> Path:
 def _find_layout(settings: ImageNetFolderSettings) -> _Layout:
     """Find the folders; raises `UserError` naming one that is missing."""
     folder, heldout = Path(settings.folder), settings.heldout
+    require_folder("folder", folder)
     data = _data_folder(folder)
     if not (data / "train").is_dir():
         advice = f"name the folder that holds train and val; {data / 'train'} is not one, either"

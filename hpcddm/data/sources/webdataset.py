@@ -26,6 +26,7 @@ from hpcddm.data.sources.listing import (
     is_hidden_or_junk,
     list_folder,
     raise_user_error,
+    require_folder,
     split_pattern,
 )
 from hpcddm.data.sources.unindexed_split import UnindexedSplit
@@ -152,7 +153,7 @@ class WebDatasetTars(TarSource[WebDatasetTarsSettings]):
 
     def _matching(self, pattern: str) -> list[Path]:
         folder = Path(self.settings.folder)
-        require(folder.is_dir(), f"data.source.folder: {folder} is not a folder")
+        require_folder("folder", folder)
         try:
             fitting = set(_fitting(folder, split_pattern(pattern)))
             tars = sorted(path for path in fitting if path.is_file())

@@ -15,9 +15,12 @@ from tests import pictures
 from tests.data.sources.opening import records_of, source, split_of
 
 
-def test_a_missing_folder_is_named_by_its_key(tmp_path):
-    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere/train is not a folder"):
-        split_of("image_folder", folder=str(tmp_path / "nowhere"))
+@pytest.mark.parametrize("name", ["image_folder", "imagenet", "webdataset", "huggingface", "idx"])
+def test_a_missing_folder_is_named_by_its_key_and_variables_are_said_not_to_be_expanded(tmp_path, name):
+    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere is not a folder$"):
+        split_of(name, folder=str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"/\$SCRATCH is not a folder; variables are not expanded here"):
+        split_of(name, folder=str(tmp_path / "$SCRATCH"))
 
 
 @pytest.fixture
