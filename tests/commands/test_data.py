@@ -150,6 +150,17 @@ def test_a_folder_too_high_and_one_too_low(tmp_path):
     assert f"next: hpcddm data {tmp_path / 'a' / 'b'}\n" in shown
 
 
+def test_tiny_imagenet_is_read_as_it_unpacks(tmp_path):
+    root = tmp_path / "tiny-imagenet-200"
+    for synset in ("n01443537", "n01629819"):
+        class_folder(root / "train" / synset, ("images",), count=60)
+        (root / "train" / synset / f"{synset}_boxes.txt").write_text("0.JPEG\t0\t0\t9\t9\n")
+    for split in ("val", "test"):
+        class_folder(root / split, ("images",), count=30)
+    readings, shown = accepted(tmp_path, root)
+    assert source_of(readings[0])["folder"] == str(root / "train") and "classes   2: n01443537, n01629819" in shown
+
+
 def test_folders_inside_those_of_classes_are_refused(tmp_path):
     class_folder(tmp_path / "d" / "cat", ("old", "new"))
     class_folder(tmp_path / "d" / "dog", ("old", "new"))
@@ -325,8 +336,8 @@ def test_two_data_sets_in_folders_are_readings_of_their_own(tmp_path):
         (tmp_path / "d" / name).mkdir(parents=True)
         pq.write_table(rows(150), tmp_path / "d" / name / "train.parquet")
     readings, _ = accepted(tmp_path, tmp_path / "d")
-    assert [source_of(one)["files"] for one in readings] == ["en/**/*.parquet", "fr/**/*.parquet"]
-    assert [one["images"] for one in readings] == [150, 150]
+    assert [source_of(one)["files"] for one in readings] == ["en/**/*.parquet", "fr/**/*.parquet", "**/*.parquet"]
+    assert [one["images"] for one in readings] == [150, 150, 300]
 
 
 def test_parts_that_are_missing_and_addresses(tmp_path):

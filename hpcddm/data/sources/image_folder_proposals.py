@@ -17,6 +17,7 @@ from hpcddm.data.folders.survey import FolderSurvey
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.sources import class_file, picture_captions
 from hpcddm.data.sources.huggingface_files import split_in_path
+from hpcddm.data.sources.listing import is_inner_images
 from hpcddm.data.text_files import is_blank
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import printable
@@ -73,7 +74,7 @@ def propose(survey: FolderSurvey) -> list[SourceProposal]:
     classes = _classes(survey, splits.train)
     if not classes and not survey.picture_count(splits.train):
         return _too_deep(survey, splits.train)
-    places = [place for split in splits.places for place in ([split] if not classes else _inner(survey, split))]
+    places = [place for split in splits.places for place in ([split] if not classes else _of_classes(survey, split))]
     with_pictures = [place for place in places if survey.picture_count(place)]
     proposal = SourceProposal(
         "images in one folder per class" if classes else "images in one folder",
@@ -163,7 +164,7 @@ def _split_name(name: str) -> str | None:
 def _fits(survey: FolderSurvey, heldout: str, train: str) -> bool:
     """Tell if held-out pictures are enough, and have classes of the training pictures or, like these, none."""
     some, every = _classes(survey, heldout), _classes(survey, train)
-    count = sum(map(survey.picture_count, _inner(survey, heldout) if some else [heldout]))
+    count = sum(map(survey.picture_count, _of_classes(survey, heldout) if some else [heldout]))
     return set(some).issubset(every) and bool(some) == bool(every) and count >= MIN_IMAGES
 
 
@@ -173,14 +174,24 @@ def _inner(survey: FolderSurvey, place: str) -> list[str]:
     return [folder.path_of(name) for name in folder.folders] if folder else []
 
 
+def _of_classes(survey: FolderSurvey, place: str) -> list[str]:
+    """List the places of the pictures of the folders in a folder: these, or the folder images in one."""
+    return [_with_images(survey, inner) for inner in _inner(survey, place)]
+
+
+def _with_images(survey: FolderSurvey, place: str) -> str:
+    inner = _inner(survey, place)
+    return inner[0] if is_inner_images([*map(os.path.basename, inner)], survey.picture_count(place)) else place
+
+
 def _classes(survey: FolderSurvey, place: str) -> list[str]:
     """List the folders of classes, those with pictures, by name."""
-    return [os.path.basename(inner) for inner in _inner(survey, place) if survey.picture_count(inner)]
+    return [os.path.basename(one) for one in _inner(survey, place) if survey.picture_count(_with_images(survey, one))]
 
 
 def _check_folders(survey: FolderSurvey, splits: _SplitFolders) -> None:
     """Raise `UserError` for folders that the source refuses."""
-    inner = [one for place in splits.places for one in _inner(survey, place)]
+    inner = [one for place in splits.places for one in _of_classes(survey, place)]
     deeper = next((deep for one in inner for deep in _inner(survey, one)), None)
     if deeper is not None:
         advice = "move its images up, or name the folder that holds the folders of the classes"
@@ -201,8 +212,12 @@ def _count_classes(
     proposal: SourceProposal, survey: FolderSurvey, splits: _SplitFolders, classes: Sequence[str]
 ) -> None:
     """Add the number of held-out images of the smallest class, and say where classes differ much in size."""
-    counts = {name: survey.picture_count(os.path.join(splits.train, name)) for name in classes}
-    heldout = [survey.picture_count(os.path.join(splits.heldout, name)) for name in classes] if splits.heldout else []
+
+    def count(split: str, name: str) -> int:
+        return survey.picture_count(_with_images(survey, os.path.join(split, name)))
+
+    counts = {name: count(splits.train, name) for name in classes}
+    heldout = [count(splits.heldout, name) for name in classes] if splits.heldout else []
     fewest = min([*heldout, *counts.values()])
     proposal.heldout_of_class = fewest if heldout else int(HELDOUT_SHARE * fewest)
     small, large = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
@@ -238,7 +253,7 @@ def _beside_classes(survey: FolderSurvey, splits: _SplitFolders) -> Iterator[str
         if count:
             where = f"{survey.root / place}, beside the folders of the classes"
             yield f"pictures without a class: {count:,} in {where}; {BROKEN}, so move them"
-    empty = [inner for inner in _inner(survey, splits.train) if not survey.picture_count(inner)]
+    empty = [inner for inner in _of_classes(survey, splits.train) if not survey.picture_count(inner)]
     if empty:
         yield f"{len(empty):,} folders without a picture, such as {empty[0]}, are not classes"
 

@@ -22,6 +22,8 @@ MAX_EXTENSION_LENGTH = 20
 """Most characters of an extension that a reason names."""
 MAX_DEEP_PARTS = 2
 """Most parts `**` of a pattern of paths."""
+INNER_IMAGES = "images"
+"""Name of a folder in that of a class which holds its images."""
 HIDDEN = "hidden files, or in hidden folders"
 """Reason for files whose name, or a folder of theirs, begins with a dot."""
 
@@ -101,6 +103,16 @@ def list_unused(folder: Path, used: Collection[str], what: str) -> list[PassedOv
     lost = [PassedOverItem(escape_name(name), f"pictures beside {what}", True) for name in pictures if name not in used]
     others = [PassedOverItem(f"{escape_name(name)}/", f"folders beside {what}") for name in folders if name not in used]
     return [*lost, *others, *items]
+
+
+def is_inner_images(names: Collection[str], pictures: int) -> bool:
+    """Tell if the folders in that of a class are just one with its images, as in Tiny-ImageNet's train/CLASS/images/.
+
+    Args:
+        names: Names of the folders.
+        pictures: Number of pictures beside them.
+    """
+    return not pictures and [name.lower() for name in names] == [INNER_IMAGES]
 
 
 def contains_image(folder: Path) -> bool:

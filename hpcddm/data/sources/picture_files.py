@@ -17,7 +17,7 @@ from hpcddm.data.image_decoding import ImageError, read_image
 from hpcddm.data.record import Record
 from hpcddm.data.sources.base import Split
 from hpcddm.data.sources.heldout_share import is_heldout
-from hpcddm.data.sources.listing import EXTENSIONS, CaptionFiles, contains_image, list_folder
+from hpcddm.data.sources.listing import EXTENSIONS, CaptionFiles, contains_image, is_inner_images, list_folder
 from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import PassedOverItem, count_items, describe_counts, escape_name
 
@@ -112,7 +112,14 @@ class PictureFiles(Split):
 
 def class_folders(train: Path) -> list[str]:
     """List the folders of classes among those of the training pictures: those with a picture."""
-    return [name for name in list_folder(train).folders if contains_image(train / name)]
+    return [name for name in list_folder(train).folders if _has_picture(train / name)]
+
+
+def _has_picture(folder: Path) -> bool:
+    if contains_image(folder):
+        return True
+    inner = list_folder(folder).folders
+    return is_inner_images(inner, 0) and contains_image(folder / inner[0])
 
 
 def list_classes(
@@ -133,11 +140,16 @@ def list_classes(
     labels = [np.zeros(0, dtype=np.int64)]
     items: list[PassedOverItem] = []
     for name in folders:
-        inner, pictures, passed_over = list_folder(root / name, f"{name}/", captions=captions)
+        place = name
+        inner, pictures, passed_over = list_folder(root / place, f"{place}/", captions=captions)
         items += passed_over
+        if is_inner_images(inner, len(pictures)):
+            place = f"{name}/{inner[0]}"
+            inner, pictures, passed_over = list_folder(root / place, f"{place}/", captions=captions)
+            items += passed_over
         if inner:
             raise UserError(
-                f"{root / name / inner[0]}: a folder in that of a class; move its images up, or the folder elsewhere"
+                f"{root / place / inner[0]}: a folder in that of a class; move its images up, or the folder elsewhere"
             )
         if not pictures:
             items.append(PassedOverItem(f"{escape_name(name)}/", "folders without a picture, which are not classes"))
@@ -145,7 +157,7 @@ def list_classes(
         if numbers is not None and name not in numbers:
             some = f"{', '.join(islice(numbers, MAX_CLASSES_SHOWN))}{', ...' * (len(numbers) > MAX_CLASSES_SHOWN)}"
             raise UserError(f"{root / name}: no such class with images in {train} ({some})")
-        names += [f"{name}/{picture}" for picture in pictures]
+        names += [f"{place}/{picture}" for picture in pictures]
         labels.append(np.full(len(pictures), len(present) if numbers is None else numbers[name], dtype=np.int64))
         present.append(name)
     return present if classes is None else classes, names, np.concatenate(labels), items

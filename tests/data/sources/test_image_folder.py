@@ -17,10 +17,11 @@ from tests.data.sources.opening import records_of, source, split_of
 
 @pytest.mark.parametrize("name", ["image_folder", "imagenet", "webdataset", "huggingface", "idx"])
 def test_a_missing_folder_is_named_by_its_key_and_variables_are_said_not_to_be_expanded(tmp_path, name):
+    needed = {"heldout": {"share": 0.2}} if name == "webdataset" else {}
     with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere is not a folder$"):
-        split_of(name, folder=str(tmp_path / "nowhere"))
+        split_of(name, folder=str(tmp_path / "nowhere"), **needed)
     with pytest.raises(UserError, match=r"/\$SCRATCH is not a folder; variables are not expanded here"):
-        split_of(name, folder=str(tmp_path / "$SCRATCH"))
+        split_of(name, folder=str(tmp_path / "$SCRATCH"), **needed)
 
 
 @pytest.fixture
@@ -273,6 +274,25 @@ def test_held_out_images_that_are_not_described_are_refused(heldout, message):
 def test_two_files_with_one_key_are_named(folder):
     (folder / "train" / "cat" / "pic_1.JPG").write_bytes(b"")
     with pytest.raises(UserError, match="cat/pic.1.JPG and cat/pic_1.JPG have the same key, cat-pic_1_JPG; rename one"):
+        split_of("image_folder", folder=str(folder))
+
+
+def test_the_images_of_a_class_may_be_in_a_folder_of_that_name_alone(folder):
+    before = split_of("image_folder", folder=str(folder))
+    for name in ("ant", "cat"):
+        inner = folder / "train" / name / "images"
+        inner.mkdir()
+        for picture in folder.glob(f"train/{name}/pic*"):
+            picture.rename(inner / picture.name)
+    records = split_of("image_folder", folder=str(folder))
+    assert records.class_names == before.class_names and records.labels.tolist() == before.labels.tolist()
+    assert (
+        records[0].file.endswith("ant/images/pic.0.png")
+        and len(split_of("image_folder", "heldout", folder=str(folder))) == 3
+    )
+    # Of a class with images beside that folder, it is no more than another folder.
+    (folder / "train/cat/images/pic.0.png").rename(folder / "train/cat/pic.0.png")
+    with pytest.raises(UserError, match="train/cat/images: a folder in that of a class"):
         split_of("image_folder", folder=str(folder))
 
 
