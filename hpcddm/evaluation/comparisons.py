@@ -67,7 +67,7 @@ def summarise(comparisons: Mapping[str, ArmComparison]) -> dict[str, Any]:
 def values_by_key(figures: Figures) -> dict[str, float]:
     """Return the values of an arm: by the short keys, which are those of the first evaluator, and by the full ones.
 
-    NaN stands for a value that is not finite.
+    NaN means a value that is not finite.
     """
     full = {key: np.nan if figure["value"] is None else figure["value"] for key, figure in figures.items()}
     short: dict[str, float] = {}

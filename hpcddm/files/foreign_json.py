@@ -1,4 +1,4 @@
-"""Values of a JSON file that another program has written, each of which is taken with a look at its type."""
+"""Values of a JSON file that another program has written, read by their types."""
 
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,7 @@ class ForeignJson(dict[str, Any]):
         found: Any = self
         for part in key.split("."):
             if not isinstance(found, dict):
-                raise self.error(key, f"'{part}' stands in {found!r:.60}")
+                raise self.error(key, f"'{part}' is looked for in {found!r:.60}")
             if (found := found.get(part)) is None:
                 break
         if found is None and otherwise:

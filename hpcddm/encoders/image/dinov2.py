@@ -1,6 +1,7 @@
 """DINOv2, a vision transformer trained without labels (Oquab et al., arXiv 2304.07193), as transformers runs it."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -66,15 +67,16 @@ class DinoV2Settings(ImageNetworkSettings):
         size = SIZES.get(self.width, f"w{self.width}-p") + str(config.take("patch_size", int, 14))
         registers = "reg" if config["model_type"] == "dinov2_with_registers" else ""
         pooled = "" if self.pooling == "cls" else self.pooling
-        stated = stated_preparation(self)
+        resized, side, _, _, interpolation = stated_preparation(self)
         # Without `size` the cut is always named: positions of patches are those of another code.
-        prepared = stated.resized if self.size is not None else f"{stated.resized}-crop-{stated.side}"
-        return label("dinov2", size, registers, pooled, self.precision_label, prepared, stated.interpolation, "aa")
+        prepared = resized if self.size is not None else f"{resized}-crop-{side}"
+        return label("dinov2", size, registers, pooled, self.precision_label, prepared, interpolation, "aa")
 
 
-def stated_preparation(settings: DinoV2Settings) -> Preparation:
+def stated_preparation(settings: DinoV2Settings) -> tuple[int, int, Sequence[float], Sequence[float], str]:
     """Return the preparation that the JSON beside the weights states, or the authors'; `size` replaces its sides.
 
+    The values are those of a `Preparation`, whose import is slow.
     Raises `UserError` naming file and key for a form that cannot be followed.
     """
     stated = _stated_values(settings)
@@ -85,7 +87,7 @@ def stated_preparation(settings: DinoV2Settings) -> Preparation:
     number = stated.take("resample", int, 3)
     if number not in INTERPOLATIONS:
         raise stated.error("resample", f"is {number}; known are {INTERPOLATIONS}")
-    return Preparation(
+    return (
         settings.size or (resized if stated.take("do_resize", bool, True) else side),
         settings.size or (side if stated.take("do_center_crop", bool, True) else resized),
         stated.take("image_mean", BANDS, MEAN),
@@ -129,7 +131,7 @@ class DinoV2(NetworkEncoder[DinoV2Settings]):
         kind = transformers.Dinov2WithRegistersModel if with_registers else transformers.Dinov2Model
         self.network = load_verified(settings, lambda folder: self._load(kind, folder), self.device)
         self.first_patch = 1 + getattr(self.network.config, "num_register_tokens", 0)
-        self.preparation = stated_preparation(settings)
+        self.preparation = Preparation(*stated_preparation(settings))
 
     def _load(self, kind: Any, folder: Path) -> Any:
         network, side = from_pretrained(kind, folder), self.settings.size

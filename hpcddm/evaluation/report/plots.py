@@ -91,7 +91,7 @@ def by_time(
 ) -> str:
     """Plot values against the noise level t, one line per key, from t = 0 to 1 and from a value of 0 up.
 
-    lines: None stands for a value that is not finite. levels: values of dashed lines by name; limit: end of the axis,
+    lines: None means a value that is not finite. levels: values of dashed lines by name; limit: end of the axis,
     by default above the highest point.
     """
     levels, points = levels or {}, {way: np.array(values, dtype=float) for way, values in lines.items()}

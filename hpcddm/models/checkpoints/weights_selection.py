@@ -103,7 +103,7 @@ def _require_values(values: Any, file: Path) -> None:
     if any(_is_state_dict(one) and one and not any(tensor.numel() for tensor in one.values()) for one in named):
         raise UserError(
             f"{file}: its tensors are empty, as ZeRO-3 of DeepSpeed leaves them; merge the parts of all ranks first, by"
-            " the zero_to_fp32.py that lies beside them"
+            " the zero_to_fp32.py beside them"
         )
 
 
