@@ -177,7 +177,7 @@ def test_a_router_shows_what_was_measured_of_it_and_nothing_else():
     assert shown.calibration == {"without temperature": [0.1]}
     assert shown.surprise == {"without temperature": [0.2]}
     scaled = report_job._router(measured | {"scaled_calibration_error": [0.01], "accuracy_without_class": [0.5]})
-    assert scaled.calibration == {"as made": [0.1], "with temperature": [0.01]}
+    assert scaled.calibration == {"without temperature": [0.1], "with temperature": [0.01]}
     assert scaled.accuracy["without condition"] == [0.5]
 
 

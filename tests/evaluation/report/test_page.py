@@ -108,8 +108,8 @@ def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=F
         router=RouterContent(
             noise_levels=[0.1, 0.5, 0.9],
             accuracy={"with condition": [0.99, 0.9, 0.6], "without condition": [0.98, 0.8, 0.3]},
-            calibration={"as made": [0.01, 0.05, 0.1], "with temperature": [0.01, 0.02, 0.03]},
-            surprise={"as made": [0.01, 0.3, 1.2]},
+            calibration={"without temperature": [0.01, 0.05, 0.1], "with temperature": [0.01, 0.02, 0.03]},
+            surprise={"without temperature": [0.01, 0.3, 1.2]},
         ),
         usage={name: random.dirichlet(np.ones(experts), STEPS) for name in strategies},
     )  # fmt: skip
