@@ -13,8 +13,8 @@ PEERS = ["torch-fidelity==0.4.0", "pytorch-fid==0.3.0", "tqdm"]
 PACKAGES = ["open_clip_torch", "timm", "torchvision", "ftfy", "wcwidth", *PEERS]
 
 
-OLDEST_TIMM = "timm==1.0.17"
-"""The oldest version that setup.cfg allows; up to 1.0.25 it unpickles code by itself."""
+OLD_TIMM = "timm==1.0.17"
+"""An old version: up to 1.0.25, timm unpickles code by itself."""
 
 
 @pytest.mark.long
@@ -27,11 +27,10 @@ def test_encoders_of_foreign_packages(tmp_path):
 
 
 @pytest.mark.long
-def test_the_oldest_timm_executes_nothing_and_reads_the_right_file(tmp_path):
-    assert f"timm>={OLDEST_TIMM.rpartition('=')[2]}" in (REPOSITORY / "setup.cfg").read_text()
+def test_an_old_timm_executes_nothing_and_reads_the_right_file(tmp_path):
     install(tmp_path / "packages", *PACKAGES)
     shutil.rmtree(tmp_path / "packages/timm")
-    install(tmp_path / "packages", OLDEST_TIMM, constraint=None)
+    install(tmp_path / "packages", OLD_TIMM, constraint=None)
     run(tmp_path / "packages", "tests/encoders/test_optional_packages.py")
 
 
