@@ -74,7 +74,9 @@ class StepResults:
             raise self._diverged(f"no gradient was finite in its last {progress.skipped_in_a_row} steps")
         if skipped == steps or 2 * (skipped - FP16_SEARCH * fp16) > steps:
             raise self._diverged(f"no gradient was finite in {skipped} of its {steps} steps")
-        loss = self._finite_loss() if self._mean_loss.images > 0 else progress.curve[-1][1]
+        last = [loss for _, loss in progress.curve[-1:]]
+        # Few steps after the last log say little alone.
+        loss = max([*last, self._finite_loss()] if self._mean_loss.images > 0 else last)
         first = torch.tensor(math.nan if progress.first_loss is None else progress.first_loss, device=self._device)
         dist.all_reduce(first)
         first /= dist.get_world_size()

@@ -51,6 +51,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
         model = load_weights(build_classifier.build(experiment, unit.key), unit.folder)
         heldout, to_model = run_samples.open_reader(unit, HELDOUT), build_classifier.pixels(experiment).to_model
         accuracy, is_alive = _accuracy(model, to_model, heldout, experiment.data.num_classes is not None)
+        advice = f"{unit.key}: the given network answers the same for all held-out images; name other weights"
+        require(is_alive or network.pretrained is None, advice)
         if not is_alive:
             raise diverged_error(unit.key, "the network answers the same for all held-out images", network.training)
         trained.results["heldout_accuracy"] = accuracy
@@ -134,6 +136,6 @@ def _accuracy(
         labels = reader.labels(block) if has_classes else torch.arange(block.start, block.stop) % NUM_ROTATIONS
         images = images if has_classes else rotate(images, labels)
         logits = model(to_model(images))
-        is_alive |= varies(logits.numpy())
+        is_alive |= varies(logits.numpy()) or not varies(images.flatten(1).numpy())
         right += (logits.argmax(1) == labels).sum().item()
     return right / len(reader), is_alive
