@@ -109,7 +109,7 @@ def submit(
     _check_stages("--redo", redo)
     _check_stages("--until", () if until is None else (until,))
     if folder is None:
-        experiment, run, site, defaults = _load(name, overrides, site_name, run_dir, redo, trusted)
+        experiment, run, site, defaults = _load(name, overrides, site_name, run_dir, redo, trusted, dry_run)
     elif site_name == "auto":
         raise ConfigError("--contract: name this site, as the contract does, with --site")
     else:
@@ -141,6 +141,7 @@ def _load(
     run_dir: Path | None,
     redo: Collection[str],
     trusted: str | None,
+    is_dry_run: bool,
 ) -> tuple[Experiment, RunDir, Site, Defaults]:
     """Read experiment and site of a run, and print the experiment's defaults."""
     experiment, run, defaults = load_for_run(name, overrides, run_dir)
@@ -153,7 +154,7 @@ def _load(
         raise ConfigError(f"--run-dir {run.root}: a setting of a sweep; the same hpcddm sweep submits missing units")
     if is_sweep(run):
         raise ConfigError(f"--run-dir {run.root}: contains a sweep; choose another folder")
-    require_vouched(run, site.name, trusted)
+    require_vouched(run, site.name, trusted, is_dry_run)
     experiment = with_agreed_probe(with_content_hashes(experiment, run, redo=redo), run_contract(run))
     defaults.print()
     return experiment, run, site, defaults

@@ -126,6 +126,8 @@ def metric_lines(run: RunDir, complete: Collection[str]) -> list[str]:
     """Print the number of metrics that are younger than a complete comparison, and the command that computes them."""
     compared = [manifest.read_if_usable(run.unit(key)) for key in complete if stage_of(key) == COMPARE]
     known = [set(made.results[KNOWN_METRICS]) for made in compared if made and KNOWN_METRICS in made.results]
+    if not known:
+        return []
     missing = [metric.key for metric in all_metrics() if any(metric.key not in keys for keys in known)]
     verb = "metric is" if len(missing) == 1 else "metrics are"
     reason = f"{len(missing)} {verb} not computed: {', '.join(missing)}"

@@ -96,9 +96,13 @@ def require_places(names: Sequence[str]) -> None:
         )
 
 
+def _is_other_place(name: str, number: int, names: Sequence[str]) -> bool:
+    return name.isdecimal() and len(name) < 10 and number != int(name) < len(names)
+
+
 def _renumbered(names: Sequence[str]) -> int | None:
     """Return the first class whose name is the number of another place."""
-    return next((number for number, name in enumerate(names) if name.isdecimal() and int(name) != number), None)
+    return next((number for number, name in enumerate(names) if _is_other_place(name, number, names)), None)
 
 
 def class_number(text: str, names: Sequence[str]) -> int:

@@ -32,7 +32,7 @@ def result_warnings(
         costs: Training of every unit, by its key.
     """
     few = few_images_warning(experiment)
-    of_figures = [*_of_chance(metrics), *_of_beyond_real(metrics), *_of_disagreement(metrics)]
+    of_figures = [*_of_infinity(metrics), *_of_chance(metrics), *_of_beyond_real(metrics), *_of_disagreement(metrics)]
     return [*of_figures, *_of_passes(experiment, costs), *([few] if few else [])]
 
 
@@ -52,9 +52,24 @@ def few_images_warning(experiment: Experiment) -> str | None:
 
 
 def at_chance(metrics: Mapping[str, Any]) -> list[str]:
-    """List the arms with which the classifier agrees hardly more often than by chance."""
+    """List the arms with which a classifier that knows real images agrees hardly more often than by chance."""
+    chance, arms = _chance(metrics), metrics["arms"]
+    if chance is None or _is_blind(metrics, chance):
+        return []
     lows = _lower_ends(metrics, "agreement")
-    return [arm for arm, low in lows.items() if low <= NEAR_CHANCE * metrics["classifier"]["chance"]]
+    return [arm for arm, low in lows.items() if low <= chance or arms[arm]["agreement"] <= NEAR_CHANCE * chance]
+
+
+def _chance(metrics: Mapping[str, Any]) -> float | None:
+    """Return the share on which the classifier agrees by chance; None where nobody has requested classes."""
+    chance: float | None = (metrics.get("classifier") or {}).get("chance")
+    return chance
+
+
+def _is_blind(metrics: Mapping[str, Any], chance: float) -> bool:
+    """Tell if the classifier does not even tell the classes of real images."""
+    real = metrics["floor"].get("agreement")
+    return real is not None and bool(real <= NEAR_CHANCE * chance)
 
 
 def beyond_real(metrics: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -77,11 +92,22 @@ def _lower_ends(metrics: Mapping[str, Any], key: str) -> dict[str, float]:
     return {arm: low for arm, low in found.items() if low is not None}
 
 
+def _of_infinity(metrics: Mapping[str, Any]) -> list[str]:
+    reasons = metrics.get("not_finite") or {}
+    return [f"{len(reasons)} figures are not finite, such as {key}: {why}" for key, why in [*reasons.items()][:1]]
+
+
 def _of_chance(metrics: Mapping[str, Any]) -> list[str]:
+    chance = _chance(metrics)
+    if chance is not None and _is_blind(metrics, chance):
+        shown = _metric("agreement").text_of(metrics["floor"])
+        return [
+            f"the classifier names the class of {shown} of the real images: train it longer before you compare by it"
+        ]
     if not (arms := at_chance(metrics)):
         return []
     return [
-        f"the classifier agrees hardly more than by chance ({metrics['classifier']['chance']:.1%}):"
+        f"the classifier agrees hardly more often than by chance ({metrics['classifier']['chance']:.1%}):"
         f" {_listed(metrics, 'agreement', arms)}; these samples do not show their classes, so no other figure makes one"
         " arm better than another"
     ]
@@ -118,7 +144,7 @@ def _of_passes(experiment: Experiment, costs: "Mapping[str, TrainingCost]") -> l
     if not few or experiment.experts.init_from is not None:
         return []
     ends = " to ".join(dict.fromkeys(f"{one:.2g}" for one in (few[0], few[-1])))
-    return [f"{len(few)} of {len(passes)} experts saw less than all of their images ({ends} passes): train longer"]
+    return [f"{len(few)} of {len(passes)} experts saw less than all of their images ({ends} passes)"]
 
 
 def _listed(metrics: Mapping[str, Any], key: str, arms: Iterable[str]) -> str:

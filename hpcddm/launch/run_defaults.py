@@ -1,5 +1,6 @@
 """Defaults of one run: filled in once, printed, and kept with the run, which no later default changes."""
 
+from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -73,8 +74,8 @@ class Defaults:
         if self.left:
             named = " ".join(f"{key}={flow_text(value)}" for key, value in self.left.items())
             warn(
-                "note: values that followed from settings which have changed stay, as a training has begun with them;"
-                f" to take those that follow now, append {named}"
+                "note: trainings that have begun keep values that follow from changed settings; to train again with"
+                f" those that follow now, append {named}"
             )
 
 
@@ -87,13 +88,14 @@ def load_for_run(name: str, overrides: tuple[str, ...], run_dir: Path | None) ->
     path, values, origins = experiment_values(name, overrides)
     given, named = deepcopy(values), flatten(values)
     run = RunDir(run_dir or Path("runs") / str(values.get("name") or experiment_defaults.experiment_name(path.stem)))
-    left, shares = _fill_kept(values, named, path.stem, run)
+    left, shares, before = _fill_kept(values, named, path.stem, run)
     experiment_defaults.fill_in(values, path.stem, shares)
     experiment = validate_experiment(values, origins)
     filled = {key: value for key, value in flatten(values).items() if key not in named or named[key] != value}
     # That a run trains no extractor follows from the other settings again.
     filled = {key: value for key, value in filled.items() if value is not None}
-    return experiment, run, Defaults(given, filled, shares, _lines(filled, named, experiment), left)
+    # As long as values are left, they are compared with what they followed from.
+    return experiment, run, Defaults(before if left else given, filled, shares, _lines(filled, named, experiment), left)
 
 
 def _lines(filled: dict[str, Any], given: dict[str, Any], experiment: Experiment) -> list[str]:
@@ -108,36 +110,56 @@ def _lines(filled: dict[str, Any], given: dict[str, Any], experiment: Experiment
     return [f"{key}: {flow_text(value)}" for key, value in nested.items()]
 
 
-def _fill_kept(values: dict[str, Any], named: dict[str, Any], stem: str, run: RunDir) -> tuple[dict[str, Any], Shares]:
+def _fill_kept(
+    values: dict[str, Any], named: dict[str, Any], stem: str, run: RunDir
+) -> tuple[dict[str, Any], Shares, dict[str, Any]]:
     """Fill in the run's stored defaults, except those that follow from changed settings and were not trained with.
 
-    Returns those that would follow for trainings that keep theirs, and the run's shares.
+    Returns those that would follow for trainings that keep theirs, the run's shares, and the settings from which its
+    defaults followed.
     """
     try:
         kept = checked_reads.read_mapping(run.defaults, StoredDefaults)
     except Unreadable as error:
         raise ConfigError(f"{error}; remove it to take today's defaults") from None
     if kept is None:
-        return {}, SHARES
-    shares, before, now = Shares(**kept["shares"]), kept["given"], deepcopy(values)
-    resolve_paths(before, run.root)
+        return {}, SHARES, {}
+    shares, given, now = Shares(**kept["shares"]), kept["given"], deepcopy(values)
+    resolve_paths(given, run.root)
+    _follow_moved_data(given, now)
+    before = deepcopy(given)
     if before != now:
         for derived in (before, now):
             experiment_defaults.fill_in(derived, stem, shares)
     followed, follows, left = flatten(before), flatten(now), dict[str, Any]()
+    changed = [key for key in followed.keys() | follows.keys() if followed.get(key) != follows.get(key)]
     for key, value in kept["values"].items():
         if any(f"{one}.".startswith(f"{key}.") or key.startswith(f"{one}.") for one in named):
             continue
-        is_same = followed.get(key) == follows.get(key)
-        if is_same or (key in follows and _is_trained(run, key)):
+        is_same = key not in changed
+        if is_same or (key in follows and _is_trained(run, key, changed)):
             set_value(values, key, value, f"{run.defaults}: {key}")
             left |= {} if is_same or follows[key] == value else {key: follows[key]}
-    return left, shares
+    return left, shares, given
 
 
-def _is_trained(run: RunDir, key: str) -> bool:
-    """Tell if a training that uses a value has begun: it is complete, or has a state from which it goes on."""
-    folders = next((own for prefix, own in TRAINED.items() if key.startswith(prefix)), ())
+def _follow_moved_data(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Take today's paths for those of a run that are not there any more, since it or its data were moved."""
+    pairs = zip(paths.find_paths(before, Experiment), paths.find_paths(now, Experiment), strict=False)
+    for (holder, key), (other, same) in pairs:
+        if key == same and not Path(holder[key]).exists():
+            holder[key] = other[same]
+
+
+def _is_trained(run: RunDir, key: str, changed: Collection[str]) -> bool:
+    """Tell if a training that uses a value goes on: it is complete or has a state, of the same data and network."""
+    prefix = next((prefix for prefix in TRAINED if key.startswith(prefix)), None)
+    if prefix is None:
+        return False
+    other_network = ("data.", "cluster.", prefix.replace(".training.", ".model."))
+    if any(one.startswith(other_network) and one != "data.class_names" for one in changed):
+        return False
+    folders = TRAINED[prefix]
     names = (manifest.FILE_NAME, f"{training_states.FOLDER}/*/{training_states.STATE}")
     return any(any(run.root.glob(f"{folder}/{name}")) for folder in folders for name in names)
 

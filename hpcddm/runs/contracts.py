@@ -84,13 +84,14 @@ def vouched_here(run: RunDir, site: str) -> list[dict[str, str]]:
     return [vouched(read_contract(folder)[0], site) for folder in _vouched_folders(run)]
 
 
-def require_vouched(run: RunDir, site: str | None = None, trusted: str | None = None) -> None:
+def require_vouched(run: RunDir, site: str | None = None, trusted: str | None = None, is_dry_run: bool = False) -> None:
     """Check that this user has vouched for a coordinator in a run with a contract, or vouch for the one that is named.
 
     Args:
         run: The run.
         site: The site that submits; None for other commands.
         trusted: Fingerprint of the coordinator's key that the user names.
+        is_dry_run: True to write nothing.
 
     Raises:
         UserError: Nobody has vouched for a contract here, or the key that is named has signed none.
@@ -101,7 +102,12 @@ def require_vouched(run: RunDir, site: str | None = None, trusted: str | None = 
     if named and site is not None:
         sites = named[0].sites
         require(site in sites, f"--site {site}: not a site of the contract; its sites: {', '.join(sites)}")
-        vouch(run, named[0], site)
+        if not is_dry_run:
+            vouch(run, named[0], site)
+    elif trusted is not None and kept:
+        signed = "; ".join(dict.fromkeys(key.fingerprint for _, key in kept))
+        reason = f"the contract of {run.root} is signed by {signed}"
+        raise UserError(f"--trust {trusted}: {reason}; do not trust it, and ask the coordinator")
     elif kept:
         signers = "; ".join(dict.fromkeys(f"{contract.coordinator}, {key.fingerprint}" for contract, key in kept))
         raise UserError(

@@ -75,6 +75,7 @@ class LoopProgress:
     skipped: int = 0
     skipped_in_a_row: int = 0
     first_loss: float | None = None
+    last_loss: float | None = None
     snapshots: dict[str, SnapshotRecord] = field(default_factory=dict)
     scaler: dict[str, float] = field(default_factory=dict)
     curve: list[tuple[int, float]] = field(default_factory=list)

@@ -6,7 +6,7 @@ from hpcddm.config.training import Training
 from hpcddm.errors import UserError
 
 MAX_LOSS_GROWTH = 10
-"""Largest final loss, in units of that of the first step, or of 1 where that is less, as weights to start from have."""
+"""Largest loss in the last step, in units of that in the first, or of 1 where that is less, as from given weights."""
 MIN_SPREAD = 1e-6
 """Least difference between the outputs for several images, in units of the largest output."""
 

@@ -26,7 +26,9 @@ class TrainingProgress:
     skipped_in_a_row: int = 0
     """Number of skipped steps since the last one that was applied."""
     first_loss: float | None = None
-    """Mean loss of the first step, of this rank's images; the first one that is finite."""
+    """Median loss of the first step, of this rank's images; the first one that is finite."""
+    last_loss: float | None = None
+    """Median loss of the last step before a state was saved."""
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Images and SHA-256 of every snapshot taken, by its number; complete on rank 0 only."""
     scaler: dict[str, float] = field(default_factory=dict)

@@ -32,12 +32,15 @@ class StepResults:
     ) -> None:
         self._training, self._progress, self._unit, self._log = training, progress, unit, log
         self._mean_loss, self._device = MeanLoss(progress, device), device
+        self._last_loss = torch.tensor(math.nan if progress.last_loss is None else progress.last_loss, device=device)
         self._unread: list[tuple[int, int, bool | torch.Tensor]] = []
 
     def add(self, losses: torch.Tensor, applied: bool | torch.Tensor) -> None:
         """Note a step with the losses, (N,), of this rank's images; made: as `Engine.step` returns it."""
         self._mean_loss.add(losses, applied)
-        if self._progress.first_loss is None and math.isfinite(first := losses.detach().mean().item()):
+        # Some weights of losses have no bound, and a mean would follow its largest one.
+        self._last_loss = losses.detach().median()
+        if self._progress.first_loss is None and math.isfinite(first := self._last_loss.item()):
             self._progress.first_loss = first
         self._unread.append((self._progress.images, len(losses), applied))
 
@@ -60,7 +63,8 @@ class StepResults:
     def state(self, engine: Engine) -> dict[str, Any]:
         """Return the progress as a training state keeps it; collective."""
         self._progress.loss_sums, self._progress.loss_images = self._mean_loss.sums(), self._mean_loss.images
-        self._progress.scaler = engine.scaler_state()
+        self._progress.scaler, last = engine.scaler_state(), self._last_loss.item()
+        self._progress.last_loss = last if math.isfinite(last) else None
         return asdict(self._progress)
 
     def require_converged(self) -> None:
@@ -74,14 +78,13 @@ class StepResults:
             raise self._diverged(f"no gradient was finite in its last {progress.skipped_in_a_row} steps")
         if skipped == steps or 2 * (skipped - FP16_SEARCH * fp16) > steps:
             raise self._diverged(f"no gradient was finite in {skipped} of its {steps} steps")
-        last = [loss for _, loss in progress.curve[-1:]]
-        # Few steps after the last log say little alone.
-        loss = max([*last, self._finite_loss()] if self._mean_loss.images > 0 else last)
-        first = torch.tensor(math.nan if progress.first_loss is None else progress.first_loss, device=self._device)
-        dist.all_reduce(first)
-        first /= dist.get_world_size()
-        if loss > MAX_LOSS_GROWTH * max(first.item(), 1):
-            raise self._diverged(f"its loss has grown from {first.item():.3g} to {loss:.3g}")
+        if self._mean_loss.images > 0:
+            self._finite_loss()
+        ends = torch.stack([torch.full_like(self._last_loss, progress.first_loss or math.nan), self._last_loss])
+        dist.all_reduce(ends)
+        first, last = (ends / dist.get_world_size()).tolist()
+        if last > MAX_LOSS_GROWTH * max(first, 1):
+            raise self._diverged(f"the median of its losses in a step has grown from {first:.3g} to {last:.3g}")
 
     def _finite_loss(self) -> float:
         """Return the mean loss since the last log; collective."""

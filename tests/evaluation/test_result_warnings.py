@@ -46,7 +46,13 @@ def test_figures_of_a_usual_run_get_no_warning(long):
 
 def test_arms_that_the_classifier_takes_by_chance_are_named(long):
     (line,) = said(long, top_1={"agreement": 0.12}, top_2={"agreement": 0.2})
-    assert "hardly more than by chance (10.0%): top-1 12.0%; these" in line and "top-2" not in line
+    assert "hardly more often than by chance (10.0%): top-1 12.0%; these" in line and "top-2" not in line
+
+
+def test_a_classifier_that_does_not_know_real_images_is_at_fault_itself(long, monkeypatch):
+    monkeypatch.setitem(REAL, "agreement", 0.11)
+    (line,) = said(long, top_1={"agreement": 0.1})
+    assert line.startswith("the classifier names the class of 11.0% of the real images: train it longer")
 
 
 @pytest.mark.parametrize("key, value, shown", [("precision", 0.976, "92.4%): top-1 97.6%"), ("density", 1.4, "0.98)")])
@@ -63,6 +69,6 @@ def test_one_of_two_figures_that_disagree_is_to_be_believed(long, dimension, bel
 
 def test_experts_that_train_little_are_warned_of_unless_they_start_from_weights(long, tmp_path):
     (line,) = said(long, passes=0.13)
-    assert line == "2 of 2 experts saw less than all of their images (0.13 passes): train longer"
+    assert line == "2 of 2 experts saw less than all of their images (0.13 passes)"
     (plan,) = said(tiny(tmp_path))
     assert plan.startswith("an expert sees 32 images; ")

@@ -128,7 +128,9 @@ def test_a_contract_that_nobody_here_has_vouched_for_is_refused_in_one_line(runs
     assert done.exit_code == 1 and "is not vouched for here; compare the fingerprint" in line, done.output
     own, stranger = (ssh_keys.read_public(runs.key(site)).fingerprint for site in ("uni-a", "uni-b"))
     assert own in line and stranger in line
-    assert "is not vouched for here" in hpcddm(*submit, "--trust", "SHA256:another").output
+    assert f"is signed by {stranger}; {own}; do not trust it" in hpcddm(*submit, "--trust", "SHA256:another").output
+    hpcddm(*submit, "--trust", own, "--dry-run")
+    assert contracts.vouched_here(run, "uni-a") == []
     named = ("submit", run.root.parent / "tiny.yaml", "--site", "embedded", "--run-dir", run.root, "--trust", own)
     assert "--site embedded: not a site of the contract; its sites: uni-a, uni-b" in hpcddm(*named).output
     hpcddm(*submit, "--trust", own)

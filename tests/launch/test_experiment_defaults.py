@@ -271,6 +271,9 @@ def test_a_default_follows_a_changed_key_until_something_is_trained_with_it(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
         experiment, _, defaults = load_for_run("e.yaml", (override,), digits.root)
+        if override.startswith(("cluster.", f"{section}.model.")):
+            assert experiment == follow and not defaults.left, "another network, which goes on from nothing"
+            continue
         now = flatten(experiment.model_dump())
         assert expected.items() <= defaults.left.items() and all(now[key] == kept[key] for key in expected)
         named = [f"{key}={value}" for key, value in defaults.left.items()]
@@ -294,7 +297,19 @@ def test_submit_warns_once_of_values_that_stay_and_prints_the_line_that_takes_th
     )
     defaults = load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2]
     defaults.store(digits)
-    assert not load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2].left
+    again = load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2]
+    assert again.left == defaults.left, "as long as nobody has decided"
+    shutil.rmtree(digits.root / "train")
+    experiment, _, defaults = load_for_run("e.yaml", ("experts.training.images=400000",), digits.root)
+    assert experiment.experts.training.warmup_images == 20_000 and not defaults.left
+
+
+def test_a_run_that_was_moved_keeps_its_defaults(digits, monkeypatch, tmp_path_factory):
+    begin(digits)
+    before, _, _ = load_for_run("e.yaml", (), digits.root)
+    moved = RunDir(digits.root.rename(tmp_path_factory.mktemp("elsewhere") / "run"))
+    monkeypatch.setattr(experiment_defaults, "IMAGES_OF_A_SHARD", 10)
+    assert load_for_run("e.yaml", (), moved.root)[0] == before
 
 
 def test_every_key_and_section_may_be_named_without_a_change_of_another(digits):

@@ -19,7 +19,7 @@ SHARE_OF_MEMORY = 0.9
 COMMENT_COLUMN = 44
 GPUS = re.compile(r"(?:^|,)gpu:(?:([^:,(]+):)?([0-9]+)")
 """GPUs in GRES words such as 'gpu:a100:4(S:0-1),nvme:1'."""
-SLICE = re.compile(r"[0-9]+g\.[0-9]+gb")
+SLICE = re.compile(r"[0-9]+g[._-]?[0-9]+gb", re.IGNORECASE)
 """Part of the type of a slice of a GPU, such as h100_1g.10gb."""
 
 

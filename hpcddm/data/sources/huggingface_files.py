@@ -31,6 +31,8 @@ SPLITS |= {"eval": "test", "evaluation": "test"}
 DESCRIPTIONS = frozenset({"dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json", "README.md"})
 DESCRIPTIONS |= {".gitattributes"}
 """Files beside the data that describe them."""
+SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
+"""Names of splits, as `datasets` has them."""
 ALL_FOLDERS = "**/*"
 """Beginning of a pattern for the files of all folders."""
 ONE_SET = "name one set by data.source.folder, or by a pattern as data.source.files"
@@ -203,8 +205,9 @@ def _split_of(path: Path, folder: Path) -> str | None:
         is_one_of_several = (path.parent.parent / "dataset_dict.json").is_file()
         return split_name(path.parent.name) if is_one_of_several else split_name(str(state.get("_split") or "train"))
     part, word = PART.fullmatch(path.stem), split_in_path(path.relative_to(folder))
-    # A name such as `part` leaves the folder to say which split it is.
-    is_named = part and (split_in_path(PurePath(path.name)) or not word)
+    # A name such as `part` leaves the folder to say which split it is, and `cifar10-train` the word.
+    is_whole = part and (SPLIT_NAME.fullmatch(part["name"]) or not word)
+    is_named = is_whole and (split_in_path(PurePath(path.name)) or not word)
     return split_name(part["name"]) if part and is_named else word
 
 

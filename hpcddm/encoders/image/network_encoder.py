@@ -42,6 +42,8 @@ class Preparation:
         known = ", ".join(INTERPOLATIONS)
         text = f"images are to be prepared by interpolation {self.interpolation}; known are {known}"
         require(self.interpolation in INTERPOLATIONS, text)
+        sides = f"images are to be resized to {self.resized} pixels and cut to {self.side}, which is more"
+        require(self.side <= self.resized, sides)
 
     @property
     def label(self) -> str:

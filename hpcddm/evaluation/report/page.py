@@ -95,6 +95,7 @@ def table(metrics: dict[str, Any]) -> dict[str, ModelRow]:
             _mark_best(rows, metric, arms, metrics["baseline"])
     for name in at_chance(metrics):
         rows[name].best.clear()
+        rows[name].verdicts = dict.fromkeys(rows[name].verdicts, "")
     return rows
 
 

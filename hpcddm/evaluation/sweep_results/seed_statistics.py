@@ -55,7 +55,8 @@ def _spread(setting: dict[str, Any], arm: str, by_seed: list[dict[str, float]]) 
     figures = {}
     for metric in all_metrics():
         values = [measured[metric.key] for measured in by_seed if measured.get(metric.key) is not None]
-        if values:
+        # A seed whose figure is not finite would make the mean of the others look good.
+        if values and len(values) == len(by_seed):
             deviation = statistics.stdev(values) if len(values) > 1 else None
             figures[metric.key] = statistics.fmean(values), deviation
     return SeedStatistics(setting, arm, len(by_seed), figures)

@@ -7,6 +7,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.strategies import parse as parse_strategy
@@ -71,7 +72,7 @@ from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
 ENSEMBLE = "ensemble"
 """Name for all arms except the dense models; these arms share one training and its FLOPs."""
-NOT_FINITE = "not finite: the samples, or the networks that drew them, have values that are too large or not numbers"
+NOT_FINITE = "the samples, or the networks that drew them, have values that are too large or not numbers"
 """Reason why a figure is null."""
 ACCURACY_LABELS = {"accuracy": "with condition", "accuracy_without_class": "without condition"}
 CALIBRATION = {"calibration_error": "without temperature", "scaled_calibration_error": "with temperature"}
@@ -126,6 +127,8 @@ def _parts(unit: Unit, arm: str) -> Iterator[h5py.Group]:
 
 def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
     flops, classes = _train_flops(experiment, unit.inputs), experiment.data.num_classes
+    # Without a condition nobody has requested the classes.
+    chance = {"chance": 1 / classes} if classes and experiment.data.condition.form is not ConditionForm.NONE else {}
     contradictions = training_costs.contradictions(experiment, unit.inputs)
     compared = {
         unit_name(key): manifest.read_verified_json(unit.run.unit(key), COMPARISON, ArmComparison)
@@ -141,7 +144,7 @@ def _metrics(experiment: Experiment, unit: Unit) -> dict[str, Any]:
             "missing_experts": missing_experts(experiment, unit.inputs),
             "remark": _remark(experiment, unit),
             "extractors": _extractors(experiment, unit),
-            "classifier": _evaluator(experiment, unit, CLASSIFIER) | {"chance": 1 / classes} if classes else None,
+            "classifier": _evaluator(experiment, unit, CLASSIFIER) | chance if classes else None,
             "steps": experiment.evaluate.steps,
             "guidance": experiment.evaluate.guidance,
         }

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -109,7 +110,7 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 def _augmentations(network: ClassifierSettings, side: int) -> list[Augmentation]:
-    """Return what `shift` and `mirror` of a evaluator do to its training images."""
+    """Return what `shift` and `mirror` of an evaluator do to its training images."""
     moved: list[Augmentation] = (
         [Shift(shift.ShiftSettings(name="shift", max_pixels=network.shift), side)] if network.shift else []
     )
@@ -126,16 +127,18 @@ def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:
 def _accuracy(
     model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: TarReader, has_classes: bool
 ) -> tuple[float, bool]:
-    """Compute the share of images whose class the model names, and tell if its answers differ among images.
+    """Compute the share of images whose class the model names, and tell if its output differs among images.
 
     Without classes, image i is turned i times.
     """
-    right, is_alive = 0, False
+    right, answers, seen = 0, [], []
     for block in split_into_blocks(range(len(reader)), IMAGES_AT_ONCE):
         images = torch.from_numpy(reader.images(block))
         labels = reader.labels(block) if has_classes else torch.arange(block.start, block.stop) % NUM_ROTATIONS
         images = images if has_classes else rotate(images, labels)
         logits = model(to_model(images))
-        is_alive |= varies(logits.numpy()) or not varies(images.flatten(1).numpy())
+        answers.append(logits.numpy())
+        seen.append(images[:1].flatten(1).numpy())
         right += (logits.argmax(1) == labels).sum().item()
+    is_alive = varies(np.concatenate(answers)) or not varies(np.concatenate([*seen, images.flatten(1).numpy()]))
     return right / len(reader), is_alive

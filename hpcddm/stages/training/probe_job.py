@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment, ProbeRule
 from hpcddm.data import run_samples
 from hpcddm.data.reader import TarReader
@@ -90,7 +91,8 @@ def _measure(experiment: Experiment, unit: Unit, number: int, probe: list[np.nda
         losses.append([loss.of_network(expert.model, numbers, level, device) for level in levels])
         constant.append([loss.of_constant(numbers, level) for level in levels])
     unit.heartbeat.beat(total, total)
-    is_asked = experiment.experts.condition_dropout > 0 and losses[number]
+    is_guided = experiment.data.condition.form is not ConditionForm.NONE and experiment.experts.condition_dropout > 0
+    is_asked = is_guided and losses[number]
     null = [loss.of_network(expert.model, probe[number], level, device, False) for level in LEVELS if is_asked]
     return ProbeLosses(list(LEVELS), losses, constant, list(null))
 

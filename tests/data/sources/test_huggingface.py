@@ -326,6 +326,13 @@ def test_a_numbered_name_is_a_split_as_a_whole(tmp_path):
         } - {name}
 
 
+def test_the_name_of_a_data_set_before_the_split_is_none_of_it(tmp_path):
+    for name in ("cifar10-train", "cifar10-test"):
+        write(tmp_path / f"{name}-00000-of-00001.parquet", **images(1, text=[name]))
+    own = source(tmp_path, train="train")
+    assert [file.index(check).index.captions for file in own.tars("train")] == [["cifar10-train"]]
+
+
 def test_files_of_one_name_in_two_folders_are_one_set_if_a_pattern_says_so(tmp_path):
     for year in ("2023", "2024"):
         write(tmp_path / year / "shard-0.parquet", **images(2, text=[year, year]))

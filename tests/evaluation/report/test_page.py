@@ -253,8 +253,10 @@ def test_arms_that_read_the_same_are_both_best_where_both_have_a_verdict():
 def test_samples_that_the_classifier_takes_by_chance_are_never_best():
     noise = content().metrics
     noise["intervals"]["oracle"]["agreement@own"] = [0.105, 0.135]
+    noise["arms"]["oracle"]["agreement"] = 0.12
     rows = page.table(noise)
     assert rows["oracle"].best == [] and rows["monolith"].best == ["fd"]
+    assert set(rows["oracle"].verdicts.values()) == {""}
 
 
 def test_what_speaks_against_the_figures_comes_before_them():
