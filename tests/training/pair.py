@@ -317,7 +317,7 @@ def main(root: Path) -> dict:
     ends = {"last one skipped": [STEPS - 1], "last two skipped": [STEPS - 2, STEPS - 1], "most skipped": range(1, 8)}
     for name, skipped in ends.items():
         found[name] = pairs.chain(name, [STEPS - 1], skipped)
-    found["grown"] = pairs.chain("grown", [], learning_rate=1e6)
+    found["grown"] = pairs.chain("grown", [], learning_rate=10)
     step_results.MAX_SKIPPED = 4
     found["diverged"] = pairs.chain("diverged", [], range(BAD_STEP, STEPS))
     return found | {"gather": pairs.gather(), "collectives": pairs.collectives()}
