@@ -56,7 +56,11 @@ class StrictModel(BaseModel):
         if not isinstance(values, dict):
             return values
         named = {key: field.default for key, field in cls.model_fields.items() if isinstance(field.default, dict)}
-        begun = {key: named[key] for key in named.keys() & values.keys() if isinstance(values[key], dict)}
+        begun = {
+            key: default
+            for key, default in named.items()
+            if isinstance(given := values.get(key), dict) and "name" not in given
+        }
         return values | {key: default | values[key] for key, default in begun.items()}
 
     @field_validator("*", mode="before")

@@ -120,7 +120,9 @@ def require_vouched(run: RunDir, site: str | None = None, trusted: str | None = 
 
 def _folders(run: RunDir) -> list[Path]:
     """List the folders of all revisions, the newest first; raise `UserError` for a link in the place of one."""
-    folders = []
+    folders: list[Path] = []
+    if not os.path.lexists(run.root / CONTRACT):
+        return folders
     with suppress(FileNotFoundError), checked_reads.open_folder(run.root / CONTRACT, run.root) as opened:
         names = [name for name in os.listdir(opened) if name.isdecimal() and name.isascii()]
         folders = [revision_folder(run, number) for number in sorted(map(int, names), reverse=True)]

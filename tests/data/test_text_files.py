@@ -28,8 +28,6 @@ TEXTS = {
     "a cat\r\n\r\n": "a cat",
     "two\r\nlines\rand one": "two\nlines\nand one",
     " a cat \u2028": " a cat \u2028",
-    BYTE_ORDER_MARK: "",
-    "\r\n": "",
 }
 
 
