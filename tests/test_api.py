@@ -64,7 +64,7 @@ def test_numbers_that_name_other_classes_are_names_everywhere(run, monkeypatch, 
         columns = ["label"] if key == "data.filter" else []
         check_numbers(experiment, ["0", "1", "2", "3"], columns)
         check_numbers(experiment, [], columns)
-        with pytest.raises(UserError, match=f"{key}: class 2 is called '10', and numbers of classes may mean either"):
+        with pytest.raises(UserError, match=f"{key}: class 3 is called '2', and numbers of classes may mean either"):
             check_numbers(experiment, ["0", "1", "10", "2"], columns)
     check_numbers(tiny(tmp), ["0", "1", "10", "2"])
 

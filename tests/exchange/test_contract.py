@@ -472,6 +472,7 @@ def test_a_contract_that_is_a_link_is_refused(shared, tmp_path, linked):
 def test_an_unknown_coordinator_is_planned_for_in_bounded_time(
     shared, tmp_path, monkeypatch, key, value, seconds, said
 ):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody-vouched"))
     monkeypatch.setattr(agreed_submission, "PLAN_SECONDS", seconds)
     if seconds > 3:
         monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)

@@ -27,11 +27,11 @@ SHARE = {"heldout": {"share": 0.5}}
 def folder_of_classes(root):
     """One folder with three classes, without captions."""
     records = records_of("image_folder", folder=str(pictures.write_folder(root / "all")))
-    for number, record in enumerate(records[:60]):
+    for number, record in enumerate(records[:90]):
         place = root / "classes" / f"class-{number % 3}" / f"{record.key}.png"
         place.parent.mkdir(parents=True, exist_ok=True)
         record.image.save(place)
-    return {"name": "image_folder", "folder": "classes"} | SHARE, 60, {"label"}
+    return {"name": "image_folder", "folder": "classes"} | SHARE, 90, {"label"}
 
 
 def array_file(root):
@@ -85,7 +85,7 @@ def test_of_a_folder_sorted_by_class_some_tars_keep_nothing_and_what_is_no_pictu
     changes = {"data__image_size": 16, "data__channels": 3, "data__num_classes": None, "data__shards": 4}
     changes |= {"data__condition": {"name": "none"}, "evaluators__classifier": None, "evaluate__images": 20}
     changes |= {"data__filter": "label >= 1 and width > 16", "data__max_broken_share": 0.1}
-    changes |= {"data__source": source | {"heldout": {"share": 0.7}}}
+    changes |= {"data__source": source | {"heldout": {"share": 0.5}}}
     bench = Bench(tmp_path, "run", **changes)
     bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage == "shard"), CATALOG)
     catalogs = [open_catalog(bench.run, split) for split in ("train", "heldout")]
