@@ -1,33 +1,74 @@
-"""Process between the launcher and the ranks of one unit: `python -m hpcddm.launch.local.controller FOLDER`."""
+"""Process between the server and the ranks of one unit, all of which are forked."""
 
+import importlib
 import math
 import os
 import signal
-import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 from submitit.local.local import Controller
 
 from hpcddm.errors import UserError
 from hpcddm.files import guarded_writes
-from hpcddm.jobs.stopping import LAUNCHER_VARIABLE, SAVING_SECONDS
+from hpcddm.jobs.stopping import SAVING_SECONDS
 
 DEATH_SECONDS = 5
 
 
-class UnitController(Controller):
-    """submitit's controller, which also ends all ranks if one rank dies or the launcher ends.
+class ForkedRank:
+    """Rank of a unit, with the methods of `subprocess.Popen` that submitit's controller calls.
 
     Args:
-        folder: Folder of the ranks' first outputs.
+        command: Name of a module, and the arguments of its function `run_unit`.
+        variables: Variables of the rank, beside those of this process.
+        output: Descriptor of the file for its standard output and error.
+    """
+
+    def __init__(self, command: Sequence[str], variables: dict[str, str], output: int) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.environ.update(variables)
+                for stream in (1, 2):
+                    os.dup2(output, stream)
+                importlib.import_module(command[0]).run_unit(*command[1:])
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+
+    def poll(self) -> int | None:
+        """Return the exit code, the negative number of the signal that ended the rank, or None while it runs."""
+        if self.returncode is None:
+            process, status = os.waitpid(self.pid, os.WNOHANG)
+            if process:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Signal the rank if it runs."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class UnitController(Controller):
+    """submitit's controller, which also ends all ranks if one rank dies or the server ends with the launcher.
+
+    Args:
+        folder: Existing folder for the ranks' first outputs.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._launcher = int(os.environ[LAUNCHER_VARIABLE])
+        self._server = os.getppid()
 
     def start_tasks(self) -> None:
         """Start the ranks; links are not followed, because other users can predict the names of the outputs."""
@@ -35,10 +76,10 @@ class UnitController(Controller):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         for rank in range(self.ntasks):
             variables = {"LOCALID": str(rank), "GLOBALID": str(rank), "JOB_ID": self.pid}
-            environment = os.environ | {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
+            own = {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
             with open(guarded_writes.open_file(self.folder / f"{self.pid}_{rank}_log.out", flags), "ab") as output:
-                task = subprocess.Popen(self.command, env=environment, stdout=output, stderr=subprocess.STDOUT)
-            self.tasks.append(task)
+                rank_process: Any = ForkedRank(self.command, own, output.fileno())
+            self.tasks.append(rank_process)
 
     def wait(self, freq: int = 24) -> Sequence[int | None]:
         """Wait for all ranks, after a stop signal at most for the grace period; `run` kills the remaining ranks.
@@ -64,12 +105,21 @@ class UnitController(Controller):
             # The other ranks wait for the dead rank, and cannot save without it.
             return DEATH_SECONDS
         # Not kill(pid, 0): it also succeeds for a zombie, and for a new process with the same number.
-        return math.inf if os.getppid() == self._launcher else SAVING_SECONDS
+        return math.inf if os.getppid() == self._server else SAVING_SECONDS
 
 
-if __name__ == "__main__":
-    # Only once: the launcher decides about another attempt.
+def control(folder: Path) -> NoReturn:
+    """Run a unit's ranks, once, and exit: the launcher decides about another attempt.
+
+    Args:
+        folder: Existing folder for the ranks' first outputs.
+    """
     try:
-        UnitController(Path(sys.argv[1])).run(max_retry=1)
+        UnitController(folder).run(max_retry=1)
     except UserError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)

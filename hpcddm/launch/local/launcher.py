@@ -3,9 +3,7 @@
 import os
 import shlex
 import signal
-import subprocess
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 
 from hpcddm.config import variant_files
@@ -14,8 +12,9 @@ from hpcddm.files import guarded_writes
 from hpcddm.jobs.entry import STOP_VARIABLE
 from hpcddm.jobs.job_environment import LAUNCH_VARIABLE
 from hpcddm.jobs.stopping import LAUNCHER_VARIABLE
-from hpcddm.launch.base import PYTHON, ArraySpec, DirectLauncher, Job, clean_environment, python_path
+from hpcddm.launch.base import ArraySpec, DirectLauncher, Job, clean_environment, python_path
 from hpcddm.launch.code_copy import Checkout, CodeCopy
+from hpcddm.launch.local.fork_server import ForkServer
 from hpcddm.launch.local.machine_gpus import VISIBLE_VARIABLE, GpuPool
 from hpcddm.pipeline.state import State
 from hpcddm.runs import state_seals
@@ -24,35 +23,35 @@ from hpcddm.runs.journal import Submission
 from hpcddm.runs.run_dir import RunDir
 
 NO_LIMIT_MINUTES = 60 * 24 * 365
+ENTRY = "hpcddm.jobs.entry"
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def start_ranks(
-    jobs: Path,
-    command: list[str],
-    resources: Resources,
-    code: CodeCopy | Checkout,
-    gpus: list[str] | None,
-    variables: Mapping[str, str],
-) -> subprocess.Popen[bytes]:
-    """Start all ranks of a unit under submitit's controller, in a new session that Ctrl-C does not reach.
+def _server_environment(code: CodeCopy | Checkout, threads: int) -> dict[str, str]:
+    """Return the environment of the processes that run a code with a number of threads each."""
+    return clean_environment() | {
+        "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
+        variant_files.VARIANTS_VARIABLE: code.variants,
+        # Python would run compiled code in the folder instead of the submitted code.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **dict.fromkeys(THREADS, str(threads)),
+    }
+
+
+def _unit_variables(jobs: Path, command: list[str], num_ranks: int, gpus: list[str] | None) -> dict[str, str]:
+    """Return the variables of submitit's controller and of the ranks.
 
     submitit's executor is not used, because its ranks would open a pickle whose name other users can predict.
 
     Args:
-        jobs: Existing folder for the ranks' first outputs.
-        command: Words of a rank's command.
-        resources: Resources that the unit requests.
-        code: Code that the ranks run.
+        jobs: Folder for the ranks' first outputs.
+        command: Module that the ranks run, and the arguments of its function `run_unit`.
+        num_ranks: Number of ranks.
         gpus: GPUs visible to the ranks; None, if the GPUs are unknown, leaves the choice to torch.
-        variables: Further variables of their environment.
-
-    Returns:
-        The process of the controller.
     """
-    threads = str(resources.cpus_per_rank)
-    environment = clean_environment() | {
+    return {
         "SUBMITIT_EXECUTOR": "local",
-        "SUBMITIT_LOCAL_NTASKS": str(resources.ranks),
+        "SUBMITIT_LOCAL_NTASKS": str(num_ranks),
         "SUBMITIT_LOCAL_COMMAND": shlex.join(command),
         "SUBMITIT_LOCAL_TIMEOUT_S": str(60 * NO_LIMIT_MINUTES),
         "SUBMITIT_LOCAL_SIGNAL_DELAY_S": "30",
@@ -63,18 +62,8 @@ def start_ranks(
         LAUNCH_VARIABLE: uuid.uuid4().hex[:12],
         LAUNCHER_VARIABLE: str(os.getpid()),
         STOP_VARIABLE: str(jobs / "never.stop"),
-        "PYTHONPATH": python_path(code.folder, os.environ.get("PYTHONPATH")),
-        variant_files.VARIANTS_VARIABLE: code.variants,
-        # Python would run compiled code in the folder instead of the submitted code.
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
         **({} if gpus is None else {VISIBLE_VARIABLE: ",".join(gpus)}),
-        **variables,
     }
-    controller = [*PYTHON, "-m", "hpcddm.launch.local.controller", str(jobs)]
-    return subprocess.Popen(controller, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
 
 
 class LocalLauncher(DirectLauncher):
@@ -84,7 +73,9 @@ class LocalLauncher(DirectLauncher):
         super().__init__(site, run)
         self.cores = site.cores or len(os.sched_getaffinity(0))
         self.gpus = GpuPool(site)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._servers: dict[int, ForkServer] = {}
+        """By the number of threads, which libraries read when they are imported."""
+        self._jobs: dict[str, ForkServer] = {}
 
     def check(self, arrays: list[ArraySpec]) -> None:
         """Raise `UserError` if a unit needs more GPUs than this machine has; with fewer cores it only takes longer."""
@@ -99,18 +90,34 @@ class LocalLauncher(DirectLauncher):
         gpus = None
         if self.gpus.device_ids is not None:
             needed = self.gpus.needed(_key(array), array.resources)
-            gpus = self.gpus.free(filter(self.is_running, self._processes))[:needed]
-        command = [*PYTHON, "-u", "-m", "hpcddm.jobs.entry", str(spec.resolve())]
-        variables = state_seals.job_variables(self.run)
-        process = start_ranks(self.run.jobs.resolve(), command, array.resources, self.code, gpus, variables)
-        job = JobId(process.pid)
-        self.gpus.hold(job, gpus or [])
-        self._processes[job] = process
+            gpus = self.gpus.free(filter(self.is_running, self._jobs))[:needed]
+        process = self.start_ranks([ENTRY, str(spec.resolve())], array.resources, gpus)
+        self.gpus.hold(process, gpus or [])
+        return process
+
+    def start_ranks(self, command: list[str], resources: Resources, gpus: list[str] | None) -> JobId:
+        """Start the ranks of a unit in a session that Ctrl-C does not reach.
+
+        Args:
+            command: Module that the ranks run, and the arguments of its function `run_unit`.
+            resources: Resources that the unit requests.
+            gpus: GPUs visible to the ranks; None leaves the choice to torch.
+
+        Returns:
+            Process id of their controller.
+        """
+        threads, jobs = resources.cpus_per_rank, self.run.jobs.resolve()
+        if threads not in self._servers:
+            self._servers[threads] = ForkServer(_server_environment(self.code, threads))
+        server = self._servers[threads]
+        variables = _unit_variables(jobs, command, resources.ranks, gpus) | state_seals.job_variables(self.run)
+        job = JobId(server.start(jobs, variables))
+        self._jobs[job] = server
         return job
 
     def is_running(self, job: str) -> bool:
         """Return True if processes of a job that this launcher started still run."""
-        return job in self._processes and self._processes[job].poll() is None
+        return job in self._jobs and self._jobs[job].is_running(int(job))
 
     def states(self, submissions: list[Submission]) -> dict[str, Job] | None:
         """Return the jobs that this launcher started and that still run, by unit."""

@@ -1,32 +1,17 @@
-"""The controller of the embedded site, with ranks that do nothing but live and die."""
+"""Server and controller of the embedded site, with ranks that do nothing but live and die."""
 
 import os
-import shlex
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
-from hpcddm.config.site import Resources
-from hpcddm.jobs.stopping import LAUNCHER_VARIABLE
-from hpcddm.launch.code_copy import Checkout
-from hpcddm.launch.local import launcher
+from hpcddm.config.site import Resources, Site
+from hpcddm.errors import UserError
+from hpcddm.launch.local import fork_server
+from hpcddm.launch.local.launcher import LocalLauncher
+from hpcddm.runs.run_dir import RunDir
 from tests.helpers import python
-
-RANK = """
-import os, signal, sys, time
-rank, folder = os.environ["SUBMITIT_LOCAL_GLOBALID"], sys.argv[1]
-def leave(number, frame):
-    open(f"{folder}/left-{rank}", "w").close()
-    os._exit(0)
-signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in sys.argv else leave)
-with open(f"{folder}/.{rank}", "w") as file:
-    file.write(str(os.getpid()))
-os.rename(f"{folder}/.{rank}", f"{folder}/pid-{rank}")
-time.sleep(60)
-"""
 
 
 def wait_for(condition, seconds=15):
@@ -38,28 +23,27 @@ def wait_for(condition, seconds=15):
     raise AssertionError(f"not within {seconds} s")
 
 
-SHORT = """
-import sys
-from hpcddm.launch.local import controller
+IMPATIENT = """
+from hpcddm.launch.local import controller, fork_server
 controller.DEATH_SECONDS = controller.SAVING_SECONDS = 1
-controller.UnitController(sys.argv[1]).run(max_retry=1)
+fork_server.PRELOADED = ()
+fork_server.serve()
 """
 
 
-def start(folder, *arguments):
-    """Two ranks under a controller; returns its process."""
-    (folder / "jobs").mkdir()
-    command = [sys.executable, "-c", RANK, str(folder), *arguments]
-    return launcher.start_ranks(folder / "jobs", command, Resources(ranks_per_node=2), Checkout(), None, {})
+@pytest.fixture
+def launcher(tmp_path, monkeypatch):
+    """A launcher whose server has imported nothing and whose controllers wait for a second only."""
+    monkeypatch.setattr(fork_server, "SERVER", ("-c", IMPATIENT))
+    run = RunDir(tmp_path / "run")
+    run.jobs.mkdir(parents=True)
+    return LocalLauncher(Site(name="here", scheduler="local"), run)
 
 
-def start_deaf(folder):
-    """Two ranks that hear no TERM under a controller that waits for a second only."""
-    command = shlex.join([sys.executable, "-c", RANK, str(folder), "deaf"])
-    variables = {"NTASKS": "2", "COMMAND": command, "TIMEOUT_S": "600", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
-    environment = os.environ | {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
-    environment |= {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
-    return subprocess.Popen([sys.executable, "-c", SHORT, str(folder / "jobs")], env=environment)
+def start(launcher, folder, *arguments):
+    """Two ranks; returns their job."""
+    command = ["tests.launch.local.idle_ranks", str(folder), *arguments]
+    return launcher.start_ranks(command, Resources(ranks_per_node=2), None)
 
 
 def rank_pids(folder):
@@ -76,67 +60,84 @@ def is_gone(process):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_rank_that_dies_takes_the_other_down_which_may_leave_by_itself(tmp_path, number):
-    controller = start(tmp_path)
+@pytest.mark.parametrize("arguments", [(), ("deaf",)])
+def test_a_rank_that_dies_takes_the_other_down_which_may_leave_by_itself(launcher, tmp_path, number, arguments):
+    job = start(launcher, tmp_path, *arguments)
     pids = rank_pids(tmp_path)
     os.kill(pids[1], number)
-    controller.wait(timeout=10)
-    assert (tmp_path / "left-0").exists() and all(map(is_gone, pids))
+    wait_for(lambda: not launcher.is_running(job))
+    assert (tmp_path / "left-0").exists() == (not arguments) and all(map(is_gone, [int(job), *pids]))
 
 
-def test_a_rank_that_hears_nothing_is_killed(tmp_path):
-    controller = start_deaf(tmp_path)
-    pids = rank_pids(tmp_path)
-    os.kill(pids[0], signal.SIGKILL)
-    controller.wait(timeout=15)
-    wait_for(lambda: all(map(is_gone, pids)))
-
-
-def test_a_rank_that_ends_well_leaves_the_other_alone_and_term_reaches_every_rank(tmp_path):
-    controller = start(tmp_path)
+def test_a_rank_that_ends_well_leaves_the_other_alone_and_term_reaches_every_rank(launcher, tmp_path):
+    job = start(launcher, tmp_path)
     pids = rank_pids(tmp_path)
     os.kill(pids[1], signal.SIGTERM)
     wait_for((tmp_path / "left-1").exists)
-    with pytest.raises(subprocess.TimeoutExpired):
-        controller.wait(timeout=1)
-    assert not (tmp_path / "left-0").exists()
-    controller.terminate()
-    controller.wait(timeout=10)
+    time.sleep(1.5)
+    assert launcher.is_running(job) and not (tmp_path / "left-0").exists()
+    launcher.cancel(job)
+    wait_for(lambda: not launcher.is_running(job))
     assert (tmp_path / "left-0").exists()
 
 
-PLANTED = """
-import os, runpy, sys
-os.link(sys.argv[2], f"{sys.argv[1]}/{os.getpid()}_0_log.out")
-runpy.run_module("hpcddm.launch.local.controller", run_name="__main__")
+def test_kill_leaves_no_rank_and_a_server_that_died_is_named(launcher, tmp_path):
+    job = start(launcher, tmp_path, "deaf")
+    pids = rank_pids(tmp_path)
+    launcher.kill(job)
+    wait_for(lambda: not launcher.is_running(job) and all(map(is_gone, pids)))
+    (server,) = launcher._servers.values()
+    server._process.kill()
+    with pytest.raises(UserError, match="the process that starts this machine's units has died; submit again"):
+        start(launcher, tmp_path)
+    assert not launcher.is_running(job)
+
+
+LINKED = f"""
+import os
+from pathlib import Path
+from hpcddm.launch.local import controller, fork_server
+run = controller.control
+def planted(folder):
+    os.link(folder.parent / "precious", folder / f"{{os.getpid()}}_0_log.out")
+    run(folder)
+controller.control = planted
+{IMPATIENT}
 """
 
 
-def test_an_output_that_has_another_name_ends_it_in_one_line(tmp_path):
-    (tmp_path / "precious").write_text("precious")
-    (tmp_path / "jobs").mkdir()
-    variables = {"NTASKS": "1", "COMMAND": "echo executed", "TIMEOUT_S": "60", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
-    environment = {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
-    environment |= {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
-    done = python(PLANTED, tmp_path / "jobs", tmp_path / "precious", **environment)
-    assert done.returncode == 1 and "_0_log.out: has another name, too (a hard link); " in done.stderr
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-    assert (tmp_path / "precious").read_text() == "precious"
+def test_an_output_that_has_another_name_ends_it_in_one_line(launcher, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(fork_server, "SERVER", ("-c", LINKED))
+    precious = launcher.run.root / "precious"
+    precious.write_text("precious")
+    job = start(launcher, tmp_path)
+    wait_for(lambda: not launcher.is_running(job))
+    said = capfd.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1
+    assert "_0_log.out: has another name, too (a hard link); " in said
+    assert precious.read_text() == "precious"
 
 
 LAUNCHER = """
 import sys
 from pathlib import Path
+from hpcddm.config.site import Site
+from hpcddm.launch.local import fork_server
+from hpcddm.launch.local.launcher import LocalLauncher
+from hpcddm.runs.run_dir import RunDir
 from tests.launch.local import test_controller
-folder = Path(sys.argv[2])
-print(getattr(test_controller, sys.argv[1])(folder).pid, flush=True)
+folder = Path(sys.argv[1])
+fork_server.SERVER = ("-c", test_controller.IMPATIENT)
+launcher = LocalLauncher(Site(name="here", scheduler="local"), RunDir(folder / "run"))
+(folder / "run/jobs").mkdir(parents=True)
+print(test_controller.start(launcher, folder, *sys.argv[2:]), flush=True)
 test_controller.rank_pids(folder)
 """
 
 
-@pytest.mark.parametrize("how, leave", [("start", True), ("start_deaf", False)])
-def test_the_ranks_and_the_controller_end_when_the_launcher_is_gone(tmp_path, how, leave):
-    done = python(LAUNCHER, how, tmp_path)
+@pytest.mark.parametrize("arguments", [(), ("deaf",)])
+def test_the_ranks_and_the_controller_end_when_the_launcher_is_gone(tmp_path, arguments):
+    done = python(LAUNCHER, tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     wait_for(lambda: all(map(is_gone, [int(done.stdout), *rank_pids(tmp_path)])))
-    assert [(tmp_path / f"left-{rank}").exists() for rank in (0, 1)] == [leave, leave]
+    assert [(tmp_path / f"left-{rank}").exists() for rank in (0, 1)] == [not arguments] * 2

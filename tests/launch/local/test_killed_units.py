@@ -1,20 +1,13 @@
 """A unit of a real submission whose process is killed: the same submission goes on with it."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from tests.helpers import write_experiment, write_source
-
-
-def ranks_of(run: Path) -> list[int]:
-    """List the processes of the units of a run."""
-    words = {int(path.parent.name): path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()}
-    own = f"{run}/specs/".encode()
-    return [pid for pid, line in words.items() if b"hpcddm.jobs.entry" in line and own in line]
 
 
 def test_a_killed_unit_is_tried_again_and_its_submission_ends_well(tmp_path):
@@ -25,10 +18,9 @@ def test_a_killed_unit_is_tried_again_and_its_submission_ends_well(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as submitted:
         # An attempt is open: the process has begun its work.
         deadline = time.monotonic() + 60
-        while not any(run.glob("logs/shard/*/*")) and time.monotonic() < deadline:
+        while not (owners := list(run.glob("logs/shard/*/*/owner.json"))) and time.monotonic() < deadline:
             time.sleep(0.002)
-        for pid in ranks_of(run):
-            os.kill(pid, signal.SIGKILL)
+        os.kill(json.loads(owners[0].read_text())["pid"], signal.SIGKILL)
         output, _ = submitted.communicate(timeout=120)
     assert submitted.returncode == 0, output
     assert "the process died without a word; it is tried again" in output

@@ -4,7 +4,6 @@ There is none here: the driver's program, its device files, the build of torch a
 """
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -107,13 +106,19 @@ def started(tmp_path, monkeypatch, pool):
     pool(2)
     given, alive = {}, {}
 
-    def popen(command, env, **rest):
-        number = len(given)
-        given[str(number)] = env.get(VISIBLE_VARIABLE)
-        alive[str(number)] = None
-        return SimpleNamespace(pid=number, poll=lambda: alive[str(number)])
+    class Server:
+        def __init__(self, environment):
+            pass
 
-    monkeypatch.setattr(local_launcher, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=None))
+        def start(self, folder, variables):
+            number = len(given)
+            given[str(number)], alive[str(number)] = variables[VISIBLE_VARIABLE], True
+            return number
+
+        def is_running(self, number):
+            return bool(alive[str(number)])
+
+    monkeypatch.setattr(local_launcher, "ForkServer", Server)
     launcher = LocalLauncher(Site(name="here", scheduler="local", cores=16), RunDir(tmp_path / "run"))
     return launcher, given, alive
 
