@@ -17,11 +17,12 @@ TESTBED := slurm/testbed
 # One word for the shell, whatever it holds; SET alone is several.
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: $(if $(IS_OTHER),$(VENV)/installed) help install submit test test-bare test-long gpu-check benchmarks lint docs testbed-up testbed-down clean
+.PHONY: $(if $(IS_OTHER),$(VENV)/installed) help install submit test test-fast test-bare test-long gpu-check benchmarks lint docs testbed-up testbed-down clean
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
-	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
+	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed: 20 minutes"
+	@echo "make test-fast     what is tested in 4 minutes, without Slurm and whole runs: for whoever edits"
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
 	@echo "make test-bare     this commit's make submit and make test on a bare Debian 12 and 13, which need root: two hours"
 	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
@@ -38,6 +39,10 @@ submit: $(VENV)/installed
 
 test: $(VENV)/installed-test
 	@VENV=$(call quote,$(VENV)) bash tests/run.sh
+
+test-fast: $(VENV)/installed-test
+	@CUDA_VISIBLE_DEVICES= OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(VENV)/bin/python -m pytest -q -n auto --dist loadfile \
+		-m "not slow and not slurm and not long and not gpu and not foreign"
 
 test-long: $(VENV)/installed-test
 	@VENV=$(call quote,$(VENV)) HPCDDM_ROUNDS=20 bash tests/run.sh -m 'long or slurm'

@@ -1,5 +1,6 @@
 """Open a run in Python, read its samples and results, draw images and evaluate its velocity fields."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.errors import ConfigError
 from hpcddm.evaluation.metrics import columns, led_by
+from hpcddm.evaluation.unknown_words import describe_unknown_words
 from hpcddm.files import checked_reads
 from hpcddm.jobs.devices import current_device
 from hpcddm.pipeline.required_units import missing_experts, units_of_strategy
@@ -196,7 +198,7 @@ class Run:
             count: Number of images.
             strategy: Strategy that combines the experts; None for the default.
             classes: Numbers or names of the classes that the images have in turn.
-            prompts: Prompts that the images have in turn.
+            prompts: Prompts that the images have in turn; a warning names their words that no training caption has.
             seed: Seed of the noise.
             advance: Called after each batch with the number of its images; None for nothing.
 
@@ -210,6 +212,8 @@ class Run:
         numbers = self._class_numbers([str(label) for label in classes])
         arm, request = strategy or self.experiment.evaluate.strategies[0], ImageRequest(count, numbers, prompts)
         is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
+        if described := describe_unknown_words(self.experiment, self._run, prompts):
+            warnings.warn(described, stacklevel=2)
         ensemble, report = self.ensemble(arm), advance or (lambda images: None)
         return draw(self.experiment, self._run, ensemble, arm, is_oracle, request, seed, report)
 

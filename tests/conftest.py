@@ -1,5 +1,6 @@
 """The tiny experiment, run once for the whole session."""
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -27,6 +28,7 @@ UNCHECKED += ("sampling/heldout_loss.py",)
 FILES = {file for folder in SHAPES_CHECKED for file in (PACKAGE / folder).rglob("*.py")}
 FILES -= {file for pattern in UNCHECKED for file in PACKAGE.glob(pattern)}
 assert all(any(PACKAGE.glob(pattern)) for pattern in (*SHAPES_CHECKED, *UNCHECKED)), "a pattern that fits no file"
+LONG_FILES = ("tests/real/*", "tests/stages/*", "tests/training/*", "tests/exchange/*", "tests/test_*.py")
 MODULES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in sorted(FILES)]
 jaxtyping.install_import_hook(MODULES, f"{shape_checker.__name__}.checked")
 
@@ -39,11 +41,8 @@ from tests.whole_runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need the machine for themselves: those on Slurm, and those that make or read whole runs."""
-    for item in items:
-        on_slurm = item.get_closest_marker("slurm")
-        if on_slurm or item.path.parent.name == "real" or "two_ranks" in item.fixturenames:
-            item.add_marker("alone")
+    """Begin with the files that take longest, so that no worker is left with one of them at the end."""
+    items.sort(key=lambda item: not any(item.path.match(pattern) for pattern in LONG_FILES))
 
 
 @pytest.fixture(scope="session")
@@ -59,8 +58,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, two_ranks: Path) -> Path:
     """A finished run of the tiny experiment; copy it before you change it."""
     folder = os.environ.get("HPCDDM_TEST_RUNS")
     run = (Path(folder) if folder else tmp_path_factory.mktemp("finished")) / "run"
-    # Where an earlier session has made it there is nothing to submit.
-    done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, timeout=900)
+    # One worker makes it for all; where it is made there is nothing to submit.
+    with open(run.with_name("lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = hpcddm("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return run
 

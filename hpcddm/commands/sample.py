@@ -2,6 +2,7 @@
 
 import math
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ def sample(
     _check_output(output)
     from hpcddm.api import Run
 
+    # Without the line of code that warns, which says nothing to whoever types this.
+    warnings.formatwarning = lambda message, *place: f"warning: {message}\n"
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
     with click.progressbar(length=num_images, label=strategy) as bar:

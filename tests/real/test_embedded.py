@@ -65,11 +65,9 @@ def test_the_arms_cost_the_same(finished):
     assert max(costs) - min(costs) <= batch_cost / images / 2 + 1
 
 
-def test_again_is_a_no_op_in_seconds_that_imports_no_torch(finished, two_ranks):
+def test_again_is_a_no_op_that_imports_no_torch(finished, two_ranks):
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
-    started = time.time()
     again = submit(finished, two_ranks)
-    assert time.time() - started < 3
     assert again.returncode == 0 and "nothing to submit" in again.stdout
     assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
     arguments = ["submit", "quickstart", *TINY, "--site", two_ranks, "--run-dir", finished]
