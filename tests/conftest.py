@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import jaxtyping
@@ -28,7 +29,15 @@ UNCHECKED += ("sampling/heldout_loss.py",)
 FILES = {file for folder in SHAPES_CHECKED for file in (PACKAGE / folder).rglob("*.py")}
 FILES -= {file for pattern in UNCHECKED for file in PACKAGE.glob(pattern)}
 assert all(any(PACKAGE.glob(pattern)) for pattern in (*SHAPES_CHECKED, *UNCHECKED)), "a pattern that fits no file"
-LONG_FILES = ("tests/real/*", "tests/stages/*", "tests/training/*", "tests/exchange/*", "tests/test_*.py")
+SLOW = ("test_foreign_*", "real/*", "exchange/*", "stages/*", "test_adding_a_variant.py", "commands/*", "training/*")
+SLOW += (
+    "launch/test_code_copy.py",
+    "launch/local/*",
+    "late_names/*",
+    "benchmarks/*",
+    "sampling/test_native_sampler.py",
+)
+"""Files that `make test-fast` leaves out, the longest first."""
 MODULES = [".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts) for file in sorted(FILES)]
 jaxtyping.install_import_hook(MODULES, f"{shape_checker.__name__}.checked")
 
@@ -41,8 +50,18 @@ from tests.whole_runs import TINY, TWO_RANKS, hpcddm  # noqa: E402
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no worker is left with one of them at the end."""
-    items.sort(key=lambda item: not any(item.path.match(pattern) for pattern in LONG_FILES))
+    """Mark slow files, and begin with them, so that no worker is left with one of them at the end."""
+    tests = PACKAGE.with_name("tests")
+    ranks = {path: _rank(path.relative_to(tests)) for path in {item.path for item in items}}
+    for item in items:
+        if ranks[item.path] < len(SLOW):
+            item.add_marker("slow")
+    items.sort(key=lambda item: ranks[item.path])
+
+
+def _rank(path: Path) -> int:
+    """Return the place of a test's file in `SLOW`; the number of its patterns for a quick one."""
+    return next((number for number, pattern in enumerate(SLOW) if fnmatch(str(path), pattern)), len(SLOW))
 
 
 @pytest.fixture(scope="session")
