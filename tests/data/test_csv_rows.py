@@ -36,10 +36,7 @@ WRONG = {
         lines({40: '"12 inch', 60: '14"'}),
         "line 42: a quote opens here and hides the row of 00",
     ),
-    "thousands of lines": (
-        lines({40: '"12'}) + "x,6,\n" * 50_000,
-        "line 42: a cell that begins here is too long .*; is",
-    ),
+    "thousands of lines": (lines({40: '"12'}) + "x,6,\n" * 50_000, "line 42: a cell that .* here is too long .*; is"),
 }
 
 

@@ -57,6 +57,11 @@ def chunk(kind, content):
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
 
+def behind_header(png, kind, content):
+    """A PNG with a chunk more."""
+    return png[:33] + chunk(kind, content) + png[33:]
+
+
 def ycck():
     """A JPEG as Adobe's programs write it: luminance and colour of the inverted inks, and black."""
     colours = 255 - np.asarray(Image.fromarray((255 - RGB).astype(np.uint8)).convert("YCbCr"))
@@ -91,17 +96,13 @@ CASES = {
     "LA": (saved(with_alpha(PICTURE.convert("L"))), on_white(GREY, ALPHA), 0),
     "P": (saved(PALETTE), COLOURS, 0),
     "P with a transparent colour": (saved(PALETTE, transparency=3), WITHOUT_THIRD, 0),
-    "P with alpha": (
-        saved(PALETTE, transparency=bytes(OPACITY.tolist())),
-        on_white(COLOURS, OPACITY[INDICES]),
-        0,
-    ),
+    "P with alpha": (saved(PALETTE, transparency=bytes(OPACITY.tolist())), on_white(COLOURS, OPACITY[INDICES]), 0),
     "P GIF": (saved(PALETTE, "GIF"), COLOURS, 0),
     "P GIF with a transparent colour": (saved(PALETTE, "GIF", transparency=3), WITHOUT_THIRD, 0),
     "1": (saved(PICTURE.convert("1")), np.asarray(PICTURE.convert("1")) * 255, 0),
     "I;16": (saved(Image.fromarray(SIXTEEN)), GREY, 0),
     "I;16 with a transparent grey": (
-        (whole := saved(Image.fromarray(SIXTEEN)))[:33] + chunk(b"tRNS", struct.pack(">H", SIXTEEN[5, 5])) + whole[33:],
+        behind_header(saved(Image.fromarray(SIXTEEN)), b"tRNS", struct.pack(">H", SIXTEEN[5, 5])),
         np.where(SIXTEEN == SIXTEEN[5, 5], 255, GREY),
         0,
     ),
@@ -153,7 +154,7 @@ STORED = {
 
 
 @pytest.mark.parametrize("file_format, tolerance", [("JPEG", 6), ("PNG", 0), ("WEBP", 0), ("TIFF", 0)])
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", range(10))
 def test_pictures_are_turned_upright(file_format, tolerance, orientation):
     image = PICTURE.transpose(STORED[orientation]) if orientation in STORED else PICTURE
     exif = Image.Exif()
@@ -222,13 +223,13 @@ def test_a_broken_file_is_refused_with_one_reason(content, reason):
 
 
 def test_a_flipped_bit_among_a_pngs_pixels_is_found():
-    content = saved(PICTURE, compress_level=0)
-    first, last = content.index(b"IDAT"), content.index(b"IEND") - 8
-    for place in range(first, last, 997):
-        damaged = bytearray(content)
-        damaged[place] ^= 4
-        with pytest.raises(ImageError, match="^PNG damaged: wrong checksum of the chunk at byte 33$"):
-            decode(bytes(damaged), 3, 8)
+    plain = saved(PICTURE, compress_level=0)
+    for content, start in ((plain, 33), (behind_header(plain, b"caBX", bytes(100)), 145)):
+        for place in range(content.index(b"IDAT"), content.index(b"IEND") - 8, 997):
+            damaged = bytearray(content)
+            damaged[place] ^= 4
+            with pytest.raises(ImageError, match=f"^PNG damaged: wrong checksum of the chunk at byte {start}$"):
+                decode(bytes(damaged), 3, 8)
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000"])

@@ -31,17 +31,12 @@ class Counting:
 
 
 @pytest.mark.parametrize("threads", [0, 1, 4])
-def test_batches_come_in_order_and_then_there_are_no_more(threads):
-    with Loader(Counting().read, SPANS, threads) as loader:
+def test_batches_come_in_order_from_threads_that_work_at_once(threads):
+    reading = Counting(0.02)
+    with Loader(reading.read, SPANS, threads) as loader:
         assert [batch.sample_indices for batch in loader] == SPANS
         assert list(loader) == []
-
-
-def test_threads_work_at_once():
-    reading = Counting(0.05)
-    with Loader(reading.read, SPANS, 4) as loader:
-        assert [batch.x0.item() for batch in loader] == [span.start for span in SPANS]
-    assert 2 <= reading.most <= 4
+    assert min(threads, 2) <= reading.most <= max(threads, 1)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 4])

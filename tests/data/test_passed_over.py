@@ -2,13 +2,10 @@
 
 import os
 import tarfile
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from hpcddm.data.sources.base import SPLITS
 from hpcddm.errors import UserError
@@ -40,13 +37,6 @@ FILES = {
 BY_CONTENT = {".dat": (PNG, SAMPLE), ".img": (PNG, SAMPLE)}
 """Pictures that a folder has as samples; in a tar, where extensions say what a member is, they are broken."""
 LINKS = {"-lost.png": "nowhere.png", "-self.png": None}
-
-
-@st.composite
-def mixtures(draw, kinds):
-    """Names of files with the kind of each."""
-    chosen = draw(st.lists(st.sampled_from(sorted(kinds)), max_size=7))
-    return [(f"{'abcdefghij'[number]}{number}", kind) for number, kind in enumerate(chosen)]
 
 
 def accounted(root, source):
@@ -113,9 +103,8 @@ def two_folders(root, named):
     """Folders of both splits, with a mixture in the one that holds both, where no file is a sample."""
     for split in ("train", "val"):
         class_folder(root / "data" / split)
-    return {"name": "image_folder", "folder": str(root / "data")}, _lost(put_files(root / "data", named)) + Counter(
-        {SAMPLE: 16}
-    )
+    expected = _lost(put_files(root / "data", named)) + Counter({SAMPLE: 16})
+    return {"name": "image_folder", "folder": str(root / "data")}, expected
 
 
 def imagenet(root, named):
@@ -151,10 +140,8 @@ def beside_tars(root, named):
 
 def inside_tars(root, named):
     """A mixture in a tar, among samples; pictures with extensions of something else are broken there."""
-    members: list = [(f"s{number}.png", PNG) for number in range(8)] + [
-        ("s7.seg", b"mask"),
-        ("folder", (tarfile.DIRTYPE, "")),
-    ]
+    members: list = [(f"s{number}.png", PNG) for number in range(8)]
+    members += [("s7.seg", b"mask"), ("folder", (tarfile.DIRTYPE, ""))]
     expected = Counter({SAMPLE: 8, COUNTED: 1})
     for name, kind in named:
         content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
@@ -191,11 +178,11 @@ def _lost(counts):
 SOURCES = [image_folder, images_alone, two_folders, imagenet, idx, arrays, beside_tars, inside_tars, collections]
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
-)
-@given(st.sampled_from(SOURCES), mixtures([*FILES, *BY_CONTENT, *ODD]))
-def test_what_is_put_in_is_a_sample_or_broken_or_counted(place, named):
-    with tempfile.TemporaryDirectory() as folder:
-        source, expected = place(Path(folder), named)
-        assert accounted(Path(folder), source) == expected
+KINDS = [*FILES, *BY_CONTENT, *ODD]
+
+
+@pytest.mark.parametrize("kinds", [[], KINDS, KINDS[::-3] + KINDS[::4]], ids=["nothing", "each kind", "some twice"])
+@pytest.mark.parametrize("place", SOURCES)
+def test_what_is_put_in_is_a_sample_or_broken_or_counted(tmp_path, place, kinds):
+    source, expected = place(tmp_path, [(f"x{number:02d}", kind) for number, kind in enumerate(kinds)])
+    assert accounted(tmp_path, source) == expected

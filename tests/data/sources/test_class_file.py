@@ -4,27 +4,24 @@ import pytest
 
 from hpcddm.data.sources import class_file
 from hpcddm.errors import UserError
-from tests.data.oddities import class_folder, encoded
+from tests.data.oddities import class_folder
 from tests.data.sources.opening import source, split_of
 
-
-@pytest.mark.parametrize(
-    "text, names",
-    [
-        ("cat Siamese cat\ndog\tpoodle, large\n", ["Siamese cat", "poodle, large"]),
-        ("dog poodle\n\tcat  Siamese cat", ["Siamese cat", "poodle"]),
-        ("Siamese cat\nPoodle\n\n", ["Siamese cat", "Poodle"]),
-        ("\ufeffKatze\r\nHund\r\n", ["Katze", "Hund"]),
-        ("cat\ndog\n", ["cat", "dog"]),
-        ("cat dog\ndog cat\n", ["dog", "cat"]),
-    ],
-)
-def test_names_are_read_by_folder_or_in_alphabetical_order(tmp_path, text, names):
-    (tmp_path / "classes.txt").write_text(text)
-    assert class_file.read(tmp_path / "classes.txt", ["cat", "dog"]) == names
+NAMES = {
+    "cat Siamese cat\ndog\tpoodle, large\n": ["Siamese cat", "poodle, large"],
+    "dog poodle\n\tcat  Siamese cat": ["Siamese cat", "poodle"],
+    "Siamese cat\nPoodle\n\n": ["Siamese cat", "Poodle"],
+    "\ufeffKatze\r\nHund\r\n": ["Katze", "Hund"],
+    "cat\ndog\n": ["cat", "dog"],
+    "cat dog\ndog cat\n": ["dog", "cat"],
+}
 
 
-def test_of_two_folders_that_fit_the_longer_is_the_one(tmp_path):
+def test_names_are_read_by_folder_or_in_alphabetical_order(tmp_path):
+    for text, names in NAMES.items():
+        (tmp_path / "classes.txt").write_text(text)
+        assert class_file.read(tmp_path / "classes.txt", ["cat", "dog"]) == names
+    # Of two folders that fit, the longer is the one.
     (tmp_path / "classes.txt").write_text("red fox Vulpes\nred Rot\n")
     assert class_file.read(tmp_path / "classes.txt", ["red", "red fox"]) == ["Rot", "Vulpes"]
 
@@ -74,8 +71,7 @@ def test_both_splits_have_the_names_and_no_number_or_key_changes(tmp_path, place
 
 
 def test_of_images_without_classes_the_file_is_passed_over(tmp_path):
-    for number in range(6):
-        (tmp_path / f"{number}.png").write_bytes(encoded(number))
-    (tmp_path / "classes.txt").write_text("cat\n")
-    records = split_of("image_folder", folder=str(tmp_path), heldout={"share": 0.5})
+    folder = class_folder(tmp_path, ("alone",), 6) / "alone"
+    (folder / "classes.txt").write_text("cat\n")
+    records = split_of("image_folder", folder=str(folder), heldout={"share": 0.5})
     assert records.class_names == [] and records.passed_over == [("classes.txt", "files .txt", False)]
