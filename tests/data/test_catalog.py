@@ -8,10 +8,10 @@ from hpcddm.data.column_files import write_columns
 from hpcddm.data.record import Record
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.tar_entry import Tar
-from hpcddm.errors import UserError
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 from tests.catalogs import catalog_of
+from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
 COUNT = 12
@@ -105,5 +105,4 @@ def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
     message = r"catalog\.json: (holds no usable JSON .*|has no split train); remove .*manifest\.json"
     for content in (file.read_bytes()[:40], b"{}", b'{"train": {"columns": []}}', b"[]"):
         file.write_bytes(content)
-        with pytest.raises(UserError, match=message):
-            open_catalog(run, "train")
+        assert_refused(message, open_catalog, run, "train")

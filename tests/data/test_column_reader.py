@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from hpcddm import api
-from hpcddm.errors import ConfigError, UserError
+from hpcddm.errors import ConfigError
 from hpcddm.pipeline.unit_graph import plan_units
+from tests.data.refusals import assert_refused
 from tests.pictures import write_folder
 from tests.stages.routes import Bench
 
@@ -53,8 +54,7 @@ def test_without_names_batches_are_images_of_all_samples_in_their_order(run):
 def test_a_column_that_there_is_not_is_refused_at_once_with_those_that_there_are(run):
     valid = "caption, cluster, crc32, features, key, offset, size, tar"
     for ask in (lambda: run.data().batches(8, ["label"]), lambda: run.data().column("label", [0])):
-        with pytest.raises(ConfigError, match=f"columns: unknown name label; valid names: {valid}"):
-            ask()
+        assert_refused(f"columns: unknown name label; valid names: {valid}", ask, error=ConfigError)
 
 
 def test_batches_refuse_a_wrong_argument_by_its_name(run):
@@ -64,8 +64,7 @@ def test_batches_refuse_a_wrong_argument_by_its_name(run):
         ({"size": 8, "threads": -1}, "^threads: -1; it is 0, to read each batch when it is taken, or more$"),
         ({"size": 8, "columns": "caption"}, r"^columns: 'caption' is one text; give a list .*, as \['caption'\]$"),
     ):
-        with pytest.raises(ConfigError, match=message):
-            run.data().batches(**arguments)
+        assert_refused(message, run.data().batches, **arguments, error=ConfigError)
 
 
 def test_columns_of_stages_are_there_when_all_have_clusters(tmp_path):
@@ -81,7 +80,6 @@ def test_a_file_of_a_column_that_is_gone_is_named(run):
     path = next(run._run.root.glob("encode/train-*/features.h5"))
     path.rename(path.with_suffix(".away"))
     try:
-        with pytest.raises(UserError, match="lists/all is waiting .assign/train-000 is not complete.; next: hpcddm"):
-            run.data()
+        assert_refused("lists/all is waiting .assign/train-000 is not complete.; next: hpcddm", run.data)
     finally:
         path.with_suffix(".away").rename(path)

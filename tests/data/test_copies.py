@@ -15,6 +15,7 @@ from hpcddm.data.images import CopiedImages, TarImages
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
 from tests.data.oddities import encoded
+from tests.data.refusals import assert_refused
 
 SIDE, COUNT = 8, 40
 LISTED = np.array([1, 2, 5, 6, 7, 11, 20, 21, 22, 39], dtype=np.uint32)
@@ -117,8 +118,7 @@ def test_what_an_interrupted_attempt_left_of_another_list_is_replaced(tmp_path, 
 
 
 def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
-    with pytest.raises(UserError, match=r"catalog.json: is missing; remove"):
-        open_copy(tmp_path)
+    assert_refused(r"catalog.json: is missing; remove", open_copy, tmp_path)
     copy(tmp_path / "copy", catalog)
     torn = tmp_path / "copy" / "images-00000.tar"
     os.truncate(torn, torn.stat().st_size - 1000)

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image, PngImagePlugin
 from hpcddm.data import image_decoding
 from hpcddm.data.exif import remove_exif
 from hpcddm.data.image_decoding import ImageError, read_image, to_pixels
+from tests.data.refusals import assert_refused
 from tests.pictures import EMOJI, SIDE
 
 SECRETS = (b"52N13E-camera", b"Jane Doe", b"GPSLatitude")
@@ -103,25 +105,21 @@ def test_a_file_with_nothing_to_drop_is_as_it_was(name):
 
 @pytest.mark.parametrize("name", sorted({*image_decoding.FORMATS} - {"JPEG", "PNG", "WEBP", "BMP", "GIF"}))
 def test_what_would_be_encoded_anew_is_refused(name):
-    with pytest.raises(ImageError, match=f"{name}: its EXIF cannot be dropped"):
-        remove_exif(saved(name))
+    assert_refused(f"{name}: its EXIF cannot be dropped", remove_exif, saved(name), error=ImageError)
 
 
 def test_a_gif_with_xmp_is_refused():
     content = plain("GIF", PICTURE.convert("P"))
     block = b"\x21\xff\x0bXMP DataXMP" + XMP + b"\x01" + bytes(range(255, -1, -1)) + b"\0"
-    with pytest.raises(ImageError, match="GIF: its EXIF"):
-        remove_exif(content[:-1] + block + content[-1:])
+    assert_refused("GIF: its EXIF", remove_exif, content[:-1] + block + content[-1:], error=ImageError)
 
 
 @pytest.mark.parametrize("name", ["JPEG", "WEBP"])
 def test_a_file_cut_anywhere_raises_nothing_but_a_picture_error(name):
     content = saved(name, 6)
     for length in range(0, len(content), 7):
-        try:
+        with suppress(ImageError):
             remove_exif(content[:length])
-        except ImageError:
-            continue
 
 
 def test_the_thumbnail_of_jfif_is_gone():

@@ -16,6 +16,7 @@ from hpcddm.config.data_variants import TransformSettings
 from hpcddm.data import image_decoding
 from hpcddm.data.image_decoding import ImageError, decode, read_image, rotate_upright, to_pixels
 from hpcddm.data.transforms.base import Transform
+from tests.data.refusals import assert_refused
 from tests.pictures import EMOJI
 
 PICTURE = Image.open(EMOJI / "sheet.png").convert("RGB").crop((0, 0, 96, 72))
@@ -137,8 +138,7 @@ def test_modes_that_no_file_has(mode, tolerance):
 @pytest.mark.parametrize("value", [np.int32(-1), np.int32(70000), np.float32(0.5)], ids=str)
 def test_numbers_without_a_known_range_are_refused(value):
     content = saved(Image.fromarray(np.full((4, 4), value)), "TIFF")
-    with pytest.raises(ImageError, match=r"^pixels are .*, whose range is not known$"):
-        decode(content, 3, 4)
+    assert_refused(r"^pixels are .*, whose range is not known$", decode, content, 3, 4, error=ImageError)
 
 
 STORED = {
@@ -195,31 +195,29 @@ def test_a_header_of_too_many_pixels_costs_neither_time_nor_memory(case, limit, 
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     tracemalloc.start()
     begin = time.process_time()
-    with pytest.raises(ImageError, match="^its header says more than 256000000 pixels$"):
-        decode(BOMBS[case], 3, 8)
+    assert_refused("^its header says more than 256000000 pixels$", decode, BOMBS[case], 3, 8, error=ImageError)
     seconds, (_, peak) = time.process_time() - begin, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert seconds < 0.1 and peak < 1_000_000
 
 
-@pytest.mark.parametrize(
-    "content, reason",
-    [
-        (b"", "the file is empty"),
-        (b"<html>404</html>" * 100, r"no image \(PNG, JPEG, .*\)"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", r"no image \(PNG, JPEG, .*\)"),
-        (image_decoding.PNG_SIGNATURE, "PNG truncated at byte 8"),
-        (saved(PICTURE)[:-5], "PNG truncated at byte [0-9]+"),
-        (saved(PICTURE)[:500], "PNG truncated at byte 500"),
-        (saved(PICTURE, "JPEG")[:-50], "JPEG damaged: .*truncated.*"),
-        (saved(PICTURE, "WEBP")[:-50], "image damaged: .*"),
-        (bomb(100, 0), "no image .*"),
-        (bomb(100, 100), "PNG damaged: .*"),
-    ],
-)
+BROKEN = [
+    (b"", "the file is empty"),
+    (b"<html>404</html>" * 100, r"no image \(PNG, JPEG, .*\)"),
+    (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", r"no image \(PNG, JPEG, .*\)"),
+    (image_decoding.PNG_SIGNATURE, "PNG truncated at byte 8"),
+    (saved(PICTURE)[:-5], "PNG truncated at byte [0-9]+"),
+    (saved(PICTURE)[:500], "PNG truncated at byte 500"),
+    (saved(PICTURE, "JPEG")[:-50], "JPEG damaged: .*truncated.*"),
+    (saved(PICTURE, "WEBP")[:-50], "image damaged: .*"),
+    (bomb(100, 0), "no image .*"),
+    (bomb(100, 100), "PNG damaged: .*"),
+]
+
+
+@pytest.mark.parametrize("content, reason", BROKEN)
 def test_a_broken_file_is_refused_with_one_reason(content, reason):
-    with pytest.raises(ImageError, match=f"^({reason})$"):
-        decode(content, 3, 8)
+    assert_refused(f"^({reason})$", decode, content, 3, 8, error=ImageError)
 
 
 def test_a_flipped_bit_among_a_pngs_pixels_is_found():

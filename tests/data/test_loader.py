@@ -7,6 +7,7 @@ import torch
 from hpcddm.data.batch import Batch
 from hpcddm.data.loader import Loader
 from hpcddm.errors import UserError
+from tests.data.refusals import assert_refused
 
 SPANS = [range(start, start + 3) for start in range(0, 30, 3)]
 
@@ -53,8 +54,7 @@ def test_no_more_is_read_ahead_than_the_queue_holds(threads):
 def test_an_error_is_raised_when_its_batch_is_taken(threads):
     with Loader(Counting(torn=6).read, SPANS, threads) as loader:
         assert [next(loader).x0.item() for _ in range(2)] == [0, 3]
-        with pytest.raises(UserError, match="torn at 6"):
-            next(loader)
+        assert_refused("torn at 6", next, loader)
 
 
 def test_the_wait_is_what_the_training_waited():

@@ -53,35 +53,36 @@ def accounted(root, source):
     return counts
 
 
+ODD = {
+    "hidden": (".{}", b"hidden", COUNTED),
+    "hidden picture": (".{}.png", PNG, BROKEN),
+    "junk": ("._{}.png", PNG, COUNTED),
+    "junk folder": ("@eaDir/{}.png/SYNOPHOTO_THUMB_M.jpg", JPEG, COUNTED),
+}
+"""Forms of names, contents, and what becomes of them."""
+
+
+def described(name, kind):
+    """The whole name of a file, its content, and what becomes of it."""
+    form, content, becomes = ODD[kind] if kind in ODD else ("{}" + kind, *(FILES | BY_CONTENT)[kind])
+    return form.format(name), content, becomes
+
+
 def put_files(folder, named):
     """Write files, links and junk of a mixture; count what becomes of them."""
     expected = Counter()
     for name, kind in named:
-        content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
+        becomes = BROKEN if kind in LINKS else COUNTED
         if kind in LINKS:
-            target = LINKS[kind] or f"{name}{kind}"
-            (folder / f"{name}{kind}").symlink_to(target)
-            becomes = BROKEN
-        elif kind == "hidden":
-            (folder / f".{name}").write_bytes(b"hidden")
-        elif kind == "hidden picture":
-            (folder / f".{name}.png").write_bytes(PNG)
-            becomes = BROKEN
-        elif kind == "junk":
-            (folder / f"._{name}.png").write_bytes(PNG)
-        elif kind == "junk folder":
-            inner = folder / "@eaDir" / f"{name}.png"
-            inner.mkdir(parents=True)
-            (inner / "SYNOPHOTO_THUMB_M.jpg").write_bytes(JPEG)
+            (folder / f"{name}{kind}").symlink_to(LINKS[kind] or f"{name}{kind}")
         elif kind == "pipe":
             os.mkfifo(folder / f"{name}.png")
         else:
-            (folder / f"{name}{kind}").write_bytes(content)
+            whole, content, becomes = described(name, kind)
+            (folder / whole).parent.mkdir(parents=True, exist_ok=True)
+            (folder / whole).write_bytes(content)
         expected[becomes] += 1
     return expected
-
-
-ODD = ["hidden", "hidden picture", "junk", "junk folder", "pipe", *LINKS]
 
 
 def image_folder(root, named):
@@ -144,20 +145,15 @@ def inside_tars(root, named):
     members += [("s7.seg", b"mask"), ("folder", (tarfile.DIRTYPE, ""))]
     expected = Counter({SAMPLE: 8, COUNTED: 1})
     for name, kind in named:
-        content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
+        becomes = BROKEN if kind in LINKS else COUNTED
         if kind in LINKS:
             members.append((f"{name}.png", (tarfile.SYMTYPE if LINKS[kind] else tarfile.LNKTYPE, "s0.png")))
-            becomes = BROKEN
         elif kind == "pipe":
             members.append((f"{name}.png", (tarfile.FIFOTYPE, "")))
-        elif kind in ODD:
-            before = {"hidden": ".", "hidden picture": ".p", "junk": "._", "junk folder": "@eaDir/"}[kind]
-            content, becomes = (PNG, BROKEN) if kind == "hidden picture" else (b"odd", COUNTED)
-            members.append((f"{before}{name}.png", content))
         else:
-            members.append((f"{name}{kind}", content))
-            becomes = BROKEN if kind in BY_CONTENT else becomes
-        expected[becomes] += 1
+            whole, content, becomes = described(name, kind)
+            members.append((whole, content))
+        expected[BROKEN if kind in BY_CONTENT else becomes] += 1
     write_tar(root / "data" / "x.tar", members)
     return {"name": "webdataset", "folder": str(root / "data"), "heldout": {"share": 0.5}}, expected
 
@@ -178,7 +174,7 @@ def _lost(counts):
 SOURCES = [image_folder, images_alone, two_folders, imagenet, idx, arrays, beside_tars, inside_tars, collections]
 
 
-KINDS = [*FILES, *BY_CONTENT, *ODD]
+KINDS = [*FILES, *BY_CONTENT, *ODD, *LINKS, "pipe"]
 
 
 @pytest.mark.parametrize("kinds", [[], KINDS, KINDS[::-3] + KINDS[::4]], ids=["nothing", "each kind", "some twice"])

@@ -14,6 +14,7 @@ from hpcddm.data.reader import ArrayReader, TarReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
+from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
 
@@ -65,8 +66,7 @@ def test_what_the_samples_do_not_have_is_said(tmp_path, pixels):
     reader = TarReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
     assert np.array_equal(reader.images([0]), pixels[:1])
     for ask, missing in ((reader.labels, "classes"), (reader.captions, "captions")):
-        with pytest.raises(UserError, match=f"the images have no {missing}"):
-            ask([0])
+        assert_refused(f"the images have no {missing}", ask, [0])
 
 
 def place_of(catalog, number):
@@ -82,28 +82,24 @@ def test_a_tar_torn_in_the_middle_is_named(catalog, is_padded):
     message = f"b.tar: torn at byte {offset}" if is_padded else f"b.tar has {offset + 20} bytes instead of {len(whole)}"
     reader = TarReader(catalog)
     reader.images(range(5))
-    with pytest.raises(UserError, match=message):
-        reader.images([6])
+    assert_refused(message, reader.images, [6])
 
 
 def test_a_tar_that_is_cut_while_it_is_read_is_named(catalog):
     (offset, size), path, reader = place_of(catalog, 6), catalog.tar(1)[0], TarReader(catalog)
     reader.images([5])
     path.write_bytes(path.read_bytes()[: offset + 20])
-    with pytest.raises(UserError, match=rf"b.tar: torn at byte {offset} \(20 of {size} bytes\)"):
-        reader.images([6])
+    assert_refused(rf"b.tar: torn at byte {offset} \(20 of {size} bytes\)", reader.images, [6])
 
 
 def test_a_missing_tar_is_named_when_it_is_read(catalog):
     catalog.tar(1)[0].unlink()
     reader = TarReader(catalog)
     reader.images(range(5))
-    with pytest.raises(UserError, match=r"b.tar: cannot be read \(No such file or directory\); submit again"):
-        reader.images([0, 6])
+    assert_refused(r"b.tar: cannot be read \(No such file or directory\); submit again", reader.images, [0, 6])
     # A pipe in its place is not waited for.
     os.mkfifo(catalog.tar(1)[0])
-    with pytest.raises(UserError, match=r"b\.tar: cannot be read \(is a pipe instead of a file\)"):
-        TarReader(catalog).images([6])
+    assert_refused(r"b\.tar: cannot be read \(is a pipe instead of a file\)", TarReader(catalog).images, [6])
 
 
 def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeypatch):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hpcddm.data import tar_headers
 from hpcddm.data.tar_headers import BLOCK, Kind, Member, TarHeaders
 from hpcddm.errors import UserError
+from tests.data.refusals import assert_refused
 
 KINDS = dict.fromkeys((tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE), Kind.FILE)
 KINDS |= dict.fromkeys((tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE), Kind.DEVICE)
@@ -141,9 +142,10 @@ def test_gnu_tar_is_read(tmp_path, file_format):
             assert content[member.offset :][: member.size].decode() == name
 
 
-@pytest.mark.parametrize(
-    "options", [["--format=gnu"]] + [["--format=posix", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0")]
-)
+SPARSE = [["--format=gnu"]] + [["--format=posix", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0")]
+
+
+@pytest.mark.parametrize("options", SPARSE)
 def test_sparse_files_are_passed_over(tmp_path, options):
     with open(tmp_path / "holes.png", "wb") as file:
         for place in range(0, 60):
@@ -197,8 +199,7 @@ def test_an_archive_that_is_cut_anywhere_is_refused_but_behind_a_whole_member(tm
         if length in ends or length >= ends[-1] + BLOCK:
             assert walk(path) == [member for member, end in zip(members, ends, strict=True) if end <= length]
         else:
-            with pytest.raises(UserError, match=f"^{path}: a torn or foreign tar .*(at byte|empty file)"):
-                walk(path)
+            assert_refused(f"^{path}: a torn or foreign tar .*(at byte|empty file)", walk, path)
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -222,14 +223,12 @@ def test_members_behind_the_end_are_not_passed_over(tmp_path):
     whole = path.read_bytes()
     (_, second, third) = walk(path)
     path.write_bytes(whole + whole)
-    with pytest.raises(UserError, match=rf"but a member follows at byte {len(whole)}\); .*--ignore-zeros"):
-        walk(path)
+    assert_refused(rf"but a member follows at byte {len(whole)}\); .*--ignore-zeros", walk, path)
     zeroed = bytearray(whole)
     zeroed[second.offset - BLOCK : second.offset] = bytes(BLOCK)
     path.write_bytes(zeroed)
     message = rf"zeros end it at byte {second.offset - BLOCK}, .* at byte {third.offset - BLOCK}"
-    with pytest.raises(UserError, match=message):
-        walk(path)
+    assert_refused(message, walk, path)
     path.write_bytes(whole + b"what a tape held before" * 1000)
     assert len(walk(path)) == 3
 
@@ -248,8 +247,7 @@ def test_every_changed_bit_of_a_header_is_detected(tmp_path):
             unchanged += 1
             assert len(walk(path)) == 2
             continue
-        with pytest.raises(UserError, match=f"bad checksum of the header at byte {start}"):
-            walk(path)
+        assert_refused(f"bad checksum of the header at byte {start}", walk, path)
     assert unchanged < 24
 
 
@@ -274,36 +272,33 @@ PAX_HEAD = entry("x", 20, tarfile.XHDTYPE).tobuf(tarfile.USTAR_FORMAT)
 LAST = entry("a").tobuf()
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"", "empty file"),
-        (b"no tar" * 1000, "bad checksum of the header at byte 0"),
-        (LAST + b"x" * BLOCK, "bad checksum of the header at byte 512"),
-        (LAST + bytes(100), "the file ends at byte 612, in the header at byte 512"),
-        (entry("a", 513).tobuf() + bytes(1023), "before the end at byte 1536 of the member at byte 0"),
-        (PAX_HEAD, "the file ends at byte 512, before the end at byte 1024 of the member at byte 0"),
-        (PAX_HEAD + bytes(BLOCK), "no member behind the extended header at byte 0"),
-        (PAX_HEAD + b"9 path=a\n" + bytes(503), "no member behind the extended header at byte 0"),
-        (PAX_HEAD + b"99 path=a\n".ljust(BLOCK, b"\0") + LAST, "a record that is none in .* header at byte 0"),
-        (PAX_HEAD + b"9 path=ab\n".ljust(BLOCK, b"\0") + LAST, "a record that is none"),
-        (PAX_HEAD + b"9 size=x\n".ljust(BLOCK, b"\0") + LAST, "a size that is not a number .* at byte 1024"),
-        (entry("L", 1 << 21, b"L").tobuf() + bytes(1 << 21) + LAST, "2097152 bytes of extended header at byte 0"),
-        (entry("a", -5).tobuf(tarfile.GNU_FORMAT) + LAST, "no size in the header at byte 0"),
-    ],
-    ids=range(13),
-)
+DAMAGED = [
+    (b"", "empty file"),
+    (b"no tar" * 1000, "bad checksum of the header at byte 0"),
+    (LAST + b"x" * BLOCK, "bad checksum of the header at byte 512"),
+    (LAST + bytes(100), "the file ends at byte 612, in the header at byte 512"),
+    (entry("a", 513).tobuf() + bytes(1023), "before the end at byte 1536 of the member at byte 0"),
+    (PAX_HEAD, "the file ends at byte 512, before the end at byte 1024 of the member at byte 0"),
+    (PAX_HEAD + bytes(BLOCK), "no member behind the extended header at byte 0"),
+    (PAX_HEAD + b"9 path=a\n" + bytes(503), "no member behind the extended header at byte 0"),
+    (PAX_HEAD + b"99 path=a\n".ljust(BLOCK, b"\0") + LAST, "a record that is none in .* header at byte 0"),
+    (PAX_HEAD + b"9 path=ab\n".ljust(BLOCK, b"\0") + LAST, "a record that is none"),
+    (PAX_HEAD + b"9 size=x\n".ljust(BLOCK, b"\0") + LAST, "a size that is not a number .* at byte 1024"),
+    (entry("L", 1 << 21, b"L").tobuf() + bytes(1 << 21) + LAST, "2097152 bytes of extended header at byte 0"),
+    (entry("a", -5).tobuf(tarfile.GNU_FORMAT) + LAST, "no size in the header at byte 0"),
+]
+
+
+@pytest.mark.parametrize("content, message", DAMAGED)
 def test_what_is_wrong_is_said_with_the_byte(tmp_path, content, message):
     path = tmp_path / "x.tar"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=f"^{path}: a torn or foreign tar .*{message}"):
-        walk(path)
+    assert_refused(f"^{path}: a torn or foreign tar .*{message}", walk, path)
 
 
 def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path):
     for path in (tmp_path / "none.tar", tmp_path):
-        with pytest.raises(UserError, match=f"^{path}: cannot be read"):
-            walk(path)
+        assert_refused(f"^{path}: cannot be read", walk, path)
 
 
 @pytest.mark.parametrize("name", ["x y.tar.gz", "x.tgz", "x.tar"])
@@ -358,5 +353,4 @@ def test_only_small_members_are_read_whole(tmp_path):
     with TarHeaders(path) as headers:
         small, large = headers
         assert headers.read(small) == bytes(1 << 20)
-        with pytest.raises(UserError, match=f"{path}: b.txt has 1048577 bytes"):
-            headers.read(large)
+        assert_refused(f"{path}: b.txt has 1048577 bytes", headers.read, large)

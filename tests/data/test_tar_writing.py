@@ -13,6 +13,7 @@ from hpcddm.data.record import Record
 from hpcddm.data.tar_layout import IMAGES
 from hpcddm.errors import UserError
 from tests.data.oddities import write_tar
+from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
 
@@ -99,8 +100,7 @@ FOREIGN = [
 @pytest.mark.parametrize("members, message", FOREIGN)
 def test_a_foreign_tar_is_named(tmp_path, members, message):
     path = write_tar(tmp_path / "foreign.tar", [("a.png", b"x"), *members])
-    with pytest.raises(UserError, match=f"foreign.tar: {message}"):
-        tar_index.index_tar(path)
+    assert_refused(f"foreign.tar: {message}", tar_index.index_tar, path)
 
 
 NAMES = ["a.png", "v1.2/a.png", "v1.2/b.c/d.e.png", "./x.y/00.JPG", "x/y/z.jpeg", "x.png", "deep.er/x.cls.png"]

@@ -10,6 +10,7 @@ from hpcddm.data.sources import array_files
 from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import UserError
 from tests import pictures
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import records_of, source, split_of
 
 COUNT = 40
@@ -120,8 +121,7 @@ WRONG = {
 def test_a_wrong_array_is_named_with_its_file(tmp_path, arrays, keys, message):
     place = tmp_path / "a.h5"
     stated = write(place, arrays) if arrays else {"file": str(place), "heldout": {"share": 0.1}}
-    with pytest.raises(UserError, match=message):
-        split_of("arrays", **stated, **keys)
+    assert_refused(message, split_of, "arrays", **stated, **keys)
 
 
 def test_objects_and_columns_first_are_refused_in_npz(tmp_path):
@@ -147,8 +147,7 @@ def test_flipped_bits_in_compressed_images_are_named(tmp_path, emoji, name, opti
     middle = len(whole) // 2
     whole[middle : middle + 64] = bytes(255 - byte for byte in whole[middle : middle + 64])
     (tmp_path / name).write_bytes(whole)
-    with pytest.raises(UserError, match=f"{name}: images: cannot be read .*; a torn or damaged file"):
-        records_of("arrays", **keys)
+    assert_refused(f"{name}: images: cannot be read .*; a torn or damaged file", records_of, "arrays", **keys)
 
 
 def npy(shape, size=0):
@@ -173,5 +172,4 @@ def test_an_archive_whose_array_says_other_bytes_than_it_has_or_too_many_is_name
 def test_a_pipe_as_a_file_of_arrays_is_named_and_nothing_waits(tmp_path):
     os.mkfifo(tmp_path / "a.npz")
     for read in (array_files.content_hash, array_files.array_names, lambda path: array_files.open_rows(path, "images")):
-        with pytest.raises(UserError, match="a.npz: is (a pipe instead of|not) a file"):
-            read(tmp_path / "a.npz")
+        assert_refused("a.npz: is (a pipe instead of|not) a file", read, tmp_path / "a.npz")

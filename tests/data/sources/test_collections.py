@@ -6,6 +6,7 @@ from PIL import Image
 from hpcddm.config.data import DataSettings
 from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.errors import ConfigError, UserError
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import records_of, source, split_of
 from tests.helpers import tiny
 
@@ -77,17 +78,16 @@ def test_an_experiment_names_them_in_a_list(two):
     assert "collection" not in settings_to_hash(alone)
 
 
-@pytest.mark.parametrize(
-    "change, error",
-    [
-        ({"collection": "red"}, "needs a name of its own"),
-        ({"collection": None}, "needs a name of its own"),
-        ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot be mixed with tars; pack "),
-        ({"colection": "x"}, r"data\.source\.1\.colection: unknown key"),
-    ],
-)
+WRONG_LISTS = [
+    ({"collection": "red"}, "needs a name of its own"),
+    ({"collection": None}, "needs a name of its own"),
+    ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot be mixed with tars; pack "),
+    ({"colection": "x"}, r"data\.source\.1\.colection: unknown key"),
+]
+
+
+@pytest.mark.parametrize("change, error", WRONG_LISTS)
 def test_a_wrong_list_is_refused_by_name(two, change, error, tmp_path):
-    with pytest.raises(ConfigError, match=error):
-        tiny(tmp_path, data__source=[two[0], two[1] | change])
+    assert_refused(error, tiny, tmp_path, data__source=[two[0], two[1] | change], error=ConfigError)
     with pytest.raises(ConfigError, match=r"data\.source: an empty list; name at least one"):
         tiny(tmp_path, data__source=[])

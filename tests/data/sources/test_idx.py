@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hpcddm.errors import UserError
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import split_of
 from tests.helpers import SIDE, write_idx, write_source
 
@@ -40,8 +41,7 @@ def test_a_damaged_idx_file_is_named(tmp_path, damage, which):
 
 
 def test_images_without_labels_are_counted_and_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no file named train-labels"):
-        split_of("idx", folder=str(tmp_path))
+    assert_refused("holds no file named train-labels", split_of, "idx", folder=str(tmp_path))
     write_source(tmp_path, train=12)
     write_idx(tmp_path / "train-labels-idx1-ubyte.gz", np.zeros(11))
     with pytest.raises(UserError, match="12 images and 11 labels"):

@@ -11,6 +11,7 @@ from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.runs.passed_over import PassedOverItem
 from tests import pictures
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import records_of, source, split_of
 
 
@@ -21,6 +22,10 @@ def test_a_missing_folder_is_named_by_its_key_and_variables_are_said_not_to_be_e
         split_of(name, folder=str(tmp_path / "nowhere"), **needed)
     with pytest.raises(UserError, match=r"/\$SCRATCH is not a folder; variables are not expanded here"):
         split_of(name, folder=str(tmp_path / "$SCRATCH"), **needed)
+
+
+def opened(folder, split="train", **keys):
+    return split_of("image_folder", split, folder=str(folder), **keys)
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def folder(tmp_path):
 
 
 def test_a_folder_of_images_has_its_classes_in_alphabetical_order(folder):
-    records = split_of("image_folder", folder=str(folder))
+    records = opened(folder)
     assert records.labels.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
     assert [records[number].label for number in range(len(records))] == records.labels.tolist()
     assert records[3].image.size == (9, 7) and "bee" in records[3].key
@@ -48,28 +53,25 @@ def test_a_folder_of_images_has_its_classes_in_alphabetical_order(folder):
 
 
 def test_a_class_without_heldout_images_shifts_no_other_class(folder):
-    assert split_of("image_folder", "heldout", folder=str(folder)).labels.tolist() == [0, 2, 2]
+    assert opened(folder, "heldout").labels.tolist() == [0, 2, 2]
 
 
 def test_val_is_as_good_a_name_for_the_heldout_images(folder):
-    before = [record.key for record in split_of("image_folder", "heldout", folder=str(folder))]
+    before = [record.key for record in opened(folder, "heldout")]
     (folder / "heldout").rename(folder / "val")
-    records = split_of("image_folder", "heldout", folder=str(folder))
+    records = opened(folder, "heldout")
     assert [record.key for record in records] == before and records.class_names == ["ant", "bee", "cat"]
     (folder / "heldout").mkdir()
-    with pytest.raises(UserError, match="/heldout and .*/val both hold heldout images; rename or remove one"):
-        split_of("image_folder", "heldout", folder=str(folder))
+    assert_refused("/heldout and .*/val both hold heldout images; rename or remove one", opened, folder, "heldout")
     (folder / "heldout").rmdir()
     (folder / "val").rename(folder / "validation")
-    with pytest.raises(UserError, match="/heldout is not a folder; needs .*/train and .*/heldout or val"):
-        split_of("image_folder", "heldout", folder=str(folder))
+    assert_refused("/heldout is not a folder; needs .*/train and .*/heldout or val", opened, folder, "heldout")
 
 
 def test_a_heldout_class_that_is_not_trained_is_named(folder):
     shutil.copytree(folder / "heldout" / "cat", folder / "heldout" / "dog")
     (folder / "train" / "dog").mkdir()
-    with pytest.raises(UserError, match=r"heldout/dog: no such class with images in .*/train \(ant, bee, cat\)"):
-        split_of("image_folder", "heldout", folder=str(folder))
+    assert_refused(r"heldout/dog: no such class with images in .*/train \(ant, bee, cat\)", opened, folder, "heldout")
 
 
 def test_a_damaged_picture_is_named_with_what_to_do(folder):
@@ -77,7 +79,7 @@ def test_a_damaged_picture_is_named_with_what_to_do(folder):
     whole = path.read_bytes()
     for content in (whole[:40], b"", whole[:50] + b"\0\0\0\1" + whole[54:]):
         path.write_bytes(content)
-        records = split_of("image_folder", folder=str(folder))
+        records = opened(folder)
         records[2]
         with pytest.raises(UserError, match="bee/pic.0.png: no readable image .*; remove or replace it"):
             records[3]
@@ -85,8 +87,7 @@ def test_a_damaged_picture_is_named_with_what_to_do(folder):
 
 def test_a_folder_without_pictures_is_named(tmp_path):
     (tmp_path / "train" / "ant").mkdir(parents=True)
-    with pytest.raises(UserError, match="train holds neither images .* passed over: folders without a .*: 1 .ant/."):
-        split_of("image_folder", folder=str(tmp_path))
+    assert_refused("train holds neither images .* passed over: folders without a .*: 1 .ant/.", opened, tmp_path)
 
 
 def with_captions(folder, split="train", rows=None, name="captions.jsonl"):
@@ -101,16 +102,15 @@ def with_captions(folder, split="train", rows=None, name="captions.jsonl"):
 
 
 def test_a_caption_with_a_placeholder_that_stands_for_nothing_is_refused(folder):
-    assert split_of("image_folder", folder=str(folder), caption="a {class}")[0].caption == "a ant"
-    with pytest.raises(UserError, match=r"data.source.caption: \{clas\} is unknown; valid: \{class\}"):
-        split_of("image_folder", folder=str(folder), caption="a {clas}")
+    assert opened(folder, caption="a {class}")[0].caption == "a ant"
+    assert_refused(r"data.source.caption: \{clas\} is unknown; valid: \{class\}", opened, folder, caption="a {clas}")
 
 
 @pytest.mark.parametrize("name", ["captions.jsonl", "captions.csv", "captions.parquet"])
 def test_a_table_gives_every_picture_its_caption(folder, name):
-    assert not split_of("image_folder", folder=str(folder)).has_captions
+    assert not opened(folder).has_captions
     with_captions(folder, name=name)
-    records = split_of("image_folder", folder=str(folder))
+    records = opened(folder)
     assert records.has_captions and records[3].caption == "a picture, bee/pic.0.png" and records[3].label == 1
 
 
@@ -118,15 +118,14 @@ def test_rows_of_captions_without_an_image_are_counted(folder):
     root = folder / "train"
     # A caption of digits is a text.
     rows = [(path.relative_to(root).as_posix(), "7") for path in root.rglob("pic.*")]
-    before = split_of("image_folder", folder=str(folder)).passed_over
+    before = opened(folder).passed_over
     with_captions(folder, rows=[*rows, ("ant/gone.png", "8")], name="captions.csv")
-    records = split_of("image_folder", folder=str(folder))
+    records = opened(folder)
     assert {records[number].caption for number in range(len(records))} == {"7"}
     unused = PassedOverItem("ant/gone.png", "rows of captions.csv without an image")
     assert [item for item in records.passed_over if item not in before] == [unused]
     with_captions(folder, rows=[(f"train/{file}", text) for file, text in rows], name="captions.csv")
-    with pytest.raises(UserError, match="no caption of ant/.* one, and 9 of 9 lack one; the first file .* is train/"):
-        split_of("image_folder", folder=str(folder))
+    assert_refused("no caption of ant/.* one, and 9 of 9 lack one; the first file .* is train/", opened, folder)
 
 
 def test_a_changed_caption_is_other_content(folder):
@@ -149,16 +148,15 @@ WRONG_TABLES = {
 @pytest.mark.parametrize("message", WRONG_TABLES)
 def test_a_table_that_lacks_something_is_named(folder, message):
     (folder / "train" / f"captions.{message.partition(':')[0]}").write_text(WRONG_TABLES[message])
-    with pytest.raises(UserError, match=f"captions.{message}"):
-        split_of("image_folder", folder=str(folder))
+    assert_refused(f"captions.{message}", split_of, "image_folder", folder=str(folder))
 
 
 def test_pictures_without_folders_of_classes_have_no_class(tmp_path):
-    records = split_of("image_folder", folder=str(pictures.write_folder(tmp_path)))
+    records = opened(pictures.write_folder(tmp_path))
     assert records.labels is None and records.class_names == [] and len(records) == 256
     assert records[0].label is None and records[0].caption == pictures.captions()[1] == "gorilla"
     assert records[0].key == "train-001_png" and records[0].image.size == (24, 24)
-    assert len(split_of("image_folder", "heldout", folder=str(tmp_path))) == 64
+    assert len(opened(tmp_path, "heldout")) == 64
 
 
 def test_keys_and_content_of_two_folders_stay_as_they_always_were(folder):
@@ -192,7 +190,7 @@ def test_another_share_is_other_content_with_the_same_keys(folder):
 
 def test_a_share_that_leaves_a_split_without_images_is_refused(folder):
     with pytest.raises(UserError, match="data.source.heldout.share: 1e-09: leaves no heldout images in .*/train"):
-        split_of("image_folder", "heldout", folder=str(folder / "train"), heldout={"share": 1e-9})
+        opened(folder / "train", "heldout", heldout={"share": 1e-9})
 
 
 def test_the_held_out_images_may_lie_elsewhere(folder):
@@ -219,30 +217,27 @@ def test_held_out_images_that_are_not_described_are_refused():
 
 def test_two_files_with_one_key_are_named(folder):
     (folder / "train" / "cat" / "pic_1.JPG").write_bytes(b"")
-    with pytest.raises(UserError, match="cat/pic.1.JPG and cat/pic_1.JPG have the same key, cat-pic_1_JPG; rename one"):
-        split_of("image_folder", folder=str(folder))
+    assert_refused("cat/pic.1.JPG and cat/pic_1.JPG have the same key, cat-pic_1_JPG; rename one", opened, folder)
 
 
 def test_the_images_of_a_class_may_be_in_a_folder_of_that_name_alone(folder):
-    before = split_of("image_folder", folder=str(folder))
+    before = opened(folder)
     for name in ("ant", "cat"):
         inner = folder / "train" / name / "images"
         inner.mkdir()
         for picture in folder.glob(f"train/{name}/pic*"):
             picture.rename(inner / picture.name)
-    records = split_of("image_folder", folder=str(folder))
+    records = opened(folder)
     assert records.class_names == before.class_names and records.labels.tolist() == before.labels.tolist()
     assert records[0].file.endswith("ant/images/pic.0.png")
-    assert len(split_of("image_folder", "heldout", folder=str(folder))) == 3
+    assert len(opened(folder, "heldout")) == 3
     # Of a class with images beside that folder, it is no more than another folder.
     (folder / "train/cat/images/pic.0.png").rename(folder / "train/cat/pic.0.png")
-    with pytest.raises(UserError, match="train/cat/images: a folder in that of a class"):
-        split_of("image_folder", folder=str(folder))
+    assert_refused("train/cat/images: a folder in that of a class", split_of, "image_folder", folder=str(folder))
 
 
 def test_a_folder_inside_a_class_is_refused(folder):
     (folder / "train" / "cat" / ".thumbs").mkdir()
-    split_of("image_folder", folder=str(folder))
+    opened(folder)
     (folder / "train" / "cat" / "kittens").mkdir()
-    with pytest.raises(UserError, match="train/cat/kittens: a folder in that of a class; move its images up"):
-        split_of("image_folder", folder=str(folder))
+    assert_refused("train/cat/kittens: a folder in that of a class; move its images up", opened, folder)

@@ -10,8 +10,8 @@ from PIL import Image
 
 from hpcddm.data.image_decoding import to_pixels
 from hpcddm.data.sources.imagenet_files import distinct_names
-from hpcddm.errors import UserError
 from tests.data.oddities import encoded
+from tests.data.refusals import assert_refused
 from tests.data.sources import ilsvrc
 from tests.data.sources.ilsvrc import devkit, solution, sorted_val
 from tests.data.sources.opening import source, split_of
@@ -78,17 +78,17 @@ def test_a_class_without_a_name_is_called_as_its_synset(tmp_path):
     assert opened(tmp_path).class_names == ilsvrc.NAMES
 
 
-@pytest.mark.parametrize(
-    "words, names",
-    [
-        (["crane", "crane"], ["crane (n00000000)", "crane (n00000001)"]),
-        (["maillot", "maillot, tank suit"], ["maillot", "maillot, tank suit"]),
-        (["Cardigan, Cardigan Welsh corgi", "cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"]),
-        (["a, b", "a, b, c", "a"], ["a, b", "a, b, c", "a"]),
-        (["screen, CRT screen", "window screen", "missile", "projectile, missile"], None),
-        ([",", "a"], ["n00000000", "a"]),
-    ],
-)
+SHORT_NAMES = [
+    (["crane", "crane"], ["crane (n00000000)", "crane (n00000001)"]),
+    (["maillot", "maillot, tank suit"], ["maillot", "maillot, tank suit"]),
+    (["Cardigan, Cardigan Welsh corgi", "cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"]),
+    (["a, b", "a, b, c", "a"], ["a, b", "a, b, c", "a"]),
+    (["screen, CRT screen", "window screen", "missile", "projectile, missile"], None),
+    ([",", "a"], ["n00000000", "a"]),
+]
+
+
+@pytest.mark.parametrize("words, names", SHORT_NAMES)
 def test_names_are_as_short_as_they_can_be_and_distinct(words, names):
     short = distinct_names({f"n{number:08d}": text for number, text in enumerate(words)})
     assert short == (names or [text.split(",")[0] for text in words])
@@ -141,9 +141,7 @@ WRONG = [
 def test_what_is_wrong_is_named_in_one_line(tmp_path, layout, change, message):
     layout(tmp_path)
     change(tmp_path)
-    with pytest.raises(UserError, match=message) as raised:
-        opened(tmp_path)
-    assert "\n" not in str(raised.value)
+    assert_refused(message, opened, tmp_path)
 
 
 def test_every_part_of_a_torn_meta_mat_is_one_line(tmp_path):
@@ -152,24 +150,22 @@ def test_every_part_of_a_torn_meta_mat_is_one_line(tmp_path):
     whole = path.read_bytes()
     for content in (b"MATLAB 5.0 MAT-file" + bytes(200), *(whole[:size] for size in range(0, len(whole), 37))):
         path.write_bytes(content)
-        with pytest.raises(UserError, match="meta.mat: not the devkit's list of synsets"):
-            opened(tmp_path)
+        assert_refused("meta.mat: not the devkit's list of synsets", opened, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "layout, other",
-    [
-        (devkit, "val_00000002.JPEG is n01440764 in .*ground_truth.txt, but n01514668 in .*solution.csv"),
-        (sorted_val, "n01440764/.*val_00000002.JPEG is n01514668 in .*csv, but n01440764 in .*n01440764;"),
-    ],
-)
+DISAGREEING = [
+    (devkit, "val_00000002.JPEG is n01440764 in .*ground_truth.txt, but n01514668 in .*solution.csv"),
+    (sorted_val, "n01440764/.*val_00000002.JPEG is n01514668 in .*csv, but n01440764 in .*n01440764;"),
+]
+
+
+@pytest.mark.parametrize("layout, other", DISAGREEING)
 def test_two_that_disagree_are_named_with_one_image(tmp_path, layout, other):
     layout(tmp_path)
     ilsvrc.write_solution(tmp_path)
     opened(tmp_path)
     changed(SOLUTION, "00000002,n01440764", "00000002,n01514668")(tmp_path)
-    with pytest.raises(UserError, match=f"{other}.*remove the file that is wrong"):
-        opened(tmp_path)
+    assert_refused(f"{other}.*remove the file that is wrong", opened, tmp_path)
 
 
 @pytest.mark.parametrize("layout", [solution, ilsvrc.sorted_with_all])

@@ -11,8 +11,8 @@ import pytest
 
 from hpcddm.config import variant_files, variants
 from hpcddm.data.sources import listing
-from hpcddm.errors import UserError
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import source, split_of
 
 JPEG = encoded(7, "JPEG")
@@ -145,8 +145,7 @@ def test_links_to_pictures_and_to_folders_are_followed_and_a_circle_is_refused(f
     records = opened(folder)
     assert records.class_names == ["cat", "cow", "dog"] and "cat-zzz_jpg" in keys_of(records) and len(records) == 13
     (folder / "up").symlink_to(folder)
-    with pytest.raises(UserError, match="data/up/cat: a folder in that of a class; move its images up"):
-        opened(folder)
+    assert_refused("data/up/cat: a folder in that of a class; move its images up", opened, folder)
 
 
 def test_pipes_and_sockets_are_not_opened(folder, monkeypatch):
@@ -192,8 +191,7 @@ def test_a_folder_that_cannot_be_read_is_refused(folder, request):
     open_to_all(folder)
     (folder / "cat").chmod(0)
     request.getfixturevalue("nobody")
-    with pytest.raises(UserError, match="data/cat: cannot be read .Permission denied.; mend its permissions, or rem"):
-        opened(folder)
+    assert_refused("data/cat: cannot be read .Permission denied.; mend its permissions, or rem", opened, folder)
 
 
 def test_no_file_is_opened_whose_name_is_that_of_a_picture_or_of_its_caption(folder, monkeypatch):

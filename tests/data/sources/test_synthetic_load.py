@@ -1,17 +1,13 @@
 """Invented samples whose pictures are those of real tars, through the data stages."""
 
-from collections import Counter
-
-import numpy as np
 import pytest
 
-from hpcddm.config import variant_files
 from hpcddm.data import run_samples
 from hpcddm.data.images import TarImages
-from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import EXPERT_LISTS, MONOLITH
+from tests.data.refusals import assert_refused
 from tests.helpers import CLUSTERING
 from tests.pictures import IMG2DATASET
 from tests.stages.routes import Bench
@@ -38,14 +34,6 @@ def test_as_many_samples_as_wanted_have_keys_captions_features_and_real_pictures
     assert sum(sizes) == 450 and min(sizes) > 30
 
 
-def test_words_are_as_frequent_as_their_rank_says():
-    captions = variant_files.import_file("data/sources", "synthetic_load").captions
-    counts = Counter(" ".join(captions(np.random.default_rng(0), 20_000, 1000)).split())
-    shares = [counts[f"word{rank}"] / counts["word1"] for rank in (2, 4, 10, 100)]
-    assert shares == pytest.approx([1 / 2, 1 / 4, 1 / 10, 1 / 100], rel=0.1)
-
-
 def test_a_folder_without_tars_is_named(tmp_path):
     bench = Bench(tmp_path, "run", **(LOAD | {"data__source": SOURCE | {"folder": str(tmp_path)}}))
-    with pytest.raises(UserError, match=r"data.source.folder: .* has no tars of real pictures"):
-        with_tar_counts(bench.settings)
+    assert_refused(r"data.source.folder: .* has no tars of real pictures", with_tar_counts, bench.settings)
