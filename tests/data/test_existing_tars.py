@@ -201,8 +201,6 @@ NO_SAMPLES = [
     ("README", (SYMBOLIC, "s.txt"), LINKED[SYMBOLIC], False),
     ("w.png", (PIPE, ""), "devices and pipes", False),
     ("s.npy", b"array", f"{FURTHER}npy", False),
-    ("s.seg.png", PNG, f"{FURTHER}seg.png", False),
-    ("s.depth.exr", b"v/1\x01", f"{FURTHER}depth.exr", False),
     ("u.npy", b"array", "files .npy", False),
     ("LICENSE", b"", "files without extension", False),
     ("._u.png", b"\0\5\x16\7", "known junk", False),
@@ -216,6 +214,12 @@ NO_SAMPLES = [
 @pytest.mark.parametrize("name, content, reason, is_broken", NO_SAMPLES)
 def test_a_member_that_is_no_sample_is_named(tmp_path, name, content, reason, is_broken):
     assert odd(tmp_path, [(name, content)]) == ([], [], [(name, reason, is_broken)])
+
+
+def test_further_pictures_of_a_sample_are_counted(tmp_path):
+    members = [("u.png", PNG), ("u.seg.png", PNG), ("u.depth.exr", b"v/1\x01"), ("u.txt", b"u")]
+    passed_over = [(f"u.{end}", f"{FURTHER}{end}", False) for end in ("seg.png", "depth.exr")]
+    assert odd(tmp_path, members) == (["u"], [], passed_over)
 
 
 def test_a_picture_is_passed_over_where_the_layout_names_others(tmp_path):

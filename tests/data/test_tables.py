@@ -129,7 +129,7 @@ WRONG_PARTS = {
 def test_what_is_wrong_in_a_folder_of_tables_is_named_with_its_file(tmp_path, files, message):
     for name, text in files.items():
         (tmp_path / name).write_bytes(text)
-    assert_refused(message.format(folder=tmp_path), columns_of, Table(tmp_path), ["a"], ["x"])
+    assert_refused(message.format(folder=tmp_path), lambda: columns_of(Table(tmp_path), ["a"], ["x"]))
 
 
 def test_a_folder_of_tables_goes_by_their_names_and_contents(tmp_path):
@@ -268,7 +268,7 @@ WRONG = {
 @pytest.mark.parametrize("name, content, message", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_with_a_table_is_named_with_its_place(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    assert_refused(f"{name}: .*{message}|{name}: {message}", columns_of, Table(tmp_path / name), ["a"], ["x"])
+    assert_refused(f"{name}: .*{message}|{name}: {message}", lambda: columns_of(Table(tmp_path / name), ["a"], ["x"]))
 
 
 def test_a_missing_file_is_named(tmp_path):
