@@ -43,7 +43,7 @@ def test_it_is_a_function_of_the_key_and_of_nothing_else():
 @pytest.mark.parametrize("size", [2, 5, 64])
 def test_keys_give_permutations_as_a_shuffled_list_does(size):
     """Chi-squared of where each number goes, and of where the first two go, over many keys."""
-    keys = 400
+    keys = 800
     mapped = np.stack([Bijection(f"{key}", size)(np.arange(size)) for key in range(keys)])
     places = np.stack([np.bincount(mapped[:, number], minlength=size) for number in range(size)])
     pairs = np.zeros((size, size))
