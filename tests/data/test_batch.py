@@ -49,20 +49,14 @@ def test_what_is_carried_becomes_the_condition_on_the_device():
     assert torch.equal(torch.cat([part.condition for part in parts]), whole.condition)
 
 
-@pytest.mark.parametrize("world_size", [2, 4])
-def test_the_ranks_shares_are_the_batch(world_size):
-    whole, share = noisy().read(range(8, 24)), 16 // world_size
-    parts = [noisy().read(range(8 + share * rank, 8 + share * (rank + 1))) for rank in range(world_size)]
-    for name in ("x0", "condition", "clusters", "noise", "time"):
-        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
-
-
-def test_a_batch_is_split_into_equal_parts():
-    whole = noisy().read(range(8, 20))
-    parts = whole.split(3)
-    assert [part.sample_indices for part in parts] == [range(8, 12), range(12, 16), range(16, 20)]
-    for name in ("x0", "condition", "clusters", "noise", "time"):
-        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_ranks_shares_and_the_parts_of_a_split_are_the_batch(count):
+    whole, share = noisy().read(range(8, 20)), 12 // count
+    shares = [noisy().read(range(8 + share * rank, 8 + share * (rank + 1))) for rank in range(count)]
+    for parts in (shares, whole.split(count)):
+        assert [part.sample_indices for part in parts] == [part.sample_indices for part in shares]
+        for name in ("x0", "condition", "clusters", "noise", "time"):
+            assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name)), name
 
 
 def test_images_are_as_they_are_read_without_augmentations():

@@ -17,13 +17,6 @@ def test_every_number_comes_once(size):
     assert mapped.dtype == np.int64 and np.array_equal(np.sort(mapped), np.arange(size))
 
 
-@pytest.mark.long
-def test_every_number_comes_once_at_every_size_to_ten_thousand():
-    for size in range(1, 10_001):
-        mapped = Bijection(f"key {size}", size)(np.arange(size))
-        assert np.bincount(mapped, minlength=size).tolist() == [1] * size, size
-
-
 @pytest.mark.parametrize("size", [400_000_000, 2**40 + 12345, 2**62])
 def test_no_two_of_many_numbers_meet_in_a_size_that_no_memory_holds(size):
     generator = np.random.default_rng(size)

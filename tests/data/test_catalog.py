@@ -3,15 +3,15 @@ import pytest
 from PIL import Image
 
 from hpcddm.data import tar_writing
-from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry, split_into_blocks, write_catalog
+from hpcddm.data.catalog import CatalogPart, SplitEntry, split_into_blocks, write_catalog
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.record import Record
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.tar_entry import Tar
-from hpcddm.errors import UserError
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 from tests.catalogs import catalog_of
+from tests.data.refusals import assert_refused
 from tests.helpers import SIDE
 
 COUNT = 12
@@ -92,22 +92,17 @@ def test_blocks_are_all_numbers_in_order(numbers, size):
 
 
 def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
-    run = RunDir(tmp_path)
-    entry = SplitEntry(
-        ["key"], [Tar("shard/train-000/a.tar", 7)], [CatalogPart("train-000", "shard/train-000/c.h5", 2, "d")]
-    )
+    run, tar = RunDir(tmp_path), Tar("shard/train-000/a.tar", 7)
+    part = CatalogPart("train-000", "shard/train-000/c.h5", 2, "d")
     run.unit(CATALOG).mkdir()
-    write_columns(tmp_path / "columns.h5", {"key": ["a", "b"]})
     (tmp_path / "shard" / "train-000").mkdir(parents=True)
-    (tmp_path / "columns.h5").rename(tmp_path / "shard" / "train-000" / "c.h5")
+    write_columns(tmp_path / part.file, {"key": ["a", "b"]})
     file = run.unit(CATALOG) / "catalog.json"
-    write_catalog(file, {"train": entry})
-    catalog: Catalog = open_catalog(run, "train")
-    assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", Tar("shard/train-000/a.tar", 7))
+    write_catalog(file, {"train": SplitEntry(["key"], [tar], [part])})
+    catalog = open_catalog(run, "train")
+    assert catalog.tar(0) == (tmp_path / "shard/train-000/a.tar", tar)
     assert catalog.texts("key").gather([1, 0]) == ["b", "a"] and catalog.image_format is None
+    message = r"catalog\.json: (holds no usable JSON .*|has no split train); remove .*manifest\.json"
     for content in (file.read_bytes()[:40], b"{}", b'{"train": {"columns": []}}', b"[]"):
         file.write_bytes(content)
-        with pytest.raises(
-            UserError, match=r"catalog\.json: (holds no usable JSON .*|has no split train); remove .*manifest\.json"
-        ):
-            open_catalog(run, "train")
+        assert_refused(message, open_catalog, run, "train")

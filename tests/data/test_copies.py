@@ -1,4 +1,5 @@
 import io
+import os
 import tarfile
 
 import numpy as np
@@ -13,6 +14,8 @@ from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
 from hpcddm.data.images import CopiedImages, TarImages
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
+from tests.data.oddities import encoded
+from tests.data.refusals import assert_refused
 
 SIDE, COUNT = 8, 40
 LISTED = np.array([1, 2, 5, 6, 7, 11, 20, 21, 22, 39], dtype=np.uint32)
@@ -76,12 +79,8 @@ def test_nothing_of_who_copied_and_when_is_in_a_tar(tmp_path, catalog):
     copy(tmp_path / "copy", catalog)
     with tarfile.open(tmp_path / "copy" / "images-00000.tar") as opened:
         members = opened.getmembers()
-    assert {(member.uid, member.gid, member.mtime) for member in members} == {(0, 0, 0)}
+    assert {(own.uid, own.gid, own.mtime, own.uname, own.gname) for own in members} == {(0, 0, 0, "", "")}
     assert [member.name for member in members][6:9] == ["pictures/5.cls", "pictures/5.jpg", "pictures/5.txt"]
-    names = {member.uname for member in members} | {member.gname for member in members}
-    copy(tmp_path / "again", catalog)
-    again, first = (tmp_path / name / "images-00000.tar" for name in ("again", "copy"))
-    assert again.read_bytes() == first.read_bytes() and names == {""}
 
 
 def test_an_interrupted_copy_keeps_the_tars_that_are_complete(tmp_path, catalog, monkeypatch):
@@ -100,15 +99,10 @@ def test_an_interrupted_copy_keeps_the_tars_that_are_complete(tmp_path, catalog,
     assert TarImages(written).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
 
 
-def cut(folder):
-    path = folder / "images-00000.tar"
-    path.write_bytes(path.read_bytes()[:1000])
-
-
 LEFT = {
     "other samples": lambda folder, catalog: copy(folder, catalog, LISTED - np.uint32(1)),
     "a longer list": lambda folder, catalog: copy(folder, catalog, np.arange(COUNT, dtype=np.uint32)),
-    "a torn tar": lambda folder, catalog: (copy(folder, catalog), cut(folder)),
+    "a torn tar": lambda folder, catalog: (copy(folder, catalog), os.truncate(folder / "images-00000.tar", 1000)),
     "half a tar": lambda folder, catalog: (folder / ".images-00003.tar.0123456789abcdef").write_bytes(b"x" * 1000),
 }
 
@@ -124,11 +118,10 @@ def test_what_an_interrupted_attempt_left_of_another_list_is_replaced(tmp_path, 
 
 
 def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
-    with pytest.raises(UserError, match=r"catalog.json: is missing; remove"):
-        open_copy(tmp_path)
+    assert_refused(r"catalog.json: is missing; remove", open_copy, tmp_path)
     copy(tmp_path / "copy", catalog)
     torn = tmp_path / "copy" / "images-00000.tar"
-    torn.write_bytes(torn.read_bytes()[:-1000])
+    os.truncate(torn, torn.stat().st_size - 1000)
     with pytest.raises(UserError, match=r"images-00000.tar has [0-9]+ bytes instead of [0-9]+"):
         TarImages(open_copy(tmp_path / "copy")).images([0])
 
@@ -141,18 +134,15 @@ def test_a_copy_takes_no_more_bytes_than_were_estimated(tmp_path, catalog, tar_b
 
 def placed(name, number):
     """A picture of random pixels that EXIF turns, taken somewhere."""
-    pixels, stream, exif = np.random.default_rng(number).integers(0, 256, (SIDE, 2 * SIDE)), io.BytesIO(), Image.Exif()
+    exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "52N13E-camera"
-    Image.fromarray(pixels.astype(np.uint8)).convert("RGB").save(stream, format=name, exif=exif)
-    return stream.getvalue()
+    return encoded(number, name, exif=exif)
 
 
 @pytest.fixture
 def photographs(tmp_path):
-    samples = [
-        tar_writing.Sample(str(number), placed(("JPEG", "PNG", "WEBP")[number % 3], number), "jpg")
-        for number in range(9)
-    ]
+    pictures = [placed(("JPEG", "PNG", "WEBP")[number % 3], number) for number in range(9)]
+    samples = [tar_writing.Sample(str(number), content, "jpg") for number, content in enumerate(pictures)]
     tar_writing.write_samples(tmp_path / "0.tar", samples)
     return catalog_of(tmp_path, [tmp_path / "0.tar"])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.tables import Table
-from hpcddm.errors import UserError
+from tests.data.refusals import assert_refused
 
 KEYS = [f"{number:04d}" for number in range(100)]
 NEVER = "a quote that opens here is never closed; close it"
@@ -36,10 +36,7 @@ WRONG = {
         lines({40: '"12 inch', 60: '14"'}),
         "line 42: a quote opens here and hides the row of 00",
     ),
-    "thousands of lines": (
-        lines({40: '"12'}) + "x,6,\n" * 50_000,
-        "line 42: a cell that begins here is too long .*; is",
-    ),
+    "thousands of lines": (lines({40: '"12'}) + "x,6,\n" * 50_000, "line 42: a cell that .* here is too long .*; is"),
 }
 
 
@@ -47,9 +44,7 @@ WRONG = {
 def test_a_quote_too_many_is_named_with_the_line_where_it_opens(tmp_path, content, message):
     path = tmp_path / "t.csv"
     path.write_text(content, newline="")
-    with pytest.raises(UserError, match=f"t.csv: (no readable table .)?{message}") as caught:
-        Table(path).rows(["score"], KEYS)
-    assert "\n" not in str(caught.value)
+    assert_refused(f"t.csv: (no readable table .)?{message}", Table(path).rows, ["score"], KEYS)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -66,8 +61,7 @@ def test_quotes_that_are_meant_are_read(tmp_path, encoding):
 def test_two_columns_of_one_name_are_refused_where_one_is_read(tmp_path):
     (tmp_path / "t.csv").write_text("key,a,a,b\nx,1,2,3\n")
     assert Table(tmp_path / "t.csv").rows(["b"], ["x"]).values == {"x": (3,)}
-    with pytest.raises(UserError, match="t.csv: no readable table .two columns a; rename one"):
-        Table(tmp_path / "t.csv").rows(["a"], ["x"])
+    assert_refused("t.csv: no readable table .two columns a; rename one", Table(tmp_path / "t.csv").rows, ["a"], ["x"])
 
 
 CELLS = st.text(st.sampled_from('ab 1",\r\n\u00e9'), max_size=8)
@@ -88,5 +82,4 @@ def test_rows_are_read_or_a_quote_is_named_but_none_is_hidden(tmp_path_factory, 
     place = data.draw(st.integers(0, len(titles) - 1))
     rows = [(KEYS[row], f'"{title}' if row == place else title) for row, title in enumerate(["x"] * len(titles))]
     path.write_text(f"key,title{end}" + "".join(f"{key},{title}{end}" for key, title in rows), newline="")
-    with pytest.raises(UserError, match=f"line {place + 2}: "):
-        Table(path).rows(["title"], keys)
+    assert_refused(f"line {place + 2}: ", Table(path).rows, ["title"], keys)

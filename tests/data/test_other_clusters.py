@@ -47,8 +47,6 @@ def test_the_share_is_that_of_the_whole_list(own, share, count):
 
 
 def test_more_than_there_are_are_refused_with_the_most_that_can_be():
-    with pytest.raises(
-        UserError, match=r"experts.other_clusters_share: cluster 2 has 60 .* only 40 .* take at most 0\.4$"
-    ):
+    with pytest.raises(UserError, match=r"other_clusters_share: cluster 2 has 60 .* only 40 .* take at most 0\.4$"):
         count_from_other_clusters(0.5, 60, 40, 2)
     assert count_from_other_clusters(0.4, 60, 40, 2) == 40

@@ -2,13 +2,10 @@
 
 import os
 import tarfile
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import pytest
 
 from hpcddm.data.sources.base import SPLITS
 from hpcddm.errors import UserError
@@ -42,13 +39,6 @@ BY_CONTENT = {".dat": (PNG, SAMPLE), ".img": (PNG, SAMPLE)}
 LINKS = {"-lost.png": "nowhere.png", "-self.png": None}
 
 
-@st.composite
-def mixtures(draw, kinds):
-    """Names of files with the kind of each."""
-    chosen = draw(st.lists(st.sampled_from(sorted(kinds)), max_size=7))
-    return [(f"{'abcdefghij'[number]}{number}", kind) for number, kind in enumerate(chosen)]
-
-
 def accounted(root, source):
     """Count the samples, the broken ones and what else is passed over, of both splits, as the stage shard does."""
     bench, counts = Bench(root, "run", **ONE_TAR, data__source=source), Counter()
@@ -63,35 +53,36 @@ def accounted(root, source):
     return counts
 
 
+ODD = {
+    "hidden": (".{}", b"hidden", COUNTED),
+    "hidden picture": (".{}.png", PNG, BROKEN),
+    "junk": ("._{}.png", PNG, COUNTED),
+    "junk folder": ("@eaDir/{}.png/SYNOPHOTO_THUMB_M.jpg", JPEG, COUNTED),
+}
+"""Forms of names, contents, and what becomes of them."""
+
+
+def described(name, kind):
+    """The whole name of a file, its content, and what becomes of it."""
+    form, content, becomes = ODD[kind] if kind in ODD else ("{}" + kind, *(FILES | BY_CONTENT)[kind])
+    return form.format(name), content, becomes
+
+
 def put_files(folder, named):
     """Write files, links and junk of a mixture; count what becomes of them."""
     expected = Counter()
     for name, kind in named:
-        content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
+        becomes = BROKEN if kind in LINKS else COUNTED
         if kind in LINKS:
-            target = LINKS[kind] or f"{name}{kind}"
-            (folder / f"{name}{kind}").symlink_to(target)
-            becomes = BROKEN
-        elif kind == "hidden":
-            (folder / f".{name}").write_bytes(b"hidden")
-        elif kind == "hidden picture":
-            (folder / f".{name}.png").write_bytes(PNG)
-            becomes = BROKEN
-        elif kind == "junk":
-            (folder / f"._{name}.png").write_bytes(PNG)
-        elif kind == "junk folder":
-            inner = folder / "@eaDir" / f"{name}.png"
-            inner.mkdir(parents=True)
-            (inner / "SYNOPHOTO_THUMB_M.jpg").write_bytes(JPEG)
+            (folder / f"{name}{kind}").symlink_to(LINKS[kind] or f"{name}{kind}")
         elif kind == "pipe":
             os.mkfifo(folder / f"{name}.png")
         else:
-            (folder / f"{name}{kind}").write_bytes(content)
+            whole, content, becomes = described(name, kind)
+            (folder / whole).parent.mkdir(parents=True, exist_ok=True)
+            (folder / whole).write_bytes(content)
         expected[becomes] += 1
     return expected
-
-
-ODD = ["hidden", "hidden picture", "junk", "junk folder", "pipe", *LINKS]
 
 
 def image_folder(root, named):
@@ -113,9 +104,8 @@ def two_folders(root, named):
     """Folders of both splits, with a mixture in the one that holds both, where no file is a sample."""
     for split in ("train", "val"):
         class_folder(root / "data" / split)
-    return {"name": "image_folder", "folder": str(root / "data")}, _lost(put_files(root / "data", named)) + Counter(
-        {SAMPLE: 16}
-    )
+    expected = _lost(put_files(root / "data", named)) + Counter({SAMPLE: 16})
+    return {"name": "image_folder", "folder": str(root / "data")}, expected
 
 
 def imagenet(root, named):
@@ -151,26 +141,19 @@ def beside_tars(root, named):
 
 def inside_tars(root, named):
     """A mixture in a tar, among samples; pictures with extensions of something else are broken there."""
-    members: list = [(f"s{number}.png", PNG) for number in range(8)] + [
-        ("s7.seg", b"mask"),
-        ("folder", (tarfile.DIRTYPE, "")),
-    ]
+    members: list = [(f"s{number}.png", PNG) for number in range(8)]
+    members += [("s7.seg", b"mask"), ("folder", (tarfile.DIRTYPE, ""))]
     expected = Counter({SAMPLE: 8, COUNTED: 1})
     for name, kind in named:
-        content, becomes = (FILES | BY_CONTENT).get(kind, (b"", COUNTED))
+        becomes = BROKEN if kind in LINKS else COUNTED
         if kind in LINKS:
             members.append((f"{name}.png", (tarfile.SYMTYPE if LINKS[kind] else tarfile.LNKTYPE, "s0.png")))
-            becomes = BROKEN
         elif kind == "pipe":
             members.append((f"{name}.png", (tarfile.FIFOTYPE, "")))
-        elif kind in ODD:
-            before = {"hidden": ".", "hidden picture": ".p", "junk": "._", "junk folder": "@eaDir/"}[kind]
-            content, becomes = (PNG, BROKEN) if kind == "hidden picture" else (b"odd", COUNTED)
-            members.append((f"{before}{name}.png", content))
         else:
-            members.append((f"{name}{kind}", content))
-            becomes = BROKEN if kind in BY_CONTENT else becomes
-        expected[becomes] += 1
+            whole, content, becomes = described(name, kind)
+            members.append((whole, content))
+        expected[BROKEN if kind in BY_CONTENT else becomes] += 1
     write_tar(root / "data" / "x.tar", members)
     return {"name": "webdataset", "folder": str(root / "data"), "heldout": {"share": 0.5}}, expected
 
@@ -191,11 +174,11 @@ def _lost(counts):
 SOURCES = [image_folder, images_alone, two_folders, imagenet, idx, arrays, beside_tars, inside_tars, collections]
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
-)
-@given(st.sampled_from(SOURCES), mixtures([*FILES, *BY_CONTENT, *ODD]))
-def test_what_is_put_in_is_a_sample_or_broken_or_counted(place, named):
-    with tempfile.TemporaryDirectory() as folder:
-        source, expected = place(Path(folder), named)
-        assert accounted(Path(folder), source) == expected
+KINDS = [*FILES, *BY_CONTENT, *ODD, *LINKS, "pipe"]
+
+
+@pytest.mark.parametrize("kinds", [[], KINDS, KINDS[::-3] + KINDS[::4]], ids=["nothing", "each kind", "some twice"])
+@pytest.mark.parametrize("place", SOURCES)
+def test_what_is_put_in_is_a_sample_or_broken_or_counted(tmp_path, place, kinds):
+    source, expected = place(tmp_path, [(f"x{number:02d}", kind) for number, kind in enumerate(kinds)])
+    assert accounted(tmp_path, source) == expected

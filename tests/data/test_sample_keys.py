@@ -6,7 +6,7 @@ import pytest
 from hpcddm.data import sample_keys
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import TextColumn
-from hpcddm.errors import UserError
+from tests.data.refusals import assert_refused
 
 KEYS = ["a", "b c", "\N{LATIN SMALL LETTER E WITH ACUTE}", "d", "e", "\udcff"]
 """Keys of a data set, one of which is no UTF-8."""
@@ -35,13 +35,10 @@ def found(tmp_path, column):
     return numbers
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"e\nb c\n", b"b c\ne", b"\xef\xbb\xbfb c\r\n\r\ne\r\n", b"\n\nb c\n\ne\n\n", b"e\rb c\r"],
-    ids=["newlines", "no last newline", "Windows", "empty lines", "carriage returns"],
-)
-def test_lines_may_end_in_any_way_and_come_in_any_order(found, content):
-    assert found(content) == [1, 4]
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_lines_may_end_in_any_way_and_come_in_any_order(found, encoding):
+    for text in ("e\nb c\n", "e\r\nb c\r\n", "e\rb c\r", "b c\ne", "b c\r\n\r\ne\r\n", "\n\nb c\n\ne\n\n"):
+        assert found(text.encode(encoding)) == [1, 4], text
 
 
 def test_keys_are_found_to_the_byte(found):
@@ -53,22 +50,20 @@ def test_keys_are_found_in_every_block(found, monkeypatch):
     assert found(b"a\nd\ne\n") == [0, 3, 4]
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"", "names no sample; write one key per line"),
-        (b"\n\r\n", "names no sample"),
-        (b"a\nd\na\nd\na\n", r"several times in it: 2 keys .'a', 'd'.; name every sample once"),
-        (b"a\nx\ny \n", r"of no training sample: 2 keys .'x', 'y '.; data"),
-        (b"1\n2\n3\n4\n5\n6\n7\n", r"of no training sample: 7 keys .'1', '2', '3', '4', '5', \.\.\.."),
-    ],
-    ids=["empty", "empty lines only", "twice", "unknown", "many unknown"],
-)
+MISTAKES = [
+    (b"", "names no sample; write one key per line"),
+    (b"\n\r\n", "names no sample"),
+    (b"a\nd\na\nd\na\n", r"several times in it: 2 keys .'a', 'd'.; name every sample once"),
+    (b"a\nx\ny \n", r"of no training sample: 2 keys .'x', 'y '.; data"),
+    (b"1\n2\n3\n4\n5\n6\n7\n", r"of no training sample: 7 keys .'1', '2', '3', '4', '5', \.\.\.."),
+    ("a\n".encode("utf-16-le"), "keys of samples cannot be read .zero bytes, as in UTF-16"),
+]
+
+
+@pytest.mark.parametrize("content, message", MISTAKES)
 def test_a_mistake_names_the_file_and_the_first_keys(found, content, message):
-    with pytest.raises(UserError, match=f"hats.txt: {message}"):
-        found(content)
+    assert_refused(f"hats.txt: {message}", found, content)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match="hats.txt: keys of samples cannot be read .No such file"):
-        sample_keys.read(tmp_path / "hats.txt")
+    assert_refused("hats.txt: keys of samples cannot be read .No such file", sample_keys.read, tmp_path / "hats.txt")

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from hpcddm.data import sample_keys
 from hpcddm.data.existing_tars import index_existing_tar
 from hpcddm.data.record import Record
 from hpcddm.data.tar_layout import TarLayout, ValueLocation
 from hpcddm.data.text_files import BYTE_ORDER_MARK, decode, normalise
-from hpcddm.errors import UserError
-from tests.data.test_existing_tars import encoded, written
+from tests.data.oddities import encoded, write_tar
 
+PNG = encoded(1)
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32"]
 TEXTS = {
     "a cat": "a cat",
@@ -31,12 +30,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text, expected", TEXTS.items(), ids=ascii)
-def test_marks_and_line_ends_are_taken_off(text, expected):
-    assert normalise(text) == expected == normalise(expected)
-    for encoding in ENCODINGS:
-        assert decode(text.encode(encoding)) == expected
-    assert Record("k", Image.new("L", (1, 1)), caption=text).caption == expected
+def test_marks_and_line_ends_are_taken_off():
+    for text, expected in TEXTS.items():
+        assert normalise(text) == expected == normalise(expected)
+        assert [decode(text.encode(encoding)) for encoding in ENCODINGS] == [expected] * 4
+        assert Record("k", Image.new("L", (1, 1)), caption=text).caption == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -54,56 +52,21 @@ def test_utf_16_without_its_mark_is_refused(content):
 
 
 def test_captions_and_classes_in_tars_are_the_same_whatever_wrote_them(tmp_path):
-    places = [(TarLayout(), lambda text, label: [("txt", text), ("cls", label)])]
+    beside, in_json = [], []
+    for place, (encoding, text) in enumerate(itertools.product(ENCODINGS, ["a cat", "a cat\r\n", "\ufeffa cat"])):
+        values = json.dumps({"caption": text, "class": "\ufeff7\r\n"}, ensure_ascii=False)
+        picture, label = (f"{place:02d}.png", PNG), "7\r\n" if place % 2 else "7"
+        beside += [picture, (f"{place:02d}.txt", text.encode(encoding)), (f"{place:02d}.cls", label.encode(encoding))]
+        in_json += [picture, (f"{place:02d}.json", values.encode(encoding))]
     entries = TarLayout(label=ValueLocation("json", "class"), caption=ValueLocation("json", "caption"))
-    places.append((entries, lambda text, label: [("json", as_json(text, label))]))
-    for number, (layout, members_of) in enumerate(places):
-        texts = [
-            text.encode(encoding)
-            for text in ("a cat", "a cat\r\n", f"{BYTE_ORDER_MARK}a cat")
-            for encoding in ENCODINGS
-        ]
-        labels = itertools.cycle(f"7{end}".encode(encoding) for end in ("", "\r\n") for encoding in ENCODINGS)
-        members = []
-        for place, (text, label) in enumerate(zip(texts, labels, strict=False)):
-            members.append((f"{place:02d}.png", encoded()))
-            members += [(f"{place:02d}.{extension}", content) for extension, content in members_of(text, label)]
-        adopted = index_existing_tar(written(tmp_path / f"{number}.tar", members), layout)
-        assert adopted.broken == [] and len(adopted.index.keys) == len(texts) == 12
+    for members, layout in ((beside, TarLayout()), (in_json, entries)):
+        adopted = index_existing_tar(write_tar(tmp_path / "x.tar", members), layout)
+        assert adopted.broken == [] and len(adopted.index.keys) == 12
         assert set(adopted.index.captions) == {"a cat"} and set(adopted.index.labels.tolist()) == {7}
 
 
-def as_json(text, label):
-    """A JSON object in the encoding of its caption, with a mark where that has one."""
-    encoding = next(name for name in ("utf-32", "utf-16", "utf-8-sig") if decodes(text, name))
-    values = {"caption": text.decode(encoding), "class": f"{BYTE_ORDER_MARK}{decode(label)}\r\n"}
-    return json.dumps(values, ensure_ascii=False).encode(encoding)
-
-
-def decodes(content, encoding):
-    try:
-        return "cat" in content.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-
-
-@pytest.mark.parametrize("content, reason", [("a cat".encode("utf-16-le"), "its txt has zero bytes, as in UTF-16")])
-def test_a_caption_whose_encoding_is_unknown_is_broken(tmp_path, content, reason):
-    adopted = index_existing_tar(written(tmp_path / "x.tar", [("a.png", encoded()), ("a.txt", content)]), TarLayout())
-    assert adopted.index.keys == [] and len(adopted.broken) == 1
-    assert adopted.broken[0][1].startswith(reason)
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_lists_of_keys_are_read_from_any_editor(tmp_path, encoding, end):
-    path = tmp_path / "list.txt"
-    path.write_bytes(f"cat{end}dog{end}".encode(encoding))
-    assert list(sample_keys.read(path)) == ["cat", "dog"]
-
-
-def test_a_list_in_an_unknown_encoding_is_refused_by_name(tmp_path):
-    path = tmp_path / "list.txt"
-    path.write_bytes("cat\n".encode("utf-16-le"))
-    with pytest.raises(UserError, match="list.txt: keys of samples cannot be read .zero bytes, as in UTF-16"):
-        sample_keys.read(path)
+def test_a_caption_whose_encoding_is_unknown_is_broken(tmp_path):
+    path = write_tar(tmp_path / "x.tar", [("a.png", PNG), ("a.txt", "a cat".encode("utf-16-le"))])
+    adopted = index_existing_tar(path, TarLayout())
+    ((key, reason),) = adopted.broken
+    assert adopted.index.keys == [] and key == "a" and reason.startswith("its txt has zero bytes, as in UTF-16")

@@ -48,19 +48,12 @@ def test_an_image_is_a_function_of_its_index_however_the_training_is_cut(values)
     assert (whole != read()).any(axis=(1, 2, 3)).mean() > 0.3
 
 
-def test_half_of_the_images_are_flipped():
-    rows, mirrored = ORDER.sample_numbers(INDICES), DRAWS.mirror_mask(INDICES).numpy()
-    assert 80 < mirrored.sum() < 120
-    for image, row, is_mirrored in zip(read({"name": "flip"}), rows, mirrored, strict=True):
-        assert np.array_equal(image, IMAGES[row][:, ::-1] if is_mirrored else IMAGES[row])
-
-
 @pytest.mark.parametrize("mirror", [False, True])
-def test_every_image_is_shifted_and_flipped_by_its_own_draws(mirror):
+def test_every_image_is_shifted_and_half_are_flipped_by_their_own_draws(mirror):
     images = read({"name": "shift", "max_pixels": 2}, *[{"name": "flip"}] * mirror)
     down, right = (DRAWS.shifts(INDICES, axis, 2) for axis in ("down", "right"))
     mirrored = DRAWS.mirror_mask(INDICES) & mirror
-    assert set(down.tolist()) == {-2, -1, 0, 1, 2} and mirrored.any() == mirror
+    assert set(down.tolist()) == {-2, -1, 0, 1, 2} and 80 * mirror <= mirrored.sum() <= 120 * mirror
     for number, row in enumerate(ORDER.sample_numbers(INDICES)):
         y = np.clip(np.arange(SIDE) + down[number].item(), 0, SIDE - 1)
         x = np.clip(np.arange(SIDE) + right[number].item(), 0, SIDE - 1)
@@ -82,11 +75,8 @@ def test_a_crop_is_a_square_from_anywhere_of_at_least_the_share(channels):
     assert left[sides < 90].min() < 0.1 and left[sides < 90].max() > 0.9
 
 
-def test_a_crop_of_all_is_the_image():
+def test_larger_squares_are_wanted_for_crops_alone_and_a_crop_of_all_is_the_image():
     assert np.array_equal(read({"name": "random_crop", "min_share": 1.0}), read())
-
-
-def test_larger_squares_are_wanted_for_crops_alone():
     crop, flip = {"name": "random_crop", "min_share": 0.75}, {"name": "flip"}
     sides = [source_side(settings(*values), 24) for values in ([], [flip], [crop], [flip, crop])]
     assert sides == [24, 24, 32, 32]

@@ -37,14 +37,9 @@ def test_half_of_the_pictures_are_large_enough(sides, size):
 
 def test_what_cannot_be_used_is_named():
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
-    seen = read_sample(
-        [
-            SamplePicture("a", picture(9, 9)),
-            SamplePicture("b", picture(9, 9)[:-20]),
-            SamplePicture("c", pointer),
-            SamplePicture("d", None, "cannot be read (Permission denied)"),
-        ]
-    )
+    contents = {"a": picture(9, 9), "b": picture(9, 9)[:-20], "c": pointer}
+    unreadable = SamplePicture("d", None, "cannot be read (Permission denied)")
+    seen = read_sample([*(SamplePicture(name, content) for name, content in contents.items()), unreadable])
     assert [name for name, _ in seen.broken] == ["b", "c", "d"] and seen.opened == 4
     assert seen.remarks()[0].startswith("3 of 4 opened cannot be used: b (PNG truncated at byte")
     assert seen.remarks()[0].endswith("; 'git lfs pull' fetches the files")
@@ -54,9 +49,8 @@ def test_grey_and_small_pictures():
     grey, colour = picture(64, 64, "L"), picture(64, 64)
     assert sample(grey, grey).is_grey and not sample(grey, colour).is_grey and not sample().is_grey
     assert sample(grey, colour, colour).remarks() == ["1 of 3 opened are grey, the others have colours"]
-    assert sample(picture(9, 9), colour, colour).remarks() == [
-        "1 of 3 opened are less than half of image_size: they will be blurred"
-    ]
+    (remark,) = sample(picture(9, 9), colour, colour).remarks()
+    assert remark == "1 of 3 opened are less than half of image_size: they will be blurred"
 
 
 def test_reading_ends_when_it_takes_too_long(monkeypatch):

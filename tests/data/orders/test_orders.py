@@ -16,7 +16,7 @@ every_order = pytest.mark.parametrize("make", ORDERS.values(), ids=ORDERS)
 
 
 @every_order
-@pytest.mark.parametrize("size", [1, 2, 6, 7, 8, 21, 22, 43, 10_000])
+@pytest.mark.parametrize("size", [1, 2, 6, 7, 8, 21, 22, 43, 2_000])
 def test_every_epoch_is_a_new_permutation(make, size):
     order = make(3, "train/x", size)
     epochs = [order.sample_numbers(range(epoch * size, (epoch + 1) * size)) for epoch in range(8)]
@@ -62,10 +62,8 @@ def test_blocks_come_in_random_order_and_the_last_rows_change():
     order = windowed(0, "s", 1030, block=100, mixed=2)
     firsts = [order.sample_numbers([window * 200])[0] for window in range(5)]
     assert np.ptp(firsts) > 300
-    ends = {
-        tuple(sorted(order.sample_numbers(range((epoch + 1) * 1030 - 30, (epoch + 1) * 1030)))) for epoch in range(10)
-    }
-    assert len(ends) == 10
+    ends = [order.sample_numbers(range(end - 30, end)) for end in range(1030, 11 * 1030, 1030)]
+    assert len({tuple(sorted(rows)) for rows in ends}) == 10
 
 
 def test_a_window_larger_than_the_data_is_a_plain_shuffle():
@@ -88,11 +86,10 @@ def test_clusters_come_in_turn_and_every_sample_of_one_equally_often(balanced):
     rows = balanced(CLUSTERS).sample_numbers(range(3 * 10))
     assert CLUSTERS[rows].tolist() == [0, 1, 2] * 10
     assert np.bincount(rows).tolist() == [2] * 5 + [5] * 2 + [10]
-
-
-def test_every_epoch_of_a_cluster_has_another_order(balanced):
     own = balanced(np.repeat([0, 1], 50)).sample_numbers(range(0, 200, 2))
     assert sorted(own[:50]) == sorted(own[50:]) == list(range(50)) and (own[:50] != own[50:]).any()
+    # A cluster without samples is left out.
+    assert set(balanced(np.array([0, 3, 3])).sample_numbers(range(20)).tolist()) == {0, 1, 2}
 
 
 def test_the_row_at_an_index_of_a_balanced_order_depends_on_nothing_else(balanced):
@@ -102,25 +99,17 @@ def test_the_row_at_an_index_of_a_balanced_order_depends_on_nothing_else(balance
     assert balanced(CLUSTERS, "another").sample_numbers(range(60)).tolist() != whole.tolist()
 
 
-def test_a_cluster_without_samples_is_left_out(balanced):
-    assert set(balanced(np.array([0, 3, 3])).sample_numbers(range(20)).tolist()) == {0, 1, 2}
-
-
 def test_a_list_in_a_file_is_gone_through_by_its_rows(tmp_path):
     numbers = np.array([3, 5, 8, 13, 1 << 31], dtype=np.uint32)
     write_columns(tmp_path / "list.h5", {"numbers": numbers})
     order = uniform(0, "s", 5)
     listed = ListOrder(Column("numbers", {tmp_path / "list.h5": 5}), order)
     rows = listed.sample_numbers(range(12))
-    assert (
-        rows.dtype == np.int64
-        and rows.tolist() == numbers[order.sample_numbers(range(12))].tolist()
-        and listed.size == 5
-    )
+    assert rows.dtype == np.int64 and listed.size == 5
+    assert rows.tolist() == numbers[order.sample_numbers(range(12))].tolist()
 
 
 def test_turns_of_lists_give_their_own_numbers():
-    turns = RoundRobin(
-        [ListOrder(np.array([10, 11, 12]), uniform(0, "a", 3)), ListOrder(np.array([90]), uniform(0, "b", 1))]
-    )
+    lists = [ListOrder(np.array(rows), uniform(0, "a", len(rows))) for rows in ([10, 11, 12], [90])]
+    turns = RoundRobin(lists)
     assert turns.size == 4 and sorted(turns.sample_numbers(range(6)).tolist()) == [10, 11, 12, 90, 90, 90]

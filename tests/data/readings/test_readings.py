@@ -97,10 +97,8 @@ def values(batches, world_size=1, threads=0):
     spans = [range(first, first + share) for first in range(0, STEPS * BATCH, share)]
     with Loader(batches.read, spans, threads) as loader:
         read = list(loader)
-    return {
-        name: torch.cat([getattr(batch, name) for batch in read])
-        for name in ("x0", "condition", "clusters", "noise", "time")
-    }
+    names = ("x0", "condition", "clusters", "noise", "time")
+    return {name: torch.cat([getattr(batch, name) for batch in read]) for name in names}
 
 
 def await_copy(images):
@@ -112,9 +110,10 @@ def await_copy(images):
     assert images._copy is not None
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["list", "all samples"])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("world_size, threads", [(1, 0), (2, 1), (4, 4)])
+PAIRWISE = [(1, 0, "uniform", True), (2, 1, "windowed", True), (4, 4, "uniform", False), (1, 4, "windowed", False)]
+
+
+@pytest.mark.parametrize("world_size, threads, order, listed", PAIRWISE)
 @pytest.mark.parametrize("name", READINGS)
 def test_batches_are_the_same_in_every_reading_at_any_ranks_and_threads(data, name, world_size, threads, order, listed):
     with data.opened("shards", listed=listed) as images:
@@ -193,7 +192,8 @@ def test_a_folder_that_others_can_write_is_not_read(data, scratch, capsys):
     folder = node_disk.staging_folder(data.unit())
     folder.parent.mkdir()
     folder.parent.chmod(0o777)
-    write_copy_into(folder, data)
+    folder.mkdir()
+    write_copy(folder, data.catalog, LISTED, lambda done: None)
     with data.opened("node_disk", data.unit(local_rank=1)) as images:
         assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0])) and images._copy is None
     shutil.rmtree(folder.parent)
@@ -202,11 +202,6 @@ def test_a_folder_that_others_can_write_is_not_read(data, scratch, capsys):
         images._thread.join()
         assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0]))
     assert "belongs to somebody else; the shared tars are read" in capsys.readouterr().out
-
-
-def write_copy_into(folder, data):
-    folder.mkdir()
-    write_copy(folder, data.catalog, LISTED, lambda done: None)
 
 
 def test_what_a_killed_execution_left_on_the_node_is_removed_by_the_next_one(data, scratch):

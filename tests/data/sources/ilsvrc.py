@@ -20,10 +20,8 @@ WORDS = {
     "n01518878": "ostrich, Struthio camelus",
 }
 """The first ten classes of ILSVRC in their order, with their words."""
-NAMES = [
-    *("tench", "goldfish", "great white shark", "tiger shark", "hammerhead"),
-    *("electric ray", "stingray", "cock", "hen", "ostrich"),
-]
+NAMES = ["tench", "goldfish", "great white shark", "tiger shark", "hammerhead"]
+NAMES += ["electric ray", "stingray", "cock", "hen", "ostrich"]
 IDS = dict(zip(WORDS, (449, 450, 442, 443, 444, 445, 446, 383, 384, 385), strict=True))
 """Numbers that do not follow the order of the synsets, as in the devkit."""
 VALIDATION = dict(enumerate((9, 0, 7, 3, 8, 1, 6, 2, 5, 4), 1))

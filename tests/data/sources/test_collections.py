@@ -6,6 +6,7 @@ from PIL import Image
 from hpcddm.config.data import DataSettings
 from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.errors import ConfigError, UserError
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import records_of, source, split_of
 from tests.helpers import tiny
 
@@ -47,11 +48,8 @@ def test_what_one_has_not_all_have_not(two, tmp_path):
     assert records.labels is None and records.class_names == [] and not records.has_captions
     assert all(records[number].label is None and records[number].caption is None for number in range(len(records)))
     named = [source | {"caption": "a {class}"} for source in two]
-    assert [record.caption for record in records_of("collections", sources=[*named, alone])][-3:] == [
-        "a cat",
-        "a cat",
-        "a plain one",
-    ]
+    captions = [record.caption for record in records_of("collections", sources=[*named, alone])]
+    assert captions[-3:] == ["a cat", "a cat", "a plain one"]
 
 
 def test_all_collections_that_are_missing_are_named_at_once(two, tmp_path):
@@ -76,26 +74,20 @@ def test_an_experiment_names_them_in_a_list(two):
     data = validate(DataSettings, {"source": two} | DATA, "x")
     assert data.source.name == "collections" and [entry.collection for entry in data.source.sources] == ["red", "blue"]
     assert [entry["collection"] for entry in settings_to_hash(data)["source"]["sources"]] == ["red", "blue"]
-    assert "collection" not in settings_to_hash(
-        validate(DataSettings, {"source": {"name": "idx", "folder": "x"}} | DATA, "x")
-    )
+    alone = validate(DataSettings, {"source": {"name": "idx", "folder": "x"}} | DATA, "x")
+    assert "collection" not in settings_to_hash(alone)
 
 
-@pytest.mark.parametrize(
-    "change, error",
-    [
-        ({"collection": "red"}, "needs a name of its own"),
-        ({"collection": None}, "needs a name of its own"),
-        ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot be mixed with tars; pack "),
-        ({"colection": "x"}, r"data\.source\.1\.colection: unknown key"),
-    ],
-)
+WRONG_LISTS = [
+    ({"collection": "red"}, "needs a name of its own"),
+    ({"collection": None}, "needs a name of its own"),
+    ({"name": "webdataset", "heldout": {"share": 0.1}}, "red: its pictures cannot be mixed with tars; pack "),
+    ({"colection": "x"}, r"data\.source\.1\.colection: unknown key"),
+]
+
+
+@pytest.mark.parametrize("change, error", WRONG_LISTS)
 def test_a_wrong_list_is_refused_by_name(two, change, error, tmp_path):
-
-    with pytest.raises(ConfigError, match=error):
-        tiny(tmp_path, data__source=[two[0], two[1] | change])
-
-
-def test_an_empty_list_is_refused(tmp_path):
+    assert_refused(error, tiny, tmp_path, data__source=[two[0], two[1] | change], error=ConfigError)
     with pytest.raises(ConfigError, match=r"data\.source: an empty list; name at least one"):
         tiny(tmp_path, data__source=[])

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 
 from hpcddm.errors import UserError
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import split_of
 from tests.helpers import SIDE, write_idx, write_source
-
-
-def test_a_missing_folder_is_named_by_its_key(tmp_path):
-    with pytest.raises(UserError, match=f"data.source.folder: {tmp_path}/nowhere is not a folder"):
-        split_of("idx", folder=str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -25,46 +21,28 @@ def test_idx_files_plain_and_gzipped(tmp_path, suffix, split, count):
     assert split == "heldout" or np.array_equal(np.asarray(records[11].image), pixels[11])
 
 
-def torn(path, content):
-    path.write_bytes(content[: len(content) // 2])
+DAMAGES = {
+    "torn": lambda content: content[: len(content) // 2],
+    "flipped": lambda content: content[:12] + bytes(255 - byte for byte in content[12:30]) + content[30:],
+    "foreign": lambda content: gzip.compress(b"\x00\x00\x0d\x03" + b"\x00" * 100),
+    "longer": lambda content: gzip.compress(gzip.decompress(content) + b"\x00"),
+    "empty": lambda content: b"",
+    "text": lambda content: b"<html>404</html>",
+}
 
 
-def flipped(path, content):
-    path.write_bytes(content[:12] + bytes(255 - byte for byte in content[12:30]) + content[30:])
-
-
-def foreign(path, content):
-    path.write_bytes(gzip.compress(b"\x00\x00\x0d\x03" + b"\x00" * 100))
-
-
-def longer(path, content):
-    path.write_bytes(gzip.compress(gzip.decompress(content) + b"\x00"))
-
-
-def empty(path, content):
-    path.write_bytes(b"")
-
-
-def text(path, content):
-    path.write_bytes(b"<html>404</html>")
-
-
-@pytest.mark.parametrize("damage", [torn, flipped, foreign, longer, empty, text])
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("which", ["train-labels-idx1-ubyte.gz", "train-images-idx3-ubyte.gz"])
 def test_a_damaged_idx_file_is_named(tmp_path, damage, which):
     path = write_source(tmp_path) / which
-    damage(path, path.read_bytes())
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(UserError, match=f"{which}: no IDX file of unsigned bytes in [13] dimensions, or a torn one"):
         split_of("idx", folder=str(tmp_path))[0]
 
 
-def test_images_without_labels_are_counted(tmp_path):
+def test_images_without_labels_are_counted_and_a_missing_file_is_named(tmp_path):
+    assert_refused("holds no file named train-labels", split_of, "idx", folder=str(tmp_path))
     write_source(tmp_path, train=12)
     write_idx(tmp_path / "train-labels-idx1-ubyte.gz", np.zeros(11))
     with pytest.raises(UserError, match="12 images and 11 labels"):
         split_of("idx", folder=str(tmp_path))[0]
-
-
-def test_a_missing_idx_file_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no file named train-labels"):
-        split_of("idx", folder=str(tmp_path))

@@ -11,8 +11,8 @@ import pytest
 
 from hpcddm.config import variant_files, variants
 from hpcddm.data.sources import listing
-from hpcddm.errors import UserError
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import source, split_of
 
 JPEG = encoded(7, "JPEG")
@@ -44,88 +44,69 @@ def test_pictures_are_known_by_their_content_whatever_their_names(folder):
     assert all(records[number].image.size == (9, 9) for number in range(len(records)))
 
 
-@pytest.mark.parametrize(
-    "kind, options",
-    [
-        ("PNG", {}),
-        ("JPEG", {}),
-        ("GIF", {}),
-        ("BMP", {}),
-        ("WEBP", {}),
-        ("TIFF", {}),
-        ("TIFF", {"big_tiff": True}),
-        ("AVIF", {}),
-        ("JPEG2000", {}),
-        ("JPEG2000", {"no_jp2": True}),
-    ],
-)
-def test_every_format_is_known_by_its_content(folder, kind, options):
-    (folder / "cat" / "x").write_bytes(encoded(1, kind, **options))
+def test_every_format_is_known_by_its_content(folder):
+    kinds = [(kind, {}) for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "JPEG2000")]
+    kinds += [("TIFF", {"big_tiff": True}), ("JPEG2000", {"no_jp2": True})]
+    for number, (kind, options) in enumerate(kinds):
+        (folder / "cat" / f"x{number}").write_bytes(encoded(1, kind, **options))
+    records = {record.key: record for record in opened(folder)}
+    sizes = {str(kind): records[f"cat-x{number}"].image.size for number, kind in enumerate(kinds)}
+    assert sizes == {str(kind): (9, 9) for kind in kinds}
+
+
+UNREAD = {
+    "x.heic": (HEIC, "pictures in HEIC"),
+    "x.jxl": (JPEG_XL, "pictures in JPEG XL"),
+    "x": (b"\xff\x0a\xfa\x1f", "pictures in JPEG XL"),
+    "x.psd": (b"8BPS\0\1", "pictures in Photoshop"),
+    "x.svg": (b"<?xml version='1.0'?>\n<svg xmlns='http://www.w3.org/2000/svg'/>", "pictures in SVG"),
+    "x.ppm": (b"P6\n9 9\n255\n", "pictures in PNM"),
+    "x.cr2": (b"II*\0\x10\0\0\0CR\2\0", "pictures in raw form"),
+    "x.nef": (encoded(1, "TIFF", tiffinfo={254: 1}), "pictures in raw form"),
+    "x.dng": (b"MM\0*\0\0\0\x08\0\x20\0\xfe\0\x04\0\0\0\1\0\0\0\1", "pictures in raw form"),
+    ".x.png": (JPEG, "hidden pictures"),
+}
+NO_PICTURES = {
+    "x.txt": (b"BM is how a text may begin", "files .txt"),
+    "000.txt": (b"a cat", "files .txt"),
+    "README": (b"", "files without extension"),
+    "x.md": (b"P1 is a way to begin", "files .md"),
+    "._000.png": (b"\0\5\x16\7", "known junk"),
+    ".hidden": (b"", "hidden files, or in hidden folders"),
+    ".git/objects/ab/cd": (JPEG, "hidden files, or in hidden folders"),
+    "@eaDir/000.png/SYNOPHOTO_THUMB_M.jpg": (JPEG, "known junk"),
+    "__MACOSX/._000.png": (b"", "known junk"),
+} | {name: (b"", "known junk") for name in ("Thumbs.db", "thumbs.DB", ".DS_Store", "desktop.ini")}
+
+
+def test_pictures_that_are_not_read_count_as_broken(folder):
+    for name, (content, _) in UNREAD.items():
+        (folder / "cat" / name).write_bytes(content)
     records = opened(folder)
-    assert "cat-x" in keys_of(records) and records[keys_of(records).index("cat-x")].image.size == (9, 9)
+    expected = [(f"cat/{name}", reason, True) for name, (_, reason) in UNREAD.items()]
+    assert keys_of(records) == CLEAN and sorted(records.passed_over) == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    "name, content, reason",
-    [
-        ("x.heic", HEIC, "pictures in HEIC"),
-        ("x.jxl", JPEG_XL, "pictures in JPEG XL"),
-        ("x", b"\xff\x0a\xfa\x1f", "pictures in JPEG XL"),
-        ("x.psd", b"8BPS\0\1", "pictures in Photoshop"),
-        ("x.svg", b"<?xml version='1.0'?>\n<svg xmlns='http://www.w3.org/2000/svg'/>", "pictures in SVG"),
-        ("x.ppm", b"P6\n9 9\n255\n", "pictures in PNM"),
-        ("x.cr2", b"II*\0\x10\0\0\0CR\2\0", "pictures in raw form"),
-        ("x.nef", encoded(1, "TIFF", tiffinfo={254: 1}), "pictures in raw form"),
-        ("x.dng", b"MM\0*\0\0\0\x08\0\x20\0\xfe\0\x04\0\0\0\1\0\0\0\1", "pictures in raw form"),
-        (".x.png", JPEG, "hidden pictures"),
-    ],
-)
-def test_a_picture_that_is_not_read_counts_as_broken(folder, name, content, reason):
-    (folder / "cat" / name).write_bytes(content)
-    records = opened(folder)
-    assert keys_of(records) == CLEAN and records.passed_over == [(f"cat/{name}", reason, True)]
-
-
-@pytest.mark.parametrize(
-    "name, content, reason",
-    [
-        ("x.txt", b"BM is how a text may begin", "files .txt"),
-        ("000.txt", b"a cat", "files .txt"),
-        ("README", b"", "files without extension"),
-        ("x.md", b"P1 is a way to begin", "files .md"),
-        ("._000.png", b"\0\5\x16\7", "known junk"),
-        ("Thumbs.db", b"", "known junk"),
-        ("thumbs.DB", b"", "known junk"),
-        (".DS_Store", b"", "known junk"),
-        ("desktop.ini", b"", "known junk"),
-        (".hidden", b"", "hidden files, or in hidden folders"),
-        (".git/objects/ab/cd", JPEG, "hidden files, or in hidden folders"),
-        ("@eaDir/000.png/SYNOPHOTO_THUMB_M.jpg", JPEG, "known junk"),
-        ("__MACOSX/._000.png", b"", "known junk"),
-    ],
-)
-def test_what_is_no_picture_is_counted_and_never_an_error(folder, name, content, reason):
-    for place in (folder / "cat", folder):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(content)
+def test_what_is_no_picture_is_counted_and_never_an_error(folder):
+    for name, (content, _) in NO_PICTURES.items():
+        for path in (folder / "cat" / name, folder / name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     records = opened(folder)
     assert keys_of(records) == CLEAN and records.class_names == ["cat", "dog"]
-    assert sorted(records.passed_over) == sorted([(name, reason, False), (f"cat/{name}", reason, False)])
+    expected = [(place + name, reason, False) for name, (_, reason) in NO_PICTURES.items() for place in ("", "cat/")]
+    assert sorted(records.passed_over) == sorted(expected)
 
 
-@pytest.mark.parametrize("name", ["empty", "zoo"])
-def test_a_folder_without_a_picture_is_named_and_no_class(folder, name):
-    (folder / name).mkdir()
-    (folder / "bird").mkdir()
+def test_a_folder_without_a_picture_is_named_and_no_class(folder):
+    for name in ("bird", "empty", "zoo"):
+        (folder / name).mkdir()
     (folder / "bird" / "notes.md").write_text("none yet")
     records = opened(folder)
     assert records.class_names == ["cat", "dog"] and keys_of(records) == CLEAN
     reason = "folders without a picture, which are not classes"
-    assert set(records.passed_over) == {
-        ("bird/notes.md", "files .md", False),
-        ("bird/", reason, False),
-        (f"{name}/", reason, False),
-    }
+    expected = {(name, reason, False) for name in ("bird/", "empty/", "zoo/")}
+    assert set(records.passed_over) == expected | {("bird/notes.md", "files .md", False)}
 
 
 def test_pictures_beside_the_folders_of_classes_and_of_splits_are_broken(folder, tmp_path):
@@ -145,22 +126,15 @@ def test_pictures_beside_the_folders_of_classes_and_of_splits_are_broken(folder,
     ]
 
 
-@pytest.mark.parametrize(
-    "link, target, is_broken",
-    [
-        ("cat/zzz.png", "/not/there.png", True),
-        ("cat/zzz.png", "zzz.png", True),
-        ("cat/zzz", "/not/there", False),
-        ("bird", "/not/there", False),
-        ("bird", "bird", False),
-    ],
-)
-def test_a_link_that_leads_nowhere_is_named(folder, link, target, is_broken):
-    (folder / link).symlink_to(target)
+def test_links_that_lead_nowhere_are_named(folder):
+    pictures = {"cat/zzz.png": "/not/there.png", "cat/self.png": "self.png"}
+    for link, target in (pictures | {"cat/zzz": "/not/there", "bird": "/not/there", "self": "self"}).items():
+        (folder / link).symlink_to(target)
     records = opened(folder)
-    ((name, reason, counts),) = records.passed_over
-    assert keys_of(records) == CLEAN and name == link and counts == is_broken
-    assert reason.startswith("links that lead nowhere (")
+    broken = {item.name: item.is_broken for item in records.passed_over}
+    assert broken == dict.fromkeys(pictures, True) | dict.fromkeys(("cat/zzz", "bird", "self"), False)
+    assert keys_of(records) == CLEAN and len(records.passed_over) == 5
+    assert all(item.reason.startswith("links that lead nowhere (") for item in records.passed_over)
     assert source("image_folder", folder=str(folder), heldout={"share": 0.5}).content_hash()
 
 
@@ -171,8 +145,7 @@ def test_links_to_pictures_and_to_folders_are_followed_and_a_circle_is_refused(f
     records = opened(folder)
     assert records.class_names == ["cat", "cow", "dog"] and "cat-zzz_jpg" in keys_of(records) and len(records) == 13
     (folder / "up").symlink_to(folder)
-    with pytest.raises(UserError, match="data/up/cat: a folder in that of a class; move its images up"):
-        opened(folder)
+    assert_refused("data/up/cat: a folder in that of a class; move its images up", opened, folder)
 
 
 def test_pipes_and_sockets_are_not_opened(folder, monkeypatch):
@@ -218,10 +191,7 @@ def test_a_folder_that_cannot_be_read_is_refused(folder, request):
     open_to_all(folder)
     (folder / "cat").chmod(0)
     request.getfixturevalue("nobody")
-    with pytest.raises(
-        UserError, match="data/cat: cannot be read .Permission denied.; mend its permissions, or remove"
-    ):
-        opened(folder)
+    assert_refused("data/cat: cannot be read .Permission denied.; mend its permissions, or rem", opened, folder)
 
 
 def test_no_file_is_opened_whose_name_is_that_of_a_picture_or_of_its_caption(folder, monkeypatch):

@@ -1,7 +1,7 @@
 """Captions as other tools write them: files beside pictures, and tables called metadata."""
 
-import json
 import os
+from pathlib import Path
 
 import pandas
 import pytest
@@ -11,6 +11,7 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.errors import ConfigError, UserError
 from tests.data.oddities import class_folder, encoded
+from tests.data.refusals import assert_refused
 from tests.data.sources.opening import records_of, source, split_of
 
 
@@ -25,10 +26,7 @@ def folder(tmp_path):
 @pytest.fixture
 def alone(tmp_path):
     """Six pictures without classes."""
-    (tmp_path / "alone").mkdir()
-    for number in range(6):
-        (tmp_path / "alone" / f"{number}.png").write_bytes(encoded(number))
-    return tmp_path / "alone"
+    return class_folder(tmp_path, ("alone",), 6) / "alone"
 
 
 def opened(folder, split="train", **keys):
@@ -54,6 +52,8 @@ def write_beside(root, extension=".txt", text="a picture, {}"):
 def write_metadata(path, names, place="", **columns):
     """Write a table as pandas does, or as lines of JSON."""
     table = pandas.DataFrame({"file_name": [f"{place}{name}" for name in names], **columns})
+    if path.stem == "captions":
+        table = table.rename(columns={"file_name": "file", "text": "caption"})
     if path.suffix == ".csv":
         table.to_csv(path, index=False)
     elif path.suffix == ".parquet":
@@ -80,67 +80,54 @@ def test_captions_beside_pictures_without_classes_are_read_with_the_record_only(
     write_beside(alone)
     records = shared(alone)
     assert {key: record.caption for key, record in records.items()} == {
-        f"{number}_png": f"a picture, {number}.png" for number in range(6)
+        f"00{number}_png": f"a picture, 00{number}.png" for number in range(6)
     }
     monkeypatch.setattr("hpcddm.data.sources.picture_captions.read_beside", None)
     opened(alone, heldout={"share": 0.5})
 
 
-@pytest.mark.parametrize(
-    "content, caption",
-    [
-        (b"1girl, solo, long hair", "1girl, solo, long hair"),
-        (b"a cat\n", "a cat"),
-        (b"\n\n  a cat \r\n\r\n", "a cat"),
-        (b"\xef\xbb\xbfa cat", "a cat"),
-        ("\ufeffein K\xe4tzchen".encode("utf-16-le"), "ein K\xe4tzchen"),
-        (b"7", "7"),
-        (b" A cat.\n\nIt sleeps. \n", "A cat.\n\nIt sleeps."),
-    ],
-)
-def test_a_caption_is_the_line_of_its_file(alone, content, caption):
-    write_beside(alone)
-    (alone / "3.txt").write_bytes(content)
-    assert shared(alone)["3_png"].caption == caption
+CONTENTS = {
+    b"1girl, solo, long hair": "1girl, solo, long hair",
+    b"\n\n  a cat \r\n\r\n": "a cat",
+    b"\xef\xbb\xbfa cat": "a cat",
+    "\ufeffein K\xe4tzchen".encode("utf-16-le"): "ein K\xe4tzchen",
+    b"7": "7",
+    b" A cat.\n\nIt sleeps. \n": "A cat.\n\nIt sleeps.",
+}
 
 
-@pytest.mark.parametrize(
-    "content, reason",
-    [
-        (None, "3.txt: no such file, which would be the picture's caption; write it"),
-        (b"", "3.txt: empty, where a picture needs a caption; write one"),
-        (b" \n\n", "3.txt: empty, where a picture needs a caption"),
-        (
-            b"caf\xe9",
-            "3.txt: no readable caption .*invalid continuation byte.*; save it as UTF-8|unexpected end of data",
-        ),
-        (b"x" * (1 << 20) + b"y", "3.txt: no readable caption .has more than 1,048,576 bytes.; mend or replace it"),
-    ],
-)
-def test_a_picture_without_one_caption_is_broken_and_the_others_are_not(alone, content, reason):
+def test_a_caption_is_the_line_of_its_file(alone):
     write_beside(alone)
-    (alone / "3.txt").unlink()
-    if content is not None:
-        (alone / "3.txt").write_bytes(content)
+    for content, caption in CONTENTS.items():
+        (alone / "003.txt").write_bytes(content)
+        assert shared(alone)["003_png"].caption == caption
+
+
+LONG = "no readable caption .has more than 1,048,576 bytes.; mend or replace it"
+BROKEN = {
+    "no such file, which would be the picture's caption; write it": Path.unlink,
+    "empty, where a picture needs a caption; write one": lambda path: path.write_bytes(b" \n\n"),
+    "no readable caption .*unexpected end of data.*; save it as UTF-8": lambda path: path.write_bytes(b"caf\xe9"),
+    LONG: lambda path: path.write_bytes(b"x" * (1 << 20) + b"y"),
+    "no readable caption .is a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+}
+
+
+@pytest.mark.parametrize("reason", BROKEN)
+def test_a_picture_without_one_caption_is_broken_and_the_others_are_not(alone, reason):
+    write_beside(alone)
+    BROKEN[reason](alone / "003.txt")
     records = opened(alone, heldout={"folder": str(alone)})
     assert records.has_captions and len(records) == 6
-    with pytest.raises(ImageError, match=reason):
+    with pytest.raises(ImageError, match=f"003.txt: {reason}"):
         records[3]
-    assert [records[number].caption for number in (0, 1, 2, 4, 5)] == [f"a picture, {n}.png" for n in (0, 1, 2, 4, 5)]
-
-
-def test_a_pipe_in_place_of_a_caption_is_broken_and_not_waited_for(alone):
-    write_beside(alone)
-    (alone / "3.txt").unlink()
-    os.mkfifo(alone / "3.txt")
-    with pytest.raises(ImageError, match="3.txt: no readable caption .is a pipe"):
-        opened(alone, heldout={"folder": str(alone)})[3]
+    assert [records[number].caption for number in (0, 1, 2, 4, 5)] == [f"a picture, 00{n}.png" for n in (0, 1, 2, 4, 5)]
 
 
 def test_one_of_several_captions_is_chosen_by_its_number(alone):
     write_beside(alone, text="a picture\n\nthe picture {}\n")
-    assert shared(alone, caption_item=0)["3_png"].caption == "a picture"
-    assert shared(alone, caption_item=1)["3_png"].caption == "the picture 3.png"
+    assert shared(alone, caption_item=0)["003_png"].caption == "a picture"
+    assert shared(alone, caption_item=1)["003_png"].caption == "the picture 003.png"
     records = opened(alone, heldout={"folder": str(alone)}, caption_item=2)
     with pytest.raises(ImageError, match="0.txt: 2 captions, and data.source.caption_item is 2, counted from 0"):
         records[0]
@@ -149,11 +136,11 @@ def test_one_of_several_captions_is_chosen_by_its_number(alone):
 def test_captions_may_be_links(alone, tmp_path):
     write_beside(alone)
     (tmp_path / "blob").write_text("elsewhere")
-    (alone / "3.txt").unlink()
-    (alone / "3.txt").symlink_to(tmp_path / "blob")
-    assert shared(alone)["3_png"].caption == "elsewhere"
+    (alone / "003.txt").unlink()
+    (alone / "003.txt").symlink_to(tmp_path / "blob")
+    assert shared(alone)["003_png"].caption == "elsewhere"
     (tmp_path / "blob").unlink()
-    with pytest.raises(ImageError, match="3.txt: no such file"):
+    with pytest.raises(ImageError, match="003.txt: no such file"):
         opened(alone, heldout={"folder": str(alone)})[3]
 
 
@@ -231,13 +218,12 @@ def test_another_column_is_named_by_a_key_and_the_others_are_said_to_be_passed_o
     reason = f"columns of {name} that are not read"
     assert records.passed_over == [("label", reason, False), ("text", reason, False)]
     message = f"caption_from: table:caption: no table with this column; .*{name} has file_name, label, prompt, text$"
-    with pytest.raises(UserError, match=message):
-        opened(folder, caption_from="table:caption")
+    assert_refused(message, opened, folder, caption_from="table:caption")
 
 
 def test_a_named_column_of_a_table_of_captions(folder):
-    rows = [json.dumps({"file": name, "caption": "x", "long": f"long {name}"}) for name in pictures(folder / "train")]
-    (folder / "train" / "captions.jsonl").write_text("\n".join(rows))
+    names = pictures(folder / "train")
+    write_metadata(folder / "train" / "captions.jsonl", names, text="x", long=[f"long {name}" for name in names])
     assert opened(folder)[0].caption == "x"
     assert opened(folder, caption_from="table:long")[7].caption == "long dog/003.png"
 
@@ -245,19 +231,9 @@ def test_a_named_column_of_a_table_of_captions(folder):
 @pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.parquet", "captions.jsonl"])
 def test_a_column_of_lists_needs_the_number_of_the_item(folder, name):
     names = pictures(folder / "train")
-    table = pandas.DataFrame({"file_name": names, "text": [[f"one {name}", f"two {name}"] for name in names]})
-    if name == "captions.jsonl":
-        table.columns = ["file", "caption"]
-    to = (
-        table.to_parquet if name.endswith("parquet") else lambda path: table.to_json(path, orient="records", lines=True)
-    )
-    to(folder / "train" / name)
-    message = (
-        f"{name}: {table.columns[1]} of cat/000.png: a list of 2; choose one of its items with data.source.caption_item"
-    )
-    with pytest.raises(UserError, match=message) as raised:
-        opened(folder)
-    assert "\n" not in str(raised.value)
+    write_metadata(folder / "train" / name, names, text=[[f"one {own}", f"two {own}"] for own in names])
+    message = ": (text|caption) of cat/000.png: a list of 2; choose one of its items with data.source.caption_item"
+    assert_refused(name + message, opened, folder)
     assert opened(folder, caption_item=0)[0].caption == "one cat/000.png"
     assert opened(folder, caption_item=1)[7].caption == "two dog/003.png"
     with pytest.raises(UserError, match="no caption of cat/000.png; every image needs one, and 8 of 8 lack one"):
@@ -280,8 +256,7 @@ def test_where_two_things_may_be_the_captions_both_are_named_with_the_key(folder
     write_beside(root)
     write_metadata(root / "metadata.csv", pictures(root), text="of the table")
     advice = "choose one with data.source.caption_from: table:text or txt"
-    with pytest.raises(UserError, match=f"metadata.csv and files such as .*cat/000.txt may both have .*; {advice}"):
-        opened(folder)
+    assert_refused(f"metadata.csv and files such as .*cat/000.txt may both have .*; {advice}", opened, folder)
     assert opened(folder, caption_from="table:text")[0].caption == "of the table"
     assert len(opened(folder, caption_from="table:text").passed_over) == 8
     records = opened(folder, caption_from="txt")
@@ -289,8 +264,7 @@ def test_where_two_things_may_be_the_captions_both_are_named_with_the_key(folder
     assert records.passed_over == [("metadata.csv", "tables that are not read", False)]
     (root / "metadata.csv").unlink()
     write_beside(root, ".caption", "another")
-    with pytest.raises(UserError, match="000.txt and .*000.caption may both be captions; choose .*: txt or caption"):
-        opened(folder)
+    assert_refused("000.txt and .*000.caption may both be captions; choose .*: txt or caption", opened, folder)
     assert opened(folder, caption_from="caption")[0].caption == "another"
     with pytest.raises(UserError, match="caption_from: tags: no image in .*train has such a file beside it"):
         opened(folder, caption_from="tags")
@@ -299,8 +273,7 @@ def test_where_two_things_may_be_the_captions_both_are_named_with_the_key(folder
 def test_two_columns_that_may_be_the_captions_are_named_with_the_key(folder):
     write_metadata(folder / "train" / "metadata.csv", pictures(folder / "train"), text="short", caption="long")
     advice = "data.source.caption_from: table:text or table:caption"
-    with pytest.raises(UserError, match=f"the columns text and caption may both have the captions; choose .*{advice}"):
-        opened(folder)
+    assert_refused(f"the columns text and caption may both have the captions; choose .*{advice}", opened, folder)
     assert opened(folder, caption_from="table:caption")[0].caption == "long"
 
 
@@ -321,25 +294,17 @@ def test_tables_in_the_folders_of_classes_are_counted_by_name(folder):
 
 
 def test_changed_captions_are_other_content_and_equal_ones_are_not(alone):
-    keys = {"folder": str(alone), "heldout": {"share": 0.5}}
+    keys, file = {"folder": str(alone), "heldout": {"share": 0.5}}, alone / "003.txt"
     contents = [source("image_folder", **keys).content_hash()]
-    write_beside(alone)
-    contents.append(source("image_folder", **keys).content_hash())
-    (alone / "3.txt").write_text("longer than it was")
-    contents.append(source("image_folder", **keys).content_hash())
-    (alone / "3.txt").unlink()
-    contents.append(source("image_folder", **keys).content_hash())
+    for change in (lambda: write_beside(alone), lambda: file.write_text("another"), file.unlink):
+        change()
+        contents.append(source("image_folder", **keys).content_hash())
     assert len(set(contents)) == 4 and source("image_folder", **keys).content_hash() == contents[-1]
-    chosen = source("image_folder", **keys, caption_from="txt", caption_item=0).settings
-    assert settings_to_hash(chosen) == {
-        "name": "image_folder",
-        "heldout": {"share": 0.5},
-        "caption_from": "txt",
-        "caption_item": 0,
-    }
+    chosen = {"heldout": {"share": 0.5}, "caption_from": "txt", "caption_item": 0}
+    assert settings_to_hash(source("image_folder", **keys | chosen).settings) == {"name": "image_folder", **chosen}
 
 
-@pytest.mark.parametrize("keys", [{"caption_from": ""}, {"caption_from": ".txt x"}, {"caption_item": -1}])
-def test_keys_that_say_nothing_are_refused(keys):
-    with pytest.raises(ConfigError, match=f"data.source.{next(iter(keys))}|{next(iter(keys))}"):
-        validate(SourceSettings, {"name": "image_folder", "folder": "x", **keys}, "x.yaml")
+@pytest.mark.parametrize("key, value", [("caption_from", ""), ("caption_from", ".txt x"), ("caption_item", -1)])
+def test_keys_that_say_nothing_are_refused(key, value):
+    with pytest.raises(ConfigError, match=key):
+        validate(SourceSettings, {"name": "image_folder", "folder": "x", key: value}, "x.yaml")

@@ -59,10 +59,8 @@ def test_what_submit_knows_of_all_is_what_it_knows_of_each(two):
 
 @pytest.mark.parametrize("kinds, has_names", [(("saved", "hub"), True), (("saved", "pandas"), False)])
 def test_classes_have_the_names_on_which_all_collections_agree(kinds, has_names):
-    sources = [
-        {"name": "huggingface", "folder": str(HUGGING_FACE / kind), "caption": "text", "collection": kind}
-        for kind in kinds
-    ]
+    own = {"name": "huggingface", "caption": "text"}
+    sources = [own | {"folder": str(HUGGING_FACE / kind), "collection": kind} for kind in kinds]
     names = json.loads((HUGGING_FACE / "read_by_datasets.json").read_text())["names"]
     assert source("tar_collections", sources=sources).class_names() == (names if has_names else [])
 
@@ -80,11 +78,9 @@ def test_one_number_for_two_classes_is_refused(tmp_path):
 
 
 def test_a_changed_collection_or_name_is_other_content(two, tmp_path):
-    moved = two[1] | {"folder": str(shutil.copytree(two[1]["folder"], tmp_path / "moved"))}
-    renamed = two[1] | {"collection": "another"}
-    contents = [
-        source("tar_collections", sources=of).content_hash() for of in (two, [two[0], moved], [two[0], renamed])
-    ]
+    moved = {"folder": str(shutil.copytree(two[1]["folder"], tmp_path / "moved"))}
+    lists = [[two[0], two[1] | change] for change in ({}, moved, {"collection": "another"})]
+    contents = [source("tar_collections", sources=own).content_hash() for own in lists]
     assert contents[0] == contents[1] != contents[2]
 
 
