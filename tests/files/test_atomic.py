@@ -65,6 +65,19 @@ def test_what_cannot_be_written_is_named(tmp_path):
     assert names(tmp_path) == ["file", "folder"]
 
 
+def test_the_content_is_on_the_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def note(descriptor):
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), (tmp_path / "x").exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    atomic.write_text(tmp_path / "x", "text")
+    # Another name with the text first, and then the folder's list of names.
+    assert [(path != str(tmp_path), is_there) for path, is_there in synced] == [(True, False), (False, True)]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
