@@ -1,25 +1,15 @@
-"""Picture of the package by its imports: python -m tests.structure [CHECKOUT]
+"""Picture of the package by its imports: python -m tests.structure
 
-Prints the rooms, the layers (floors) that their imports make, or a circle that prevents them, the loose modules, and
-how many of the package's own files the import of some modules pulls in. Imports inside functions and for type checkers
-alone do not count.
+Prints the layers (floors) of rooms that their imports make, or a circle that prevents them. Imports inside functions
+and for type checkers alone do not count.
 """
 
 import ast
-import sys
-from collections import defaultdict
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-REACHED = {
-    "the reader": ("data/reader.py",),
-    "a training job": ("stages/training/train_job.py", "stages/train.py"),
-    "the report": ("stages/report/report_job.py", "stages/report.py"),
-    "submit": ("commands/submit.py",),
-}
-"""Files whose imports are followed, each by its place now and in earlier commits."""
 
 
 def imported_when_loaded(nodes: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -90,10 +80,6 @@ class Package:
         below.pop("__init__", None)
         return below
 
-    def loose(self) -> list[str]:
-        """List the modules that are in no room."""
-        return [file.stem for file in self.files if file.parent == self.folder and file.name != "__init__.py"]
-
 
 def floors(rooms: dict[str, set[str]]) -> list[list[str]]:
     """Return the rooms of each floor, the lowest first; raises `CycleError` with a circle of rooms."""
@@ -105,41 +91,6 @@ def floors(rooms: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def homonyms(folder: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """List classes of one name in several files, unless one derives from another, and modules of one name."""
-    classes, modules = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for file in sorted(folder.rglob("*.py")):
-        place = str(file.relative_to(folder))
-        if file.name != "__init__.py":
-            modules[file.stem].append(place)
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.ClassDef) and node.name not in map(ast.unparse, node.bases):
-                classes[node.name].append(place)
-    return tuple({name: found for name, found in names.items() if len(found) > 1} for names in (classes, modules))
-
-
-def main() -> None:
-    """Print the picture."""
-    checkout = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else CHECKOUT
-    package = Package(checkout)
-    rooms = package.rooms()
-    print(f"rooms            {len(rooms)}, of which loose modules {len(package.loose())}: {', '.join(package.loose())}")
-    print(f"arrows of rooms  {sum(map(len, rooms.values()))}")
-    try:
-        listed = floors(rooms)
-        print(f"floors           {len(listed)}, no circle")
-        for number, floor in enumerate(listed):
-            print(f"  {number:2}  {', '.join(floor)}")
-    except CycleError as error:
-        print(f"floors           none: {' -> '.join(error.args[1])} is a circle")
-    for name, places in REACHED.items():
-        file = next(package.folder / place for place in places if (package.folder / place).is_file())
-        reached = package.reached(file)
-        print(f"{name + ' reaches':24} {len(reached)} own files, of {len(set(map(package.room, reached)))} rooms")
-    classes, modules = homonyms(package.folder)
-    print(f"classes of one name  {len(classes)} {', '.join(classes)}")
-    print(f"modules of one name  {len(modules)}: {', '.join(f'{name} ({len(modules[name])})' for name in modules)}")
-
-
 if __name__ == "__main__":
-    main()
+    for number, floor in enumerate(floors(Package(CHECKOUT).rooms())):
+        print(f"{number:2}  {', '.join(floor)}")

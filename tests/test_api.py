@@ -25,53 +25,46 @@ def run(tmp_path):
     return api.Run(RunDir(tmp_path), load_experiment("quickstart"))
 
 
-@pytest.mark.parametrize("label", [-1, 10, 99])
-def test_a_class_that_the_networks_do_not_know_is_refused(run, label):
-    with pytest.raises(ConfigError, match=f"classes: {label}: unknown; 10 classes: .* or 0 to 9"):
-        run.sample(2, classes=[3, label])
-
-
-@pytest.mark.parametrize("label, number", [("Dress", 3), ("ankle boot", 9), ("3", 3), (7, 7)])
-def test_a_class_goes_by_its_name_or_its_number(run, monkeypatch, label, number):
-    requests = []
-    monkeypatch.setattr(api, "draw", lambda *given: requests.append(given[5]))
+@pytest.fixture
+def requests(run, monkeypatch):
+    """What would be drawn."""
+    asked = []
+    monkeypatch.setattr(api, "draw", lambda *given: asked.append(given[5].classes))
     monkeypatch.setattr(run, "ensemble", lambda strategy: None)
-    run.sample(2, classes=[label, 0])
-    assert requests[0].classes == [number, 0]
+    return asked
 
 
-def test_numbers_that_name_other_classes_are_names_everywhere(run, monkeypatch, tmp_path):
+def test_a_class_goes_by_its_name_or_its_number_and_one_that_the_networks_do_not_know_is_refused(run, requests):
+    for label, number in (("Dress", 3), ("ankle boot", 9), ("3", 3), (7, 7)):
+        run.sample(2, classes=[label, 0])
+        assert requests.pop() == [number, 0]
+    for label in (-1, 10, 99):
+        with pytest.raises(ConfigError, match=f"classes: {label}: unknown; 10 classes: .* or 0 to 9"):
+            run.sample(2, classes=[3, label])
+    with pytest.raises(ConfigError, match=r"classes: Boots: unknown; nearest: Ankle boot.*; 10 classes: T-shirt/top, "):
+        run.sample(2, classes=["Boots"])
+
+
+def test_numbers_that_name_other_classes_are_names_everywhere(run, requests, monkeypatch, tmp_path):
     names = sorted(map(str, range(1, 13)))
-    requests = []
-    monkeypatch.setattr(api, "draw", lambda *given: requests.append(given[5]))
-    monkeypatch.setattr(run, "ensemble", lambda strategy: None)
     monkeypatch.setattr(api, "stored_class_names", lambda *run: names)
     run.sample(2, classes=[10, "2"])
-    assert requests[0].classes == [names.index("10"), names.index("2")]
+    assert requests == [[names.index("10"), names.index("2")]]
     with pytest.raises(ConfigError, match="classes: 0: unknown"):
         run.sample(2, classes=[0])
-    tmp = tmp_path / "e"
-    tmp.mkdir()
-    by_number = {
-        "cluster.clustering.groups": {"cluster__clustering": {"name": "labels", "groups": [[0, 1], [2, 3]]}},
-        "data.filter": {},
-        "data.condition.prompts": {
-            "data__condition": {"name": "text", "encoder": {"name": "words", "width": 8}, "prompts": ["a"] * 4}
-        },
-    }
-    for key, changes in by_number.items():
-        experiment = tiny(tmp, **changes)
-        columns = ["label"] if key == "data.filter" else []
+    text = {"name": "text", "encoder": {"name": "words", "width": 8}, "prompts": ["a"] * 4}
+    groups = {"name": "labels", "groups": [[0, 1], [2, 3]]}
+    for key, changes, columns in (
+        ("cluster.clustering.groups", {"cluster__clustering": groups}, []),
+        ("data.filter", {}, ["label"]),
+        ("data.condition.prompts", {"data__condition": text}, []),
+    ):
+        experiment = tiny(tmp_path, **changes)
         check_numbers(experiment, ["0", "1", "2", "3"], columns)
         check_numbers(experiment, [], columns)
         with pytest.raises(UserError, match=f"{key}: class 3 is called '2', and numbers of classes may mean either"):
             check_numbers(experiment, ["0", "1", "10", "2"], columns)
-    check_numbers(tiny(tmp), ["0", "1", "10", "2"])
-
-
-def test_a_name_of_no_class_is_refused_with_the_nearest(run):
-    with pytest.raises(ConfigError, match=r"classes: Boots: unknown; nearest: Ankle boot.*; 10 classes: T-shirt/top, "):
-        run.sample(2, classes=["Boots"])
+    check_numbers(tiny(tmp_path), ["0", "1", "10", "2"])
 
 
 def test_the_states_of_all_units_are_read_once_for_all_velocities(run, monkeypatch):
@@ -111,9 +104,8 @@ def test_a_notebook_shows_what_a_run_is_and_completes_names_for_users(run):
 def test_table_and_curves_are_those_of_the_complete_units(reported):
     run = reported()
     arm = {"kid": 0.1, "fd": 1.5, "fd@own": 1.5, "images": 24, "train_flops": 9}
-    atomic.write_json(
-        run.output(REPORT, METRICS), {"leading_metric": "kid", "arms": {"top-1": arm}, "floor": {"fd": 1}}
-    )
+    metrics = {"leading_metric": "kid", "arms": {"top-1": arm}, "floor": {"fd": 1}}
+    atomic.write_json(run.output(REPORT, METRICS), metrics)
     opened = hpcddm.open(run.root)
     assert opened.table() == {"top-1": {key: arm[key] for key in arm if "@" not in key}, "floor": {"fd": 1}}
     assert list(opened.table()["top-1"]) == ["kid", "fd", "images", "train_flops"], "the leading metric is first"
@@ -152,17 +144,13 @@ def test_a_report_that_was_copied_alone_is_read(reported, tmp_path):
     assert hpcddm.open(copy.root).metrics["arms"]["top-1"]["fd"] == 1.5
 
 
-def test_samples_and_names_of_classes_of_a_catalog_that_is_made_anew_are_refused(reported):
-    run = reported()
+def test_samples_classes_and_a_space_that_are_made_anew_are_refused(reported):
+    run = reported(data__space=LATENT_SPACE)
+    set_aside(run, LATENT_SCALE)
+    with pytest.raises(UserError, match="latents/scale is missing"):
+        hpcddm.open(run.root).space.to_images(torch.zeros(1, 4, 4, 4))
     assert hpcddm.open(run.root).class_names == ["0", "1", "2", "3"]
     set_aside(run, CATALOG)
     for read in (lambda opened: opened.data(), lambda opened: opened.class_names):
         with pytest.raises(UserError, match="catalog/all is missing"):
             read(hpcddm.open(run.root))
-
-
-def test_a_space_that_is_measured_anew_is_refused(reported):
-    run = reported(data__space=LATENT_SPACE)
-    set_aside(run, LATENT_SCALE)
-    with pytest.raises(UserError, match="latents/scale is missing"):
-        hpcddm.open(run.root).space.to_images(torch.zeros(1, 4, 4, 4))

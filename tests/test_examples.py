@@ -5,8 +5,6 @@ import functools
 import importlib
 import pdb
 
-import pytest
-
 from tests.helpers import REPOSITORY
 
 LEAST_EXAMPLES = 20
@@ -25,17 +23,14 @@ def shows_output(example: doctest.Example) -> bool:
     return bool(example.want) and not example.options.get(doctest.SKIP, False)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_examples_print_what_they_show(module, monkeypatch):
+def test_examples_print_what_they_show(monkeypatch):
     # doctest prepares a debugger for each docstring, which reads a .pdbrc in the home folder.
     monkeypatch.setattr(pdb.Pdb, "__init__", functools.partialmethod(pdb.Pdb.__init__, readrc=False))
-    examples = examples_of(module)
-    assert examples, "'>>>' is in no docstring of a class or function"
-    for test in examples:
-        report: list[str] = []
-        assert doctest.DocTestRunner().run(test, out=report.append).failed == 0, "".join(report)
-
-
-def test_many_classes_and_functions_have_an_example():
-    names = [test.name for module in MODULES for test in examples_of(module) if any(map(shows_output, test.examples))]
+    examples = {module: examples_of(module) for module in MODULES}
+    assert [module for module in MODULES if not examples[module]] == [], "'>>>' is in no docstring there"
+    report: list[str] = []
+    tests = [test for found in examples.values() for test in found]
+    failed = [test.name for test in tests if doctest.DocTestRunner().run(test, out=report.append).failed]
+    assert failed == [], "".join(report)
+    names = [test.name for test in tests if any(map(shows_output, test.examples))]
     assert len(names) >= LEAST_EXAMPLES, names

@@ -4,23 +4,24 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.helpers import REPOSITORY
 
 
-@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a;b", "a*", "a&b (c)"])
-def test_a_variable_is_one_word_and_set_is_several(tmp_path, name):
+def make(*words):
+    return subprocess.run(["make", "--silent", *words], cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def test_a_variable_is_one_word_and_set_is_several(tmp_path):
     command = tmp_path / "bin" / "hpcddm"
     command.parent.mkdir()
     command.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
     command.chmod(0o755)
     (tmp_path / "installed").touch()
-    variables = [f"EXPERIMENT={name}.yaml", f"SITE={name}", f"RUN_DIR=runs/{name}", "SET=seed=1 name=x"]
-    done = subprocess.run(
-        ["make", "--silent", "submit", f"VENV={tmp_path}", *variables], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    assert done.stdout == f"<submit><{name}.yaml><--site><{name}><--run-dir><runs/{name}><seed=1><name=x>", done.stderr
+    for name in ("a b", "a'b", 'a"b', "a;b", "a*", "a&b (c)"):
+        variables = [f"EXPERIMENT={name}.yaml", f"SITE={name}", f"RUN_DIR=runs/{name}", "SET=seed=1 name=x"]
+        done = make("submit", f"VENV={tmp_path}", *variables)
+        words = f"<submit><{name}.yaml><--site><{name}><--run-dir><runs/{name}><seed=1><name=x>"
+        assert done.stdout == words, done.stderr
 
 
 FAKE = """#!/bin/sh
@@ -44,8 +45,7 @@ def test_a_python_that_is_too_old_is_refused_before_any_download_and_another_one
 
     def install(*variables):
         log.write_text("")
-        command = ["make", "--silent", "install", f"VENV={venv}", *variables]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+        done = make("install", f"VENV={venv}", *variables)
         return done, [line for line in log.read_text().splitlines() if "/pip " in line]
 
     old, good, newer = python("old", "3.10.13", 1), python("good", "3.11.7"), python("newer", "3.13.0")

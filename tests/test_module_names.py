@@ -3,9 +3,6 @@
 import ast
 import importlib
 import re
-from pathlib import Path
-
-import pytest
 
 from hpcddm.config import variant_files
 from hpcddm.config.site import Site
@@ -25,30 +22,26 @@ def texts():
                 yield file, node.value
 
 
-NAMED = sorted({(Path(file).name, name) for file, text in texts() for name in NAME.findall(text)})
-
-
-def test_scripts_name_what_they_run():
-    assert {"hpcddm.jobs.input_gate", "hpcddm.jobs.requeue_policy", "hpcddm.launch.selftest.node"} <= {
-        name for _, name in NAMED
-    }
-
-
-@pytest.mark.parametrize("file, name", NAMED)
-def test_a_module_that_a_text_names_is_imported(file, name):
+def is_there(name: str) -> bool:
+    """Tell if a name is that of a module, or of something in one."""
     try:
         importlib.import_module(name)
     except ModuleNotFoundError:
-        # A text may name what is in a module, too.
         module, _, inner = name.rpartition(".")
-        assert hasattr(importlib.import_module(module), inner), f"{file} names {name}"
+        return hasattr(importlib.import_module(module), inner)
+    return True
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_that_is_looked_up_by_its_name_can_run(stage):
-    assert callable(variant_files.import_from_subpackages("stages", f"{stage}_job").run)
+def test_modules_that_a_text_names_are_there():
+    named = {(file.name, name) for file, text in texts() for name in NAME.findall(text)}
+    assert {"hpcddm.jobs.input_gate", "hpcddm.jobs.requeue_policy", "hpcddm.launch.selftest.node"} <= {
+        name for _, name in named
+    }
+    assert [(file, name) for file, name in sorted(named) if not is_there(name)] == []
 
 
-@pytest.mark.parametrize("scheduler", Site.model_fields["scheduler"].annotation.__args__)
-def test_a_scheduler_that_is_looked_up_by_its_name_makes_launchers(scheduler):
-    assert callable(importlib.import_module(f"hpcddm.launch.{scheduler}.launcher").create)
+def test_stages_and_schedulers_that_are_looked_up_by_their_names_are_there():
+    for stage in STAGES:
+        assert callable(variant_files.import_from_subpackages("stages", f"{stage}_job").run), stage
+    for scheduler in Site.model_fields["scheduler"].annotation.__args__:
+        assert callable(importlib.import_module(f"hpcddm.launch.{scheduler}.launcher").create), scheduler

@@ -7,6 +7,7 @@ import pytest
 
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
+from tests import helpers
 from tests.helpers import REPOSITORY
 from tests.whole_runs import hpcddm
 
@@ -18,10 +19,8 @@ each_recipe = pytest.mark.parametrize("name", RECIPES)
 
 @each_recipe
 def test_every_number_says_where_it_comes_from(name):
-    lines = (REPOSITORY / "experiments" / f"{name}.yaml").read_text().splitlines()
-    settings = lines[next(number for number, line in enumerate(lines) if line.startswith("name:")) + 1 :]
-    above = [""] + settings
-    for line, before in zip(settings, above, strict=False):
+    settings = (REPOSITORY / "experiments" / f"{name}.yaml").read_text().partition("\nname:")[2].splitlines()[1:]
+    for line, before in zip(settings, ["", *settings], strict=False):
         value, _, _ = line.partition("#")
         is_continued = value.strip().endswith(",")
         if re.search(r"\d", value) and not is_continued:
@@ -52,9 +51,9 @@ def test_its_units_are_eight_experts_in_latents(name):
 
 @each_recipe
 def test_submit_names_the_folder_that_is_missing(name, tmp_path):
-    done = hpcddm("submit", name, "--site", "slurm", "--dry-run", "--run-dir", tmp_path / "run")
-    assert done.returncode == 1 and "is not a folder" in done.stderr and "/data/" in done.stderr, done.stderr
-    assert done.stderr.count("\n") == 1
+    done = helpers.hpcddm("submit", name, "--site", "slurm", "--dry-run", "--run-dir", tmp_path / "run")
+    assert done.exit_code == 1 and "is not a folder" in done.output and "/data/" in done.output, done.output
+    assert done.output.count("\n") == 1
 
 
 @pytest.mark.long

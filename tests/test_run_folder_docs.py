@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from hpcddm.runs.run_dir import RunDir
 from tests.helpers import REPOSITORY
 
@@ -31,26 +29,20 @@ def matches(path: str, names: list[str]) -> bool:
     return any(pattern(name).fullmatch(path) for name in names)
 
 
-@pytest.mark.parametrize("path", map(str, LAYOUT))
-def test_the_page_names_every_path_of_the_layout(path):
+def test_the_page_names_every_path_of_the_layout():
     names = named(ALWAYS) + named(SOMETIMES)
-    assert matches(path, [*names, *(str(folder) for name in names for folder in Path(name).parents)])
+    names += [str(folder) for name in names for folder in Path(name).parents]
+    assert [path for path in map(str, LAYOUT) if not matches(path, names)] == []
 
 
-def literals() -> set[str]:
-    """List the texts in the code of the package and of the batch script's template."""
+def test_the_page_names_no_file_that_the_code_does_not_know():
     texts = {file.read_text() for file in (REPOSITORY / "slurm").glob("*.j2")}
     for file in (REPOSITORY / "hpcddm").rglob("*.py"):
         constants = (node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant))
         texts |= {value for value in constants if isinstance(value, str) and "\n" not in value}
-    return texts
-
-
-def test_the_page_names_no_file_that_the_code_does_not_know():
-    texts = "\n".join(literals())
     files = {Path(name).name for block in (ALWAYS, SOMETIMES, SWEEP) for name in named(block)}
     parts = {part for file in files for part in re.split("<[a-z]+>", file) if part}
-    assert {part for part in parts if part not in texts} == set()
+    assert {part for part in parts if part not in "\n".join(texts)} == set()
 
 
 def test_a_finished_run_holds_what_the_page_names_and_nothing_else(finished):

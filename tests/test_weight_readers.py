@@ -2,8 +2,6 @@
 
 import ast
 
-import pytest
-
 from tests.helpers import REPOSITORY
 
 PACKAGE = REPOSITORY / "hpcddm"
@@ -49,12 +47,3 @@ def test_whoever_opens_weights_by_their_manifest_asks_it():
     by_manifest = [file for file, reason in READERS.items() if "manifest" in reason and "caller" not in reason]
     texts = {file: (PACKAGE / file).read_text() for file in by_manifest}
     assert len(texts) > 4 and not [file for file, text in texts.items() if not any(name in text for name in ASKING)]
-
-
-FOUND = ("TensorFile(path)", "tensors.open_weights(path)", "with safe_open(a) as b: pass", "torch.load(path)")
-FOUND += ("class A(pickle.Unpickler): pass", "safetensors.torch.load_model(a, b)")
-
-
-@pytest.mark.parametrize("call", FOUND)
-def test_a_reader_would_be_found(call):
-    assert opened_in(ast.parse(call))

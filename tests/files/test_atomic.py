@@ -35,56 +35,62 @@ def test_text_is_replaced_and_nothing_else_is_left(tmp_path, durable):
     assert names(file.parent) == ["file.txt"]
 
 
-def test_json_comes_back(tmp_path):
-    value = {"a": [1, 2.5, None, "x"], "b": {"c": True}}
-    atomic.write_json(tmp_path / "x.json", value)
-    assert checked_reads.read_json(tmp_path / "x.json") == value
-
-
-def test_a_number_that_json_cannot_hold_is_named_or_none(tmp_path):
-    file, places = tmp_path / "x.json", []
+def test_json_comes_back_and_a_number_that_it_cannot_hold_is_named_or_none(tmp_path):
+    file, places, plain = tmp_path / "x.json", [], {"a": [1, 2.5, None, "x"], "b": {"c": True}}
+    atomic.write_json(file, plain)
+    assert checked_reads.read_json(file) == plain
     value = {"a": [1.0, {"b": float("nan")}], "c": (float("inf"), 2)}
     assert atomic.finite_json(value, places) == {"a": [1.0, {"b": None}], "c": [None, 2]} and places == ["a.1.b", "c.0"]
     with pytest.raises(UserError, match=f"{file}: cannot write a.1.b, which is not finite"):
         atomic.write_json(file, value)
 
 
-def test_a_full_disk_leaves_the_old_file_and_names_place_and_size(full_disk):
+def test_a_full_disk_leaves_the_old_file_and_names_what_cannot_be_written_or_appended(full_disk):
     file = full_disk / "x.json"
     atomic.write_text(file, "old")
     with pytest.raises(UserError, match=r"x.json: cannot write 100000 bytes: No space left on device"):
         atomic.write_text(file, "n" * 100_000)
     assert file.read_text() == "old" and names(full_disk) == ["x.json"]
-
-
-def test_a_full_disk_while_appending_is_named(full_disk):
     with pytest.raises(UserError, match="lines: cannot append"):
         for _ in range(100):
             atomic.append_line(full_disk / "lines", "x" * 1000)
 
 
-@pytest.mark.parametrize("target", ["file/x.json", "file/deep/x.json", "folder"])
-def test_what_cannot_be_written_is_named(tmp_path, target):
+def test_what_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder" / "full").mkdir(parents=True)
-    with pytest.raises(UserError, match=target):
-        atomic.write_text(tmp_path / target, "text")
+    for target in ("file/x.json", "file/deep/x.json", "folder"):
+        with pytest.raises(UserError, match=target):
+            atomic.write_text(tmp_path / target, "text")
     assert names(tmp_path) == ["file", "folder"]
 
 
+def test_the_content_is_on_the_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def note(descriptor):
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), (tmp_path / "x").exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    atomic.write_text(tmp_path / "x", "text")
+    # Another name with the text first, and then the folder's list of names.
+    assert [(path != str(tmp_path), is_there) for path, is_there in synced] == [(True, False), (False, True)]
+
+
 KILLED = """
-import os, signal
+import os, signal, sys
 from pathlib import Path
 from hpcddm.files import atomic
-def die(*arguments): os.kill(os.getpid(), signal.SIGKILL)
+atomic.os.replace = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+atomic.write_json(Path(sys.argv[1]), {"new": True})
 """
 
 
 def test_a_killed_writer_leaves_the_old_file(tmp_path):
     file = tmp_path / "x.json"
     atomic.write_json(file, {"old": True})
-    done = python(f"{KILLED}\natomic.os.replace = die\natomic.write_json(Path({str(file)!r}), {{'new': True}})")
-    assert done.returncode == -9
+    assert python(KILLED, file).returncode == -9
     assert json.loads(file.read_text()) == {"old": True} and len(names(tmp_path)) == 2
 
 
@@ -110,8 +116,8 @@ def test_a_line_after_a_torn_one_stands_alone(tmp_path):
     assert (tmp_path / "x").read_text().splitlines() == ["whole", "to", "new"]
 
 
-@pytest.mark.parametrize("place", ["pipe", "/dev/zero"])
-def test_what_has_no_end_is_not_hashed(tmp_path, place):
+def test_what_has_no_end_is_not_hashed(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="is not a file"):
-        atomic.sha256(tmp_path / place)
+    for place in ("pipe", "/dev/zero"):
+        with pytest.raises(UserError, match="is not a file"):
+            atomic.sha256(tmp_path / place)

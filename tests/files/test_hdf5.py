@@ -2,19 +2,17 @@
 
 import os
 import time
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.data.columns import Column
 from hpcddm.data.sources import array_files
 from hpcddm.errors import UserError
 from hpcddm.files import hdf5
+from tests.files.mutated_bytes import NUMBERS_OF_FILES, require_values_or_one_line
 
 ROWS = 40
 DATA = np.arange(ROWS, dtype=np.float32)
@@ -25,9 +23,13 @@ def external_storage(file, folder):
     file.create_dataset("a", (ROWS,), "f4", external=[(str(folder / "secret"), 0, 4 * ROWS)])
 
 
-def external_link(file, folder):
+def write_secret(folder):
     with h5py.File(folder / "secret.h5", "w") as other:
         other["a"] = DATA
+
+
+def external_link(file, folder):
+    write_secret(folder)
     file["a"] = h5py.ExternalLink(str(folder / "secret.h5"), "a")
 
 
@@ -37,8 +39,7 @@ def soft_link(file, folder):
 
 
 def virtual(file, folder):
-    with h5py.File(folder / "secret.h5", "w") as other:
-        other["a"] = DATA
+    write_secret(folder)
     layout = h5py.VirtualLayout((ROWS,), "f4")
     layout[:] = h5py.VirtualSource(str(folder / "secret.h5"), "a", (ROWS,))
     file.create_virtual_dataset("a", layout)
@@ -49,24 +50,8 @@ def references(file, folder):
     file.create_dataset("a", data=np.array([file["b"].ref] * ROWS, dtype=h5py.ref_dtype))
 
 
-def variable_length(file, folder):
-    file.create_dataset("a", (ROWS,), h5py.vlen_dtype(np.int32))[0] = [1, 2]
-
-
-def compound(file, folder):
-    file["a"] = np.zeros(ROWS, [("x", "f4"), ("y", "i4")])
-
-
-def never_written(file, folder):
-    file.create_dataset("a", (1 << 40,), "u1")
-
-
 def sparse_chunks(file, folder):
     file.create_dataset("a", (1 << 31,), "u1", chunks=(1 << 24,), compression="gzip", fillvalue=0)[:3] = 1
-
-
-def large_chunk(file, folder):
-    file.create_dataset("a", (1, 1 << 31), "u1", chunks=(1, 1 << 31), compression="gzip")
 
 
 def plugin(file, folder):
@@ -76,8 +61,13 @@ def plugin(file, folder):
     h5py.h5d.create(file.id, b"a", h5py.h5t.NATIVE_FLOAT, h5py.h5s.create_simple((ROWS,)), made)
 
 
-def empty(file, folder):
-    file["a"] = h5py.Empty("f4")
+def compound(file, folder):
+    file["a"] = np.zeros(ROWS, [("x", "f4"), ("y", "i4")])
+
+
+def values(*arguments, **options):
+    """A writer of one dataset."""
+    return lambda file, folder: file.create_dataset("a", *arguments, **options)
 
 
 EVERYWHERE = {
@@ -86,50 +76,23 @@ EVERYWHERE = {
     "external link": (external_link, "'a' is a link"),
     "soft link": (soft_link, "'a' is a link"),
     "references": (references, "'a' holds object, neither numbers nor texts"),
-    "variable length": (variable_length, "'a' holds object, neither numbers nor texts"),
+    "variable length": (values((ROWS,), h5py.vlen_dtype(np.int32)), "'a' holds object, neither numbers nor texts"),
     "compound": (compound, "'a' holds .*, neither numbers nor texts"),
-    "never written": (never_written, "'a' declares 1,099,511,627,776 bytes and holds 0"),
+    "never written": (values((1 << 40,), "u1"), "'a' declares 1,099,511,627,776 bytes and holds 0"),
     "sparse chunks": (sparse_chunks, "'a' (declares 2,147,483,648 bytes and holds|is packed by a filter)"),
-    "large chunk": (large_chunk, "'a' "),
+    "large chunk": (values((1, 1 << 31), "u1", chunks=(1, 1 << 31), compression="gzip"), "'a' "),
     "a plugin's filter": (plugin, "'a' is packed by a filter"),
-    "nothing": (empty, "'a' holds"),
+    "nothing": (values(data=h5py.Empty("f4")), "'a' holds"),
 }
-
-
-def deep(file, folder):
-    file["/".join("abcdefghijkl")] = DATA
-
-
-def loop(file, folder):
-    file.create_group("g")["h"] = file["/"]
-
-
-def packed(file, folder):
-    file.create_dataset("a", data=DATA, compression="gzip")
-
-
-def texts(file, folder):
-    file.create_dataset("a", data=["x"] * ROWS)
-
-
-def type_of_its_own(file, folder):
-    file["a"], file["t"] = DATA, np.dtype("f4")
 
 
 RUNS_ONLY = {
-    "deep": (deep, "too many groups"),
-    "loop": (loop, "has several names"),
-    "packed": (packed, "'a' is packed by a filter"),
-    "texts": (texts, "'a' holds object"),
-    "a type": (type_of_its_own, "'t' is neither a dataset nor a group"),
+    "deep": (lambda file, folder: file.create_dataset("/".join("abcdefghijkl"), data=DATA), "too many groups"),
+    "loop": (lambda file, folder: file.update(g=file["/"]), "has several names"),
+    "packed": (values(data=DATA, compression="gzip"), "'a' is packed by a filter"),
+    "texts": (values(data=["x"] * ROWS), "'a' holds object"),
+    "a type": (lambda file, folder: file.update(a=DATA, t=np.dtype("f4")), "'t' is neither a dataset nor a group"),
 }
-
-
-def made(folder: Path, make) -> Path:
-    path = folder / "a.h5"
-    with h5py.File(path, "w") as file:
-        make(file, folder)
-    return path
 
 
 def refused(words, read):
@@ -141,23 +104,21 @@ def refused(words, read):
 
 
 @pytest.mark.parametrize("case", EVERYWHERE | RUNS_ONLY)
-def test_a_file_of_a_run_is_refused_before_its_data_are_read(tmp_path, case):
+def test_a_file_is_refused_before_its_data_are_read(tmp_path, case):
     make, words = (EVERYWHERE | RUNS_ONLY)[case]
-    path = made(tmp_path, make)
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        make(file, tmp_path)
     refused(words, lambda: read_arrays(path))
     refused(words, lambda: Column("a", {path: ROWS}))
+    if case in EVERYWHERE:
+        refused(words, lambda: array_files.open_rows(path, "a"))
 
 
-@pytest.mark.parametrize("case", EVERYWHERE)
-def test_a_source_is_refused_before_its_data_are_read(tmp_path, case):
-    make, words = EVERYWHERE[case]
-    path = made(tmp_path, make)
-    refused(words, lambda: array_files.open_rows(path, "a"))
+PACKED = [{}, {"compression": "gzip", "shuffle": True}, {"compression": "lzf"}, {"chunks": (7,)}]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"compression": "gzip", "shuffle": True}, {"compression": "lzf"}, {"chunks": (7,)}]
-)
+@pytest.mark.parametrize("options", PACKED, ids=str)
 def test_a_source_may_be_packed_and_have_other_things_beside(tmp_path, options):
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file.create_dataset("in/a", data=DATA, **options)
@@ -172,60 +133,31 @@ def test_a_source_may_be_packed_and_have_other_things_beside(tmp_path, options):
     assert array_files.array_names(tmp_path / "a.h5") == ["a", "in/a", "in/zeros", "texts"]
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_only_a_plain_file_of_a_run_is_opened(tmp_path, kind):
-    path = tmp_path / "a.h5"
-    (tmp_path / "b.h5").touch()
-    {"link": lambda: path.symlink_to(tmp_path / "b.h5"), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
-    refused(f"is a {kind}", lambda: read_arrays(path))
-    refused(f"is a {kind}", lambda: Column("a", {path: ROWS}))
+def test_only_a_plain_file_of_a_run_is_opened(tmp_path):
+    (tmp_path / "b").touch()
+    for kind, make in (("link", lambda path: path.symlink_to("b")), ("pipe", os.mkfifo), ("folder", os.mkdir)):
+        path = tmp_path / f"{kind}-a.h5"
+        make(path)
+        refused(f"is a {kind}", lambda path=path: read_arrays(path))
+        refused(f"is a {kind}", lambda path=path: Column("a", {path: ROWS}))
 
 
 def test_a_partition_is_finite(tmp_path):
-    path = made(tmp_path, lambda file, folder: file.create_dataset("a", data=[1.0, np.nan]))
-    refused("'a' is not finite", lambda: read_arrays(path))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"] = [1.0, np.nan]
+    refused("'a' is not finite", lambda: read_arrays(tmp_path / "a.h5"))
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    path = tmp_path_factory.mktemp("whole") / "a.h5"
+@NUMBERS_OF_FILES
+def test_mutated_files_end_in_one_line(tmp_path, count):
+    path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["a"], file["key/bytes"], file["key/offsets"] = DATA[:2], np.arange(2, dtype="u1"), np.arange(3, dtype="u8")
-    return path
 
-
-def mutated(path, change):
-    """Read a file with some bytes replaced, or its end cut off; anything but values or one line is a fault."""
-    places, kept = change
-    raw = bytearray(path.read_bytes())
-    for place, value in places:
-        raw[int(place * len(raw))] = value
-    changed = path.with_name("changed.h5")
-    changed.write_bytes(raw[: int(kept * len(raw))])
-    started = time.monotonic()
-    try:
-        with hdf5.open_checked(changed) as file:
-            for _, dataset in hdf5.list_datasets(file):
+    def read(raw):
+        path.with_name("changed.h5").write_bytes(raw)
+        with hdf5.open_checked(path.with_name("changed.h5")) as changed:
+            for _, dataset in hdf5.list_datasets(changed):
                 dataset[()]
-    except UserError as error:
-        assert str(error).isprintable()
-    assert time.monotonic() - started < 5
 
-
-SHARE = st.floats(0, 1, exclude_max=True)
-CHANGES = st.tuples(st.lists(st.tuples(SHARE, st.integers(0, 255)), min_size=1, max_size=8), SHARE | st.just(1.0))
-QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
-QUIET |= {"derandomize": True, "database": None}
-
-
-@given(change=CHANGES)
-@settings(max_examples=200, **QUIET)
-def test_mutated_files_end_in_one_line(whole, change):
-    mutated(whole, change)
-
-
-@pytest.mark.long
-@given(change=CHANGES)
-@settings(max_examples=10_000, **QUIET)
-def test_many_mutated_files_end_in_one_line(whole, change):
-    mutated(whole, change)
+    require_values_or_one_line(count, path.read_bytes(), read)

@@ -10,7 +10,6 @@ def gpus() -> int:
     """How many GPUs torch can use; at least one."""
     count = devices.visible_gpus()
     if not count:
-        pytest.fail(
-            f"no GPU is visible to torch here, so nothing was checked: {devices.missing_gpu_advice()}", pytrace=False
-        )
+        nothing = "no GPU is visible to torch here, so nothing was checked"
+        pytest.fail(f"{nothing}: {devices.missing_gpu_advice()}", pytrace=False)
     return count

@@ -59,34 +59,30 @@ def test_every_rank_takes_its_own_gpu_and_it_has_a_name(gpus):
 
 
 def test_a_rank_whose_gpus_are_hidden_says_so(tmp_path):
-    done = join(tmp_path, 1, CUDA_VISIBLE_DEVICES="")
-    assert done[0].returncode != 0 and "sees no GPU and needs 1 of the 1 that train/x" in done[0].stderr, done[0]
+    ((_, errors, code),) = join(tmp_path, 1, CUDA_VISIBLE_DEVICES="")
+    assert code and "sees no GPU and needs 1 of the 1 that train/x" in errors, errors
 
 
 def join(folder, world, **environment):
-    """Let ranks join and sum; what each of them said."""
+    """Let ranks join and sum; what each of them said, its errors, and its exit code."""
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     variables = os.environ | {"PYTHONPATH": path} | environment
     command = [sys.executable, "-c", JOIN, str(folder)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": variables}
     processes = [subprocess.Popen([*command, str(rank), str(world)], **pipes) for rank in range(world)]
-    said = [process.communicate(timeout=300) for process in processes]
-    return [
-        subprocess.CompletedProcess(process.args, process.returncode, *words)
-        for process, words in zip(processes, said, strict=True)
-    ]
+    return [(*process.communicate(timeout=300), process.returncode) for process in processes]
 
 
 def test_nccl_sums_over_all_gpus(tmp_path, gpus):
     total = 1000.0 * gpus * (gpus + 1) / 2
-    for rank, done in enumerate(join(tmp_path, gpus)):
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.split() == [f"cuda:{rank}", "nccl", str(total)]
+    for rank, (said, errors, code) in enumerate(join(tmp_path, gpus)):
+        assert code == 0, errors
+        assert said.split() == [f"cuda:{rank}", "nccl", str(total)]
 
 
 def test_two_ranks_are_not_put_on_one_gpu(tmp_path, gpus):
-    for done in join(tmp_path, gpus + 1):
-        assert done.returncode != 0 and "have the same GPU" in done.stderr, done.stderr
+    for _, errors, code in join(tmp_path, gpus + 1):
+        assert code and "have the same GPU" in errors, errors
 
 
 def test_a_short_run_of_the_whole_pipeline_uses_a_gpu_in_every_stage_that_can(tmp_path):

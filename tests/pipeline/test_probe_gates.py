@@ -1,5 +1,7 @@
 """Experts of other sites count for other units only once their probe is complete."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpcddm.config.site import Site
@@ -19,6 +21,9 @@ from tests.launch.queues import Queue
 
 EXPERT, PROBE, EVALUATE, REPORT = "train/expert-01", "probe/expert-01", "evaluate/0000000-0000024", "report/all"
 MEASURED = ("measure/own-0000000-0000024", "compare/own")
+PARTITION = {"name": "contract", "partition": "/nowhere/partition.safetensors", "content_hash": "0" * 64}
+FOLLOWED = {"cluster__clustering": PARTITION | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
+"""The partition of a contract."""
 SITES = {"site": "here", "experts__sites": ["here", "north"], "experts__probe": {}}
 
 
@@ -48,40 +53,17 @@ class Run:
         return gather_inputs(read_spec(items[0].spec)[0], self.run)
 
 
-@pytest.fixture
-def run(tmp_path):
-    """All experts are needed."""
-    return Run(tmp_path)
-
-
-@pytest.fixture
-def partial(tmp_path):
-    """One expert is enough, and the report was made without that of north."""
-    partial = Run(tmp_path, evaluate__min_experts=1)
-    partial.finish(EVALUATE, *MEASURED, REPORT)
-    return partial
-
-
 def test_each_site_probes_its_own_experts_and_the_site_of_the_router_those_of_others(tmp_path):
-    sites = {
-        "site": "a",
-        "experts__sites": ["a", "b", "c"],
-        "cluster__experts": 3,
-        "experts__probe": {},
-        "experts__training__batch": 18,
-    }
-    partition = {"name": "contract", "partition": str(tmp_path / "partition.safetensors"), "content_hash": "0" * 64}
-    followed = {"cluster__clustering": partition | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
-    for changes, expected in (({}, {"01": "a", "02": "a"}), (followed, {"01": "b", "02": "c"})):
+    sites = {"site": "a", "experts__sites": ["a", "b", "c"], "cluster__experts": 3, "experts__training__batch": 18}
+    sites |= {"experts__probe": {}}
+    for changes, expected in (({}, {"01": "a", "02": "a"}), (FOLLOWED, {"01": "b", "02": "c"})):
         units = plan_units(tiny(tmp_path, **sites, **changes))
         assert {unit.key[-2:]: unit.site for unit in units if unit.stage == "probe"} == expected
     assert not [unit for unit in plan_units(tiny(tmp_path, **sites | {"experts__probe": None})) if unit.gates]
 
 
 def test_a_partner_hands_over_its_expert_and_not_the_probe_of_it(tmp_path):
-    partition = {"name": "contract", "partition": str(tmp_path / "partition.safetensors"), "content_hash": "0" * 64}
-    followed = {"cluster__clustering": partition | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
-    experiment, run = tiny(tmp_path, **SITES, **followed), RunDir(tmp_path / "run")
+    experiment, run = tiny(tmp_path, **SITES, **FOLLOWED), RunDir(tmp_path / "run")
     store_experiment(experiment, run)
     finish([unit for unit in plan_units(experiment) if unit.site in (None, "north")], run)
     Journal(run.journal).record_intent("local", "north", [EXPERT, PROBE])
@@ -90,11 +72,8 @@ def test_a_partner_hands_over_its_expert_and_not_the_probe_of_it(tmp_path):
 
 
 def test_no_unit_reads_an_expert_of_another_site_without_its_probe(tmp_path):
-    readers = {
-        "router__samples": {"images": 8, "steps": 2},
-        "distill": {},
-        "concepts": {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}},
-    }
+    readers = {"router__samples": {"images": 8, "steps": 2}, "distill": {}}
+    readers |= {"concepts": {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}}}
     units = plan_units(tiny(tmp_path, **SITES, **readers))
     gated = {unit.stage for unit in units if EXPERT in unit.inputs and unit.gates == {EXPERT: PROBE}}
     assert gated == {"router", "distill", "evaluate", "report", "concept_scores"}
@@ -115,7 +94,8 @@ def test_a_probe_changes_no_fingerprint(tmp_path):
     assert not any(unit.counts_in_fingerprint(PROBE) for unit in others)
 
 
-def test_final_steps_wait_for_the_probe(run):
+def test_final_steps_wait_for_the_probe(tmp_path):
+    run = Run(tmp_path)
     behind = dict(zip((*MEASURED, REPORT), (EVALUATE, MEASURED[0], EVALUATE), strict=True))
     assert run.to_run() == ([], {PROBE: EXPERT, EVALUATE: EXPERT} | behind)
     run.finish(EXPERT)
@@ -126,22 +106,21 @@ def test_final_steps_wait_for_the_probe(run):
     assert PROBE in run.gather().manifests and run.to_run() == ([EVALUATE, *MEASURED, REPORT], {})
 
 
-def test_a_probe_of_another_bundle_opens_nothing(run):
+def test_a_probe_of_another_bundle_opens_nothing(tmp_path):
+    run = Run(tmp_path)
     run.finish(EXPERT, PROBE)
-    (run.run.unit(EXPERT) / manifest.FILE_NAME).unlink()
     folder = run.run.unit(EXPERT)
     (folder / "other.bin").write_bytes(b"other weights")
-    unit = run.units[EXPERT]
-    inputs = {key: manifest.read(run.run.unit(key)) for key in unit.inputs}
-    expected = unit.expected(inputs)
-    expected.outputs.extend(manifest.describe_outputs(folder, ["other.bin"]))
-    manifest.publish(folder, expected)
+    made = replace(manifest.read(folder), outputs=manifest.describe_outputs(folder, ["other.bin"]))
+    manifest.publish(folder, made)
     assert run.states()[PROBE] == State.OUTDATED
     with pytest.raises(InputsNotReady, match=f"{PROBE} was made with another {EXPERT}; submit again"):
         run.gather()
 
 
-def test_an_expert_whose_probe_fails_is_as_good_as_missing(partial):
+def test_an_expert_whose_probe_fails_is_as_good_as_missing(tmp_path):
+    partial = Run(tmp_path, evaluate__min_experts=1)
+    partial.finish(EVALUATE, *MEASURED, REPORT)
     complete = dict.fromkeys((EVALUATE, REPORT), "complete")
     partial.finish(EXPERT)
     assert partial.states() == complete | {PROBE: "missing"}

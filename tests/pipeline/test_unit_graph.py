@@ -37,18 +37,17 @@ def test_every_unit_comes_once_and_after_what_it_needs(tmp_path):
     for unit in plan_units(tiny(tmp_path, evaluate__units=3)):
         assert unit.key not in seen and set(unit.inputs) <= set(seen)
         seen.append(unit.key)
-    others = {"distill", "probe", "copy_lists", "encode_captions", "autoencoder", "latents"}
-    others |= {"neighbours", "reference_statistics"}
-    others |= {name for name in STAGE_NAMES if name.startswith("concept")}
+    others = {"distill", "probe", "copy_lists", "encode_captions", "autoencoder", "latents", "neighbours"}
+    others |= {"reference_statistics"} | {name for name in STAGE_NAMES if name.startswith("concept")}
     assert {key.split("/")[0] for key in seen} == set(STAGE_NAMES) - others
 
 
-@pytest.mark.parametrize("names", [["scale", "train-000", "train-001", "heldout-000"], ["train-000", "scale"]])
-def test_a_unit_that_reads_a_later_or_unknown_one_is_refused(tmp_path, monkeypatch, names):
-    latents = type(STAGES["latents"])
-    monkeypatch.setattr(latents, "units", lambda self, experiment: [f"latents/{name}" for name in names])
-    with pytest.raises(ConfigError, match="latents/scale reads latents/train-00.: unknown, of a stage that"):
-        plan_units(tiny(tmp_path, data__space=LATENT_SPACE))
+def test_a_unit_that_reads_a_later_or_unknown_one_is_refused(tmp_path, monkeypatch):
+    for names in (["scale", "train-000", "train-001", "heldout-000"], ["train-000", "scale"]):
+        keys = [f"latents/{name}" for name in names]
+        monkeypatch.setattr(type(STAGES["latents"]), "units", lambda self, experiment, keys=keys: keys)
+        with pytest.raises(ConfigError, match="latents/scale reads latents/train-00.: unknown, of a stage that"):
+            plan_units(tiny(tmp_path, data__space=LATENT_SPACE))
 
 
 def test_a_stage_with_its_reads_is_needed_up_to_it(tmp_path):
@@ -58,74 +57,52 @@ def test_a_stage_with_its_reads_is_needed_up_to_it(tmp_path):
 
 
 def test_a_stage_names_the_stages_that_it_reads(tmp_path):
-    sites = {"experts__sites": ["here", "elsewhere"], "experts__probe": {}, "site": "here"}
-    changes = {
-        "distill": {"teacher": "router"},
-        "router__samples": {"images": 8, "steps": 2},
-        "evaluate__perceptual": {"name": "lpips_alex"},
-        "evaluate__extractors": [{"name": "pixels", "size": 4}],
-        "evaluate__images": 10_008,
-        "monolith": {"enabled": True},
-        "data__read_from": {"name": "expert_copy"},
-    } | sites
-    captions, student = (
-        {"name": "text", "encoder": {"name": "words"}, "cached": True},
-        {"distill": {"teacher": "router"}} | sites,
-    )
+    student = {"distill": {"teacher": "router"}, "site": "here", "experts__sites": ["here", "elsewhere"]}
+    student |= {"experts__probe": {}}
+    changes = student | {"router__samples": {"images": 8, "steps": 2}, "evaluate__perceptual": {"name": "lpips_alex"}}
+    changes |= {"evaluate__extractors": [{"name": "pixels", "size": 4}], "evaluate__images": 10_008}
+    told = student | {"data__condition": {"name": "text", "encoder": {"name": "words"}, "cached": True}}
     read: dict[str, set[str]] = {name: set() for name in STAGES}
-    told = plan_units(tiny(tmp_path, data__condition=captions, **student))
-    pixels = plan_units(tiny(tmp_path, **changes))
-    concepts = [
-        *plan_units(tiny(tmp_path, data__condition=captions, data__space=LATENT_SPACE, concepts=NOUNS, **student)),
-        *plan_units(tiny(tmp_path, concepts=CLASSES)),
-    ]
-    del changes["data__read_from"]
-    latents = plan_units(tiny(tmp_path, data__space=LATENT_SPACE, **changes))
-    for unit in [*pixels, *told, *latents, *concepts]:
-        read[unit.stage] |= {key.split("/")[0] for key in unit.inputs}
-    assert {name: {name, *stage.reads} for name, stage in STAGES.items()} == {
-        name: {name, *stages} for name, stages in read.items()
-    }
+    for experiment in (
+        changes | {"data__read_from": {"name": "expert_copy"}},
+        changes | {"data__space": LATENT_SPACE},
+        told,
+        told | {"data__space": LATENT_SPACE, "concepts": NOUNS},
+        {"concepts": CLASSES},
+    ):
+        for unit in plan_units(tiny(tmp_path, **experiment)):
+            read[unit.stage] |= {key.split("/")[0] for key in unit.inputs}
+    assert {name: set(stage.reads) for name, stage in STAGES.items()} == {name: read[name] - {name} for name in read}
 
 
-BEGIN, END = "shard catalog", "expert_lists cluster_report train router evaluators"
-LAST = "measure reference compare report"
-LAST_OF_MANY = "measure reference neighbours compare report"
-CAPTIONED = f"{BEGIN} encode cluster assign encode_captions {END}"
+BEGIN, LAST = "shard catalog", "evaluate measure reference compare report"
+CLUSTERS, TRAINED = "encode cluster assign", "expert_lists cluster_report train router evaluators"
+LAST_OF_MANY = LAST.replace("reference", "reference neighbours")
+CAPTIONED = f"{BEGIN} {CLUSTERS} encode_captions"
 CONCEPTS = "concept_vocabulary concept_tags concept_counts concept_scores concept_analysis"
-ORDERS = {
-    "budget": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
-    "concepts": f"{CAPTIONED} {CONCEPTS} evaluate {LAST}",
-    "emoji": f"{CAPTIONED} evaluate {LAST}",
-    "emoji_latents": f"{BEGIN} autoencoder encode cluster assign encode_captions latents {END} evaluate {LAST}",
-    "fashion_mnist": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
-    "from_seed": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
-    "hddm_laion": f"{BEGIN} encode cluster assign encode_captions latents {END} evaluate {LAST_OF_MANY}",
-    "imagenet_ddm": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST_OF_MANY}",
-    "laion_ddm_24b": f"{BEGIN} encode cluster assign latents {END} evaluate {LAST_OF_MANY}",
-    "method": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
-    "quickstart": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
-    "seed_digits": f"{BEGIN} encode cluster assign {END} evaluate {LAST}",
+PLAIN = ("budget", "fashion_mnist", "from_seed", "method", "quickstart", "seed_digits")
+ORDERS = dict.fromkeys(PLAIN, f"{BEGIN} {CLUSTERS} {TRAINED} {LAST}") | {
+    "concepts": f"{CAPTIONED} {TRAINED} {CONCEPTS} {LAST}",
+    "emoji": f"{CAPTIONED} {TRAINED} {LAST}",
+    "emoji_latents": f"{BEGIN} autoencoder {CLUSTERS} encode_captions latents {TRAINED} {LAST}",
+    "hddm_laion": f"{CAPTIONED} latents {TRAINED} {LAST_OF_MANY}",
+    "imagenet_ddm": f"{BEGIN} {CLUSTERS} latents {TRAINED} {LAST_OF_MANY}",
+    "laion_ddm_24b": f"{BEGIN} {CLUSTERS} latents {TRAINED} {LAST_OF_MANY}",
 }
 
 
-@pytest.mark.parametrize("file", sorted((REPOSITORY / "experiments").glob("*.yaml")), ids=lambda file: file.stem)
-def test_the_order_of_the_stages_of_each_shipped_experiment(file, monkeypatch, tmp_path):
+def test_the_order_of_the_stages_of_each_shipped_experiment(monkeypatch, tmp_path):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
-    units = plan_units(load_experiment(str(file)))
-    assert " ".join(dict.fromkeys(unit.stage for unit in units)) == ORDERS[file.stem]
-
-
-def test_every_stage_follows_all_that_it_reads():
-    places = {name: place for place, name in enumerate(STAGE_NAMES)}
-    for name, stage in STAGES.items():
-        assert all(places[other] < places[name] for other in stage.reads), name
+    orders = {}
+    for file in (REPOSITORY / "experiments").glob("*.yaml"):
+        stages = [unit.stage for unit in plan_units(load_experiment(str(file)))]
+        orders[file.stem] = " ".join(dict.fromkeys(stages))
+    assert orders == ORDERS
 
 
 def stage_of_folder(folder, reads=(), gpus=GpuUse.NONE):
     """A stage in some folder of stages/, without units."""
-    content = {"__module__": f"stages.{folder}.some", "reads": reads, "gpus": gpus}
-    made = type("SomeStage", (Stage,), content)
+    made = type("SomeStage", (Stage,), {"__module__": f"stages.{folder}.some", "reads": reads, "gpus": gpus})
     made.__abstractmethods__ = frozenset()
     return made()
 
@@ -146,92 +123,82 @@ def test_long_ways_come_first_and_folders_stay_together():
     assert order_stages(dict(reversed(stages.items()))) == order_stages(stages)
 
 
-@pytest.mark.parametrize(
-    "reads, told",
-    [
+def test_stages_that_read_unknown_ones_or_each_other_are_refused():
+    for reads, told in (
         ({"one": ["two"], "two": ["one"]}, "one.py: reads two: unknown, or reading it in turn"),
         ({"one": ["one"]}, "one.py: reads one: unknown, or"),
         ({"one": [], "two": ["three"]}, "two.py: reads three: unknown"),
-    ],
-)
-def test_stages_that_read_unknown_ones_or_each_other_are_refused(reads, told):
-    with pytest.raises(ConfigError, match=told):
-        order_stages({name: stage_of_folder("data", others) for name, others in reads.items()})
+    ):
+        with pytest.raises(ConfigError, match=told):
+            order_stages({name: stage_of_folder("data", others) for name, others in reads.items()})
+
+
+def planned(folder, **changes):
+    return {unit.key: unit for unit in plan_units(tiny(folder, **changes))}
+
+
+def fingerprints(folder, **changes):
+    """The settings that each unit of the tiny experiment is hashed by."""
+    return {key: unit.fingerprint_settings for key, unit in planned(folder, **changes).items()}
+
+
+def stale_units(folder, base=None, **changes):
+    """The units, of those of some experiment, that these changes of it make stale."""
+    before, after = fingerprints(folder, **base or {}), fingerprints(folder, **(base or {}) | changes)
+    return {key for key in before.keys() & after.keys() if before[key] != after[key]}
+
+
+CHANGES = {"name": "other", "seed": 1, "data__channels": 3, "data__heldout_shards": 2, "encode__encoder__size": 3}
+CHANGES |= {"cluster__clustering__fine_clusters": 9, "router__model__depth": 2, "router__training__weight_decay": 0.1}
+CHANGES |= {"experts__model__depth": 2, "experts__condition_dropout": 0.2, "experts__other_clusters_share": 0.1}
+CHANGES |= {"experts__training__learning_rate": 0.02, "experts__objective__shift": 2.0}
+CHANGES |= {"evaluators__classifier__training__images": 32, "evaluators__extractor__model__features": 9}
+CHANGES |= {"evaluate__guidance": 2.0, "evaluate__guidance_interval": [0.1, 0.9], "evaluate__shift": 3.0}
+CHANGES |= {"evaluate__conversion": {"name": "snr_matched", "x0_clamp": 2.0}, "evaluate__posteriors": "shared"}
+CHANGES |= {"evaluate__renormalise": False, "evaluate__route_every_steps": 2, "router__frequency": "balanced"}
+CHANGES |= {"router__temperature": "one", "evaluate__steps": 3, "evaluate__strategies": ["full"]}
 
 
 def test_every_setting_but_a_place_is_under_some_fingerprint(tmp_path):
-    changes = {
-        "seed": 1,
-        "data__channels": 3,
-        "data__heldout_shards": 2,
-        "encode__encoder__size": 3,
-        "cluster__clustering__fine_clusters": 9,
-        "experts__model__depth": 2,
-        "experts__condition_dropout": 0.2,
-        "experts__other_clusters_share": 0.1,
-        "experts__training__learning_rate": 0.02,
-        "router__model__depth": 2,
-        "router__training__weight_decay": 0.1,
-        "evaluators__classifier__training__images": 32,
-        "evaluators__extractor__model__features": 9,
-        "evaluate__guidance": 2.0,
-        "evaluate__guidance_interval": [0.1, 0.9],
-        "evaluate__shift": 3.0,
-        "evaluate__conversion": {"name": "snr_matched", "x0_clamp": 2.0},
-        "evaluate__posteriors": "shared",
-        "evaluate__renormalise": False,
-        "evaluate__route_every_steps": 2,
-        "router__frequency": "balanced",
-        "router__temperature": "one",
-        "experts__objective__shift": 2.0,
-        "evaluate__steps": 3,
-        "evaluate__strategies": ["full"],
-        "name": "other",
-    }
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
-    for key, value in changes.items():
-        after = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **{key: value}))}
+    before = fingerprints(tmp_path)
+    for key, value in CHANGES.items():
+        after = fingerprints(tmp_path, **{key: value})
         named = {name for unit in before for name in after[unit] if after[unit][name] != before[unit].get(name)}
         assert any(name.startswith(key.replace("__", ".")) for name in named), key
 
 
-@pytest.mark.parametrize(
-    "changes, stale",
-    [
-        ({"router__training__images": 128}, {"router/all", MONOLITH}),
-        ({"evaluators__classifier__training__images": 128}, {"evaluators/classifier"}),
-        ({"evaluators__extractor__seed": 1}, {"evaluators/extractor"}),
-        ({"experts__training__images": 128}, {MONOLITH, expert_key(0), expert_key(1)}),
-        (
-            {"data__order": {"name": "windowed"}},
-            {MONOLITH, expert_key(0), expert_key(1), "router/all", "evaluators/classifier", "evaluators/extractor"},
-        ),
-        ({"data__augmentations": [{"name": "flip"}]}, {MONOLITH, expert_key(0), expert_key(1), "router/all"}),
-        ({"data__augmentations": []}, set()),
-        ({"experts__other_clusters_share": 0.1}, {EXPERT_LISTS}),
-        ({"experts__other_clusters_share": 0.0}, set()),
-        ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
-    ],
-    ids=str,
-)
-def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path, changes, stale):
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
-    assert {
-        unit.key for unit in plan_units(tiny(tmp_path, **changes)) if unit.fingerprint_settings != before[unit.key]
-    } == stale
+EXPERTS = {expert_key(0), expert_key(1)}
+EVALUATORS = {"evaluators/classifier", "evaluators/extractor"}
+STALE = [
+    ({"router__training__images": 128}, {ROUTER, MONOLITH}),
+    ({"evaluators__classifier__training__images": 128}, {"evaluators/classifier"}),
+    ({"evaluators__extractor__seed": 1}, {"evaluators/extractor"}),
+    ({"experts__training__images": 128}, {MONOLITH, *EXPERTS}),
+    ({"data__order": {"name": "windowed"}}, {MONOLITH, ROUTER, *EXPERTS, *EVALUATORS}),
+    ({"data__augmentations": [{"name": "flip"}]}, {MONOLITH, ROUTER, *EXPERTS}),
+    ({"experts__other_clusters_share": 0.1}, {EXPERT_LISTS}),
+    ({"encode__encoder__size": 2}, {f"encode/{part}" for part in ("train-000", "train-001", "heldout-000")}),
+    # What is said is what was meant before; how many experts are enough shapes nothing.
+    *(({key: value}, set()) for key, value in (("data__augmentations", []), ("experts__other_clusters_share", 0.0))),
+    ({"evaluate__min_experts": 1}, set()),
+]
+
+
+def test_a_setting_makes_stale_what_it_shapes_and_nothing_else(tmp_path):
+    found = [(changes, stale_units(tmp_path, **changes)) for changes, _ in STALE]
+    assert [pair for pair, expected in zip(found, STALE, strict=True) if pair != expected] == []
 
 
 def test_an_expert_is_hashed_by_its_own_numbers_and_not_by_that_of_experts(tmp_path):
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
     twice = {"images": 128, "batch": 32, "ema_halflife_images": 200}
     changes = {f"experts__training__{key}": value for key, value in twice.items()} | {"cluster__experts": 4}
-    after = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **changes))}
-    assert [after[expert_key(expert)] for expert in (0, 1)] == [before[expert_key(expert)] for expert in (0, 1)]
-    assert after[expert_key(0)]["training.images"] == 32 and after[MONOLITH] != before[MONOLITH]
+    stale = stale_units(tmp_path, **changes)
+    assert not EXPERTS & stale and MONOLITH in stale
+    assert fingerprints(tmp_path, **changes)[expert_key(0)]["training.images"] == 32
 
 
 def test_an_expert_counts_its_own_list_alone_and_nothing_counts_where_samples_lie(tmp_path):
-    units = {unit.key: unit for unit in plan_units(tiny(tmp_path, distill={"share": 0.5}))}
+    units = planned(tmp_path, distill={"share": 0.5})
     assert units[expert_key(1)].parts == {CATALOG: "", EXPERT_LISTS: "expert-01"}
     assert units[MONOLITH].parts == {CATALOG: "train", EXPERT_LISTS: ""}
     for unit in units.values():
@@ -248,8 +215,7 @@ def counted(unit):
 @pytest.mark.parametrize("name", variants.list_variants("data/readings"))
 def test_how_samples_are_read_is_under_no_fingerprint(tmp_path, name):
     joined = {"experts__extra": [JOINED]}
-    before = {unit.key: unit for unit in plan_units(tiny(tmp_path, **joined))}
-    after = {unit.key: unit for unit in plan_units(tiny(tmp_path, data__read_from={"name": name}, **joined))}
+    before, after = planned(tmp_path, **joined), planned(tmp_path, data__read_from={"name": name}, **joined)
     copies = [key for key in after if key not in before]
     listed = ["expert-00", "expert-01", "hats"] if name == "expert_copy" else []
     assert copies == [f"copy_lists/{list_name}" for list_name in listed]
@@ -261,28 +227,16 @@ def test_how_samples_are_read_is_under_no_fingerprint(tmp_path, name):
 
 
 def test_copies_without_exif_are_other_copies_and_the_same_training(tmp_path):
-    before, after = (
-        {unit.key: unit for unit in plan_units(tiny(tmp_path, data__read_from={"name": "expert_copy"} | exif))}
-        for exif in ({"exif": "keep"}, {"exif": "drop"})
-    )
+    copies = ({"name": "expert_copy", "exif": exif} for exif in ("keep", "drop"))
+    before, after = (planned(tmp_path, data__read_from=read) for read in copies)
     changed = [key for key in before if after[key].fingerprint_settings != before[key].fingerprint_settings]
     assert changed == ["copy_lists/expert-00", "copy_lists/expert-01"]
     assert all(counted(after[key]) == counted(before[key]) for key in before)
 
 
-def test_a_copy_is_made_where_its_expert_is_trained(tmp_path):
-    changes = {"data__read_from": {"name": "expert_copy"}, "experts__sites": ["north", "south"], "site": "north"}
-    sites = {unit.key: unit.site for unit in plan_units(tiny(tmp_path, **changes))}
-    assert sites["copy_lists/expert-00"] == "north" and sites["copy_lists/expert-01"] == "south"
-
-
 def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):
-    before, after = ({unit.key: unit for unit in plan_units(tiny(tmp_path, seed=seed))} for seed in (0, 1))
-    assert {key for key in before if before[key].fingerprint_settings == after[key].fingerprint_settings} >= {
-        "evaluators/extractor",
-        "evaluators/classifier",
-    }
-    assert before[ROUTER].fingerprint_settings != after[ROUTER].fingerprint_settings
+    stale = stale_units(tmp_path, seed=1)
+    assert not EVALUATORS & stale and ROUTER in stale
 
 
 @pytest.mark.parametrize("units", [1, 3, 7])
@@ -302,18 +256,15 @@ def test_an_evaluation_that_begins_later_has_ranges_of_its_own_and_the_same_fing
         for images, first in ((80, 0), (40, 40))
     )
     assert evaluate_keys(later) == ["evaluate/0000040-0000056", "evaluate/0000056-0000080"]
-    settings = [
-        next(unit.fingerprint_settings for unit in plan_units(one) if unit.stage == "evaluate")
-        for one in (whole, later)
-    ]
-    assert settings[0] == settings[1], "a range's samples are the same in both"
+    whole, later = ([unit for unit in plan_units(one) if unit.stage == "evaluate"][0] for one in (whole, later))
+    assert whole.fingerprint_settings == later.fingerprint_settings, "a range's samples are the same in both"
 
 
-def test_every_expert_names_its_site_and_the_data_belongs_to_all(tmp_path):
-    sites = {
-        unit.key: unit.site for unit in plan_units(tiny(tmp_path, experts__sites=["north", "south"], site="north"))
-    }
+def test_every_expert_and_its_copy_name_their_site_and_the_data_belongs_to_all(tmp_path):
+    changes = {"data__read_from": {"name": "expert_copy"}, "experts__sites": ["north", "south"], "site": "north"}
+    sites = {key: unit.site for key, unit in planned(tmp_path, **changes).items()}
     assert (sites[expert_key(0)], sites[expert_key(1)], sites[MONOLITH]) == ("north", "south", "north")
+    assert (sites["copy_lists/expert-00"], sites["copy_lists/expert-01"]) == ("north", "south")
     assert {site for key, site in sites.items() if key.split("/")[0] in DATA_STAGES} == {None}
 
 
@@ -332,16 +283,10 @@ def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(
         assert {stage for stage, unit in units.items() if unit.optional} == {"evaluate", "report"}
 
 
-def test_how_many_experts_are_enough_is_under_no_fingerprint(tmp_path):
-    before, after = (plan_units(tiny(tmp_path, evaluate__min_experts=minimum)) for minimum in (None, 1))
-    assert [unit.fingerprint_settings for unit in before] == [unit.fingerprint_settings for unit in after]
-
-
-@pytest.mark.parametrize(
-    "key, number", [("train/expert-03", 3), ("train/expert-120", 120), ("train/hats", "hats"), (MONOLITH, None)]
-)
-def test_an_expert_is_known_by_its_key(key, number):
-    assert expert_of(key) == number and (number is None or expert_key(number) == key)
+def test_an_expert_is_known_by_its_key():
+    for key, number in (("train/expert-03", 3), ("train/expert-120", 120), ("train/hats", "hats")):
+        assert expert_of(key) == number and expert_key(number) == key
+    assert expert_of(MONOLITH) is None
 
 
 def test_inputs_that_a_unit_misses(tmp_path):
@@ -354,73 +299,50 @@ def test_inputs_that_a_unit_misses(tmp_path):
 COSINE = {"name": "epsilon", "schedule": {"name": "cosine"}}
 
 
-def test_an_expert_of_another_objective_is_nothing_to_the_others(tmp_path):
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
-    mixed = plan_units(tiny(tmp_path, experts__overrides=[{"clusters": [1], "objective": COSINE}]))
-    stale = {unit.key for unit in mixed if unit.fingerprint_settings != before[unit.key]}
-    assert {key for key in stale if key.startswith(("train", "router"))} == {expert_key(1)}
-
-
-def test_an_expert_of_another_size_changes_what_the_monolith_may_cost(tmp_path):
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
+def test_an_experts_own_settings_make_it_stale_and_the_monolith_whose_bill_they_change(tmp_path):
     model = {"name": "dit", "width": 16, "depth": 1, "heads": 2, "patch": 4}
-    mixed = plan_units(tiny(tmp_path, experts__overrides=[{"clusters": [0], "model": model}]))
-    stale = {unit.key for unit in mixed if unit.fingerprint_settings != before[unit.key]}
-    assert {key for key in stale if key.startswith("train")} == {expert_key(0), MONOLITH}
-
-
-@pytest.mark.parametrize(
-    "own, stale", [({"learning_rate": 0.5}, []), ({"images": 64}, [MONOLITH]), ({"batch": 4}, [MONOLITH])]
-)
-def test_an_experts_own_numbers_make_it_stale_and_the_monolith_whose_bill_they_change(tmp_path, own, stale):
-    plain = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
-    overridden = plan_units(tiny(tmp_path, experts__overrides=[{"clusters": [1], **own}]))
-    changed = {unit.key for unit in overridden if unit.fingerprint_settings != plain[unit.key]}
-    assert changed == {expert_key(1), *stale}
+    for own, others in (
+        ({"objective": COSINE}, set()),
+        ({"model": model}, {MONOLITH}),
+        ({"learning_rate": 0.5}, set()),
+        ({"images": 64}, {MONOLITH}),
+        ({"batch": 4}, {MONOLITH}),
+    ):
+        stale = stale_units(tmp_path, experts__overrides=[{"clusters": [1], **own}])
+        # What draws samples is told of other objectives and networks.
+        trained = {key for key in stale if key.startswith(("train", "router"))}
+        assert trained == {expert_key(1), *others}, own
+        assert own.keys() & {"objective", "model"} or trained == stale, own
 
 
 @pytest.mark.parametrize("teacher, asked", [("cluster", False), ("router", True)])
 def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path, teacher, asked):
-    units = {unit.key: unit for unit in plan_units(tiny(tmp_path, distill={"teacher": teacher, "share": 0.5}))}
+    units = planned(tmp_path, distill={"teacher": teacher, "share": 0.5})
     assert {expert_key(0), expert_key(1)} <= set(units[STUDENT].requires)
     assert (ROUTER in units[STUDENT].requires) == asked
-    assert STUDENT in units[REPORT].requires and all(
-        STUDENT in units[key].requires for key in units if "evaluate" in key
-    )
+    assert all(STUDENT in unit.requires for unit in units.values() if unit.stage in ("evaluate", "report"))
 
 
 def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
-    units = {unit.key: unit for unit in plan_units(tiny(tmp_path, router__samples={"images": 10}))}
-    assert {expert_key(0), expert_key(1)} <= set(units[ROUTER].requires)
+    assert EXPERTS <= set(planned(tmp_path, router__samples={"images": 10})[ROUTER].requires)
 
 
 def test_prompts_are_nothing_to_models_that_do_not_read_them(tmp_path):
-    blind = {"router__model__condition": "none"}
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **blind))}
     text = {"name": "text", "encoder": {"name": "words"}, "prompts": ["a", "b", "c", "d"]}
-    told = plan_units(tiny(tmp_path, data__condition=text, **blind))
-    stale = {unit.key for unit in told if unit.fingerprint_settings != before[unit.key]}
+    stale = stale_units(tmp_path, {"router__model__condition": "none"}, data__condition=text)
     assert {expert_key(0), MONOLITH, REPORT} <= stale
     assert not {ROUTER, CLUSTER, "shard/train-000", "evaluators/classifier"} & stale
 
 
 @pytest.mark.parametrize("teacher, stale", [("cluster", False), ("router", True)])
 def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_it(tmp_path, teacher, stale):
-    changes = {"router__training": None, "monolith__enabled": False, "distill": {"teacher": teacher, "share": 0.5}}
-    one, other = (
-        {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, router__model=model, **changes))}
-        for model in ({"name": "distance_router"}, {"name": "distance_router", "temperature": 9.0})
-    )
-    changed = {key for key in one if one[key] != other[key]}
-    assert {ROUTER, REPORT, *(key for key in one if key.startswith("evaluate"))} <= changed
+    base = {"router__training": None, "monolith__enabled": False, "distill": {"teacher": teacher, "share": 0.5}}
+    base |= {"router__model": {"name": "distance_router"}}
+    changed = stale_units(tmp_path, base, router__model={"name": "distance_router", "temperature": 9.0})
+    assert {ROUTER, REPORT, "evaluate/0000000-0000024"} <= changed
     assert (STUDENT in changed) == stale
 
 
 def test_a_size_and_the_numbers_that_it_means_are_the_same_setting(tmp_path):
-    named = {"name": "dit", "size": "S", "patch": 4}
-    written = {"name": "dit", "width": 384, "depth": 12, "heads": 6, "patch": 4}
-    fingerprint_settings = [
-        [unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, experts__model=model))]
-        for model in (named, written)
-    ]
-    assert fingerprint_settings[0] == fingerprint_settings[1]
+    named, written = {"name": "dit", "size": "S"}, {"name": "dit", "width": 384, "depth": 12, "heads": 6}
+    assert not stale_units(tmp_path, {"experts__model": named | {"patch": 4}}, experts__model=written | {"patch": 4})

@@ -17,27 +17,14 @@ with lease(Path(sys.argv[1]), "the other one"):
 """
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """Another process that holds the lease."""
+def test_the_second_is_told_who_holds_a_lease_which_goes_with_its_holder(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.wait()
-
-
-def test_the_second_is_told_who_holds_it(tmp_path, holder):
-    with pytest.raises(HeldElsewhere, match=rf"the other one \(process {holder.pid} on .*\) is at work here"):
-        with lease(tmp_path / "lock", "me"):
-            pass
-
-
-@pytest.mark.parametrize("end", ["close", "kill"])
-def test_a_lease_goes_with_its_holder(tmp_path, holder, end):
-    holder.kill() if end == "kill" else holder.stdin.close()
-    holder.wait(10)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(HeldElsewhere, match=rf"the other one \(process {holder.pid} on .*\) is at work here"):
+            with lease(tmp_path / "lock", "me"):
+                pass
+        holder.kill()
     with lease(tmp_path / "lock", "me"):
         pass
 

@@ -29,19 +29,23 @@ def test_what_a_sweep_shares_is_followed(runs, owners):
     assert second.unit(UNIT).samefile(first.unit(UNIT)) and link_above(second, UNIT) is None
 
 
-def test_a_link_of_a_sweep_to_one_that_was_never_its_own_is_named(runs, tmp_path):
+def test_a_link_of_a_sweep_to_one_that_was_never_its_own_or_is_in_none_now_is_named(runs, tmp_path):
     first, second = runs
     link_shared_units(second, {UNIT: "a=1"})
+    (first.root.parent / "sweep.json").rename(tmp_path / "sweep.json")
+    assert "is a link" in link_above(second, UNIT)
+    (tmp_path / "sweep.json").rename(first.root.parent / "sweep.json")
     (first.root / "train").rename(tmp_path / "elsewhere")
     (first.root / "train").symlink_to(tmp_path / "elsewhere")
-    assert link_above(second, UNIT) == (f"{first.root}/train is a link; put the files themselves there, or remove it")
+    assert link_above(second, UNIT) == f"{first.root}/train is a link; put the files themselves there, or remove it"
 
 
-@pytest.mark.parametrize("target", ["/tmp", "../../a=1/train", "../../../a=1/train", "../../train", "../a=1/other"])
-def test_other_links_are_named_in_a_sweep_too(runs, target):
+def test_other_links_are_named_in_a_sweep_too(runs):
     _, second = runs
-    (second.root / "train").symlink_to(target)
-    assert link_above(second, UNIT).startswith(f"{second.root}/train is a link")
+    for target in ("/tmp", "../../a=1/train", "../../../a=1/train", "../../train", "../a=1/other"):
+        (second.root / "train").symlink_to(target)
+        assert link_above(second, UNIT).startswith(f"{second.root}/train is a link"), target
+        (second.root / "train").unlink()
 
 
 def test_links_that_lead_to_each_other_are_named(runs):
@@ -53,23 +57,14 @@ def test_links_that_lead_to_each_other_are_named(runs):
     assert "is a link" in link_above(first, UNIT)
 
 
-def test_a_sweeps_links_are_followed_in_its_folder_only(runs):
-    first, second = runs
-    link_shared_units(second, {UNIT: "a=1"})
-    (first.root.parent / "sweep.json").unlink()
-    assert "is a link" in link_above(second, UNIT)
-
-
 def test_links_of_the_user_in_the_way_of_a_sweeps_are_left_and_named(runs, tmp_path):
     _, second = runs
-    (second.root / "train").symlink_to(tmp_path)
-    with pytest.raises(UserError, match="a=2/train is a link"):
-        link_shared_units(second, {UNIT: "a=1"})
-    assert (second.root / "train").readlink() == tmp_path
-    (second.root / "train").unlink()
-    (second.root / "logs").symlink_to(tmp_path)
-    with pytest.raises(UserError, match="a=2/logs is a link"):
-        link_shared_units(second, {UNIT: "a=1"})
+    for name in ("train", "logs"):
+        (second.root / name).symlink_to(tmp_path)
+        with pytest.raises(UserError, match=f"a=2/{name} is a link"):
+            link_shared_units(second, {UNIT: "a=1"})
+        assert (second.root / name).readlink() == tmp_path
+        (second.root / name).unlink()
 
 
 @pytest.mark.parametrize("inside", ["state", ".lease", "tensorboard", "state/images-1", "state/images-1/rank0"])

@@ -18,7 +18,8 @@ def finished(tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.bin").write_bytes(b"b")
     outputs = manifest.describe_outputs(tmp_path, ["deep/b.bin", "a.bin"])
-    made = Manifest("train", "expert-00", {"x.y": [1, 2.5], "z": None}, {"cluster/all": "d"}, outputs, {"images": 7})
+    settings, results = {"x.y": [1, 2.5], "z": None}, {"images": 7, "train_flops": 10**26}
+    made = Manifest("train", "expert-00", settings, {"cluster/all": "d"}, outputs, results)
     manifest.publish(tmp_path, made)
     return tmp_path, made
 
@@ -40,44 +41,43 @@ def test_a_manifest_that_is_torn_at_any_byte_is_damaged(finished):
         assert manifest.read_if_usable(folder) is None
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "{}", '{"format": 1}', '{"format": 2}', '{"format": 1, "outputs": [3]}', "1"]
-)
-def test_foreign_json_is_no_manifest(tmp_path, content):
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(Unreadable):
-        manifest.read(tmp_path)
+OUTPUT = {"path": "a", "size": 1, "sha256": "x"}
+NO_ROW = {"rows": 1, "with_row": 0, "without_row": 1, "first_without_row": None}
+OTHER_TYPES = [
+    *({"settings": "text"}, {"inputs": []}, {"inputs": {"a": 1}}, {"record": {"seconds": "1"}}, {"lengths": []}),
+    *({"outputs": [OUTPUT | {"path": path}]} for path in (3, "/etc/passwd", "../a", "a\0b", "")),
+    *({"outputs": [OUTPUT | {"size": True}]}, {"outputs": [3]}, {"results": None}),
+]
+RESULTS_OF_OTHER_TYPES = [
+    *({"train_flops": "lots"}, {"train_flops": -1}, {"images": 1 << 63}, {"class_counts": [1, -1]}, {"digests": "x"}),
+    *({"lists": {"expert-00": {}}}, {"lists": {"expert-00": {"samples": -1}}}, {"warnings": 3}, {"table": NO_ROW}),
+    *({"snapshots": {"x": {"images": 1}}}, {"snapshots": {"1": {}}}, {"splits": {"train": {"samples": "all"}}}),
+    *({"tars": [{"file": "a"}]}, {"broken": {"first": []}}, {"passed_over": {"others": {"count": 1}}}),
+    *({"statistics": {"sums": [1.0], "squares": [], "count": 1}}, {"noise_levels": [0.5], "nll": [1.0, 2.0]}),
+]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"settings": "text"},
-        {"inputs": []},
-        {"inputs": {"a": 1}},
-        {"results": None},
-        {"results": {"train_flops": "lots"}},
-        {"results": {"train_flops": -1}},
-        {"results": {"images": 1 << 63}},
-        {"results": {"class_counts": [1, -1]}},
-        {"results": {"digests": "x"}},
-        {"record": {"seconds": "1"}},
-        {"lengths": []},
-        {"outputs": [{"path": 3, "size": 1, "sha256": "x"}]},
-        {"outputs": [{"path": "a", "size": True, "sha256": "x"}]},
-        {"outputs": [{"path": "/etc/passwd", "size": 1, "sha256": "x"}]},
-        {"outputs": [{"path": "../a", "size": 1, "sha256": "x"}]},
-        {"outputs": [{"path": "a\0b", "size": 1, "sha256": "x"}]},
-        {"outputs": [{"path": "", "size": 1, "sha256": "x"}]},
-    ],
-)
-def test_a_manifest_of_other_types_is_damaged(finished, change):
+def refusal(folder, content):
+    """Why what lies there instead of a manifest is none."""
+    (folder / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(Unreadable, match="manifest.json: ") as caught:
+        manifest.read(folder)
+    return caught.value.reason
+
+
+def test_foreign_json_is_no_manifest(tmp_path):
+    for content in ([], {}, {"format": 1}, {"format": 2}, 1):
+        refusal(tmp_path, content)
+
+
+def test_a_manifest_of_other_types_is_damaged_and_its_key_named(finished):
     folder, _ = finished
     content = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(content | change))
-    (key,) = change
-    with pytest.raises(Unreadable, match=rf"manifest.json: holds no usable JSON \({key}"):
-        manifest.read(folder)
+    for change in OTHER_TYPES:
+        assert refusal(folder, content | change).startswith(f"holds no usable JSON ({next(iter(change))}"), change
+    for results in RESULTS_OF_OTHER_TYPES:
+        said = refusal(folder, content | {"results": results})
+        assert said.startswith(f"holds no usable JSON (results.{next(iter(results))}") or "results: " in said, results
 
 
 def test_a_missing_output_and_one_of_another_size_are_named(finished):
@@ -143,39 +143,9 @@ def test_a_part_of_an_input_may_alone_count_or_nothing_of_it():
     assert named == [("expert_lists/all", "expert-00"), ("cluster/all", None)]
 
 
-def test_flops_of_the_largest_trainings_are_read(tmp_path):
-    manifest.publish(tmp_path, Manifest("train", "monolith", {}, {}, [], {"train_flops": 10**26}))
-    assert manifest.read(tmp_path).results == {"train_flops": 10**26}
-
-
 def test_a_result_that_a_manifest_lacks_is_named_with_its_file(finished):
     folder, _ = finished
     results = manifest.read(folder).results
     assert results["images"] == 7 and results.get("tars") is None and "tars" not in results
     with pytest.raises(Unreadable, match=r"manifest\.json: lacks the result 'tars'; fetch or make it again"):
         results["tars"]
-
-
-@pytest.mark.parametrize(
-    "results",
-    [
-        {"lists": {"expert-00": {}}},
-        {"lists": {"expert-00": {"samples": -1}}},
-        {"splits": {"train": {"samples": "all"}}},
-        {"snapshots": {"x": {"images": 1}}},
-        {"snapshots": {"1": {}}},
-        {"tars": [{"file": "a"}]},
-        {"broken": {"first": []}},
-        {"passed_over": {"others": {"count": 1}}},
-        {"table": {"rows": 1, "with_row": 0, "without_row": 1, "first_without_row": None}},
-        {"statistics": {"sums": [1.0], "squares": [], "count": 1}},
-        {"warnings": 3},
-        {"noise_levels": [0.5], "nll": [1.0, 2.0]},
-    ],
-)
-def test_a_result_of_another_type_makes_a_manifest_unusable(finished, results):
-    folder, _ = finished
-    file = folder / "manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"results": results}))
-    with pytest.raises(Unreadable, match=f"holds no usable JSON .results.{next(iter(results))}|results: "):
-        manifest.read(folder)

@@ -18,13 +18,14 @@ from hpcddm.launch.base import ArraySpec
 from hpcddm.launch.checks.preflight import check_state, newest_state
 from hpcddm.launch.slurm import launcher as slurm_launcher
 from hpcddm.launch.slurm import sbatch
+from hpcddm.launch.slurm.client import call_slurm
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import state_seals
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.state_seals import SEAL, VARIABLE, StateSeal, state_seal
 from hpcddm.runs.training_states import FORMAT, folder_name
 from tests.exchange.agreed_runs import KEY, Agreed, agreed_runs, expected
-from tests.helpers import REPOSITORY, hpcddm
+from tests.helpers import hpcddm
 
 STATE = {"format": FORMAT, "images": 16, "trajectory": "f", "files": [], "loop": {"curve": [[8, 0.1]], "skipped": 0}}
 
@@ -65,53 +66,59 @@ def unfinished(runs: Agreed, *images: int) -> list[Path]:
 
 
 def changed(folder: Path, **values: object) -> None:
+    """Change the state in a folder; a seal that is None is removed."""
     state = json.loads((folder / "state.json").read_text()) | values
     atomic.write_json(folder / "state.json", {name: value for name, value in state.items() if value is not None})
 
 
-def row(runs: Agreed) -> dict:
-    """The expert in `status --json`."""
+def done(runs: Agreed) -> int:
+    """The images of the expert in `status --json`."""
     units = json.loads(hpcddm("status", runs.partner.root, "--json").output)["units"]
-    return next(unit for unit in units if unit["unit"] == KEY)
+    return next(unit["done"] for unit in units if unit["unit"] == KEY)
 
 
-def planned(runs: Agreed):
-    return next(unit for unit in plan_units(runs.experiment) if unit.key == KEY)
+def check(runs: Agreed) -> Path | None:
+    """Check as a submission does, and return the state that is continued."""
+    (unit,) = (unit for unit in plan_units(runs.experiment) if unit.key == KEY)
+    check_state(unit, runs.partner)
+    newest = newest_state(unit, runs.partner)
+    return newest and newest[0]
+
+
+MAKE = "from hpcddm.config import trusted_submissions as own; print('ready', flush=True); input()\n"
+MAKE += "print(own.secret() is None or 'there', own.make_secret().hex())"
 
 
 def test_the_secret_is_made_once_by_whoever_comes_first_and_for_its_user_alone(tmp_path):
-    code = "import time; from hpcddm.config import trusted_submissions as own\n"
-    code += f"time.sleep(max(0, {os.times().elapsed + 3} - __import__('os').times().elapsed))\n"
-    code += "print(own.secret() is None or 'there', own.make_secret().hex())"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", code]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(4)]
-    made = {process.communicate()[0].split()[1] for process in started}
-    (text,) = made
+    started = [subprocess.Popen([sys.executable, "-c", MAKE], env=environment, **pipes) for _ in range(4)]
+    assert [process.stdout.readline() for process in started] == ["ready\n"] * 4
+    for process in started:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    (text,) = {process.communicate()[0].split()[1] for process in started}
     file = secret_file(tmp_path)
     assert file.read_bytes().hex() == text and len(text) == 64 and file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in file.parent.iterdir()] == [file.name] and file.stat().st_nlink == 1
 
 
-@pytest.mark.parametrize("kind", ["readable", "short", "long", "link", "pipe", "folder others write", "in a run"])
+SPOILT = {
+    "readable": lambda file: file.chmod(0o640),
+    "short": lambda file: file.write_bytes(bytes(31)),
+    "long": lambda file: file.write_bytes(bytes(33)),
+    "link": lambda file: file.symlink_to(file.rename(file.parents[2] / "elsewhere")),
+    "pipe": lambda file: (file.unlink(), os.mkfifo(file)),
+    "folder others write": lambda file: file.parent.chmod(0o770),
+    "in a run": lambda file: (file.parents[2] / "experiment.json").touch(),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILT)
 def test_a_secret_that_others_may_know_or_have_made_is_none(tmp_path, monkeypatch, kind):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     trusted_submissions.make_secret()
-    file = secret_file(tmp_path)
-    if kind == "readable":
-        file.chmod(0o640)
-    elif kind in ("short", "long"):
-        file.write_bytes(bytes(31 if kind == "short" else 33))
-    elif kind == "link":
-        shutil.move(file, tmp_path / "elsewhere")
-        file.symlink_to(tmp_path / "elsewhere")
-    elif kind == "pipe":
-        file.unlink()
-        os.mkfifo(file)
-    elif kind == "folder others write":
-        file.parent.chmod(0o770)
-    else:
-        (tmp_path / "experiment.json").touch()
+    SPOILT[kind](secret_file(tmp_path))
     assert trusted_submissions.secret() is None
     with pytest.raises(UserError, match="no secret of yours can be kept in .*: set XDG_STATE_HOME"):
         trusted_submissions.make_secret()
@@ -123,27 +130,22 @@ def test_a_run_without_a_contract_has_no_seals_and_makes_no_secret(tmp_path, mon
     assert not (tmp_path / "state").exists()
 
 
-CHANGES = {
-    "images": {"images": 32},
-    "trajectory": {"trajectory": "g"},
-    "files": {"files": [{"name": "rank0.safetensors", "rank": 0, "size": 1, "sha256": "0" * 64}]},
-    "snapshots": {"loop": {"curve": [[8, 0.1]], "skipped": 0, "snapshots": {"16": {"images": 16, "files": {}}}}},
-    "loss": {"loop": {"curve": [[8, 0.10000000000000002]], "skipped": 0}},
-    "further key": {"more": 1},
-    "no seal": {SEAL: None},
-    "seal of a number": {SEAL: 7},
-    "seal of others": {SEAL: "\u00e9" * 64},
-    "surrogate": {SEAL: "\udc80"},
-}
+CHANGES = [
+    *({"images": 32}, {"trajectory": "g"}, {"more": 1}, {"loop": {"curve": [[8, 0.10000000000000002]], "skipped": 0}}),
+    {"files": [{"name": "rank0.safetensors", "rank": 0, "size": 1, "sha256": "0" * 64}]},
+    {"loop": {"curve": [[8, 0.1]], "skipped": 0, "snapshots": {"16": {"images": 16, "files": {}}}}},
+    *({SEAL: None}, {SEAL: 7}, {SEAL: "\u00e9" * 64}, {SEAL: "\udc80"}),
+]
+"""Of a state; the last seals are none, a number, and of others."""
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_seal_holds_for_every_byte_of_a_state_and_no_other(runs, change):
+def test_a_seal_holds_for_every_byte_of_a_state_and_no_other(runs):
     state_seals.job_variables(runs.partner)
     own = seal(runs.partner)
     stored = json.loads(json.dumps(own.sealed(STATE)))
     assert own.holds(stored)
-    assert not own.holds({name: value for name, value in (stored | CHANGES[change]).items() if value is not None})
+    without = [stored | change for change in CHANGES] + [{key: stored[key] for key in stored if key != SEAL}]
+    assert [state for state in without if own.holds(state)] == []
 
 
 def test_a_seal_holds_for_its_unit_contract_and_user_wherever_the_run_is(runs, tmp_path, monkeypatch):
@@ -178,6 +180,7 @@ def test_a_job_that_does_not_see_the_secret_has_the_key_of_its_contract_alone(ru
 
 
 def test_a_key_is_handed_to_slurm_and_is_in_no_file_of_the_run(runs, monkeypatch):
+    assert call_slurm("env", variables={VARIABLE: "x:y"}).stdout.splitlines().count(f"{VARIABLE}=x:y") == 1
     seen = []
 
     def call(*command, variables):
@@ -189,81 +192,60 @@ def test_a_key_is_handed_to_slurm_and_is_in_no_file_of_the_run(runs, monkeypatch
     array = ArraySpec("tiny-train", [KEY], [runs.partner.spec(KEY)], launcher.site.resources_for("train"), [], 1)
     launcher.submit(array, "aaaabbbbcccc", "0001-train.sbatch")
     assert seen == [state_seals.job_variables(runs.partner)]
-    (key,) = (text.partition(":")[2] for text in seen[0].values())
+    key = seen[0][VARIABLE].partition(":")[2]
     assert bytes.fromhex(key) == seal(runs.partner).key and key not in repr(seal(runs.partner))
-    known = (key.encode(), bytes.fromhex(key), secret_file(Path(os.environ["XDG_STATE_HOME"])).read_bytes())
+    known = (key.encode(), bytes.fromhex(key), trusted_submissions.secret())
     files = [path for path in runs.partner.root.rglob("*") if path.is_file()]
     assert runs.partner.scripts / "0001-train.sbatch" in files
     assert not [path for path in files if any(text in path.read_bytes() for text in known)]
 
 
-def test_call_slurm_hands_variables_over(monkeypatch):
-    from hpcddm.launch.slurm.client import call_slurm
-
-    assert call_slurm("env", variables={VARIABLE: "x:y"}).stdout.splitlines().count(f"{VARIABLE}=x:y") == 1
-
-
 def test_own_states_are_continued_and_those_of_others_stop_a_submission_with_one_line(runs):
     state_seals.job_variables(runs.partner)
     first, second = unfinished(runs, 16, 32)
-    unit = planned(runs)
-    check_state(unit, runs.partner)
-    assert newest_state(unit, runs.partner)[0] == second
+    assert check(runs) == second
     changed(second, attempt=9)
     with pytest.raises(UserError) as caught:
-        check_state(unit, runs.partner)
+        check(runs)
     line = str(caught.value)
-    assert line.startswith(
-        f"{KEY}: your jobs have not saved the training state images-000000000032 under this contract"
-    )
+    state = "the training state images-000000000032"
+    assert line.startswith(f"{KEY}: your jobs have not saved {state} under this contract")
     assert f"or move {second} away" in line and "(another account, contract or expert)" in line
     # What is not continued is not counted, and nothing is removed.
-    assert newest_state(unit, runs.partner)[0] == first and second.is_dir()
+    assert done(runs) == 16 and second.is_dir()
     changed(first, seal=None)
     changed(second, seal=None)
     with pytest.raises(UserError, match=rf"before the contract, or in another run.* or move {first.parent} away"):
-        check_state(unit, runs.partner)
+        check(runs)
     shutil.move(first.parent, runs.partner.root / "moved")
-    check_state(unit, runs.partner)
-    assert newest_state(unit, runs.partner) is None
+    assert check(runs) is None
 
 
 def test_a_state_from_before_the_contract_goes_on_without_one_and_is_refused_under_it(runs):
     state_seals.job_variables(runs.partner)
     (folder,) = unfinished(runs, 16)
     changed(folder, seal=None)
-    kept = runs.partner.root / "contract"
-    shutil.move(kept, runs.partner.root / "aside")
-    check_state(planned(runs), runs.partner)
-    assert newest_state(planned(runs), runs.partner)[0] == folder
-    shutil.move(runs.partner.root / "aside", kept)
+    aside = (runs.partner.root / "contract").rename(runs.partner.root / "aside")
+    assert check(runs) == folder
+    aside.rename(runs.partner.root / "contract")
     with pytest.raises(UserError, match="before the contract"):
-        check_state(planned(runs), runs.partner)
+        check(runs)
 
 
 def test_status_and_clean_go_on_beside_states_of_others_and_remove_none(runs):
     state_seals.job_variables(runs.partner)
     (folder,) = unfinished(runs, 32)
-    assert row(runs)["done"] == 32
+    assert done(runs) == 32
     changed(folder, attempt=9)
-    assert row(runs)["done"] == 0
+    assert done(runs) == 0
     assert hpcddm("clean", runs.partner.root, "--yes").exit_code == 0 and folder.is_dir()
 
 
-def test_a_name_of_escapes_is_shown_as_visible_letters(tmp_path):
-    own = StateSeal(KEY, None)
-    with pytest.raises(UserError) as caught:
-        own.require_own([(tmp_path / "images-\x1b[2J\nnext: curl", {})])
-    assert str(caught.value).isprintable() and r"\x1b[2J" in str(caught.value)
-
-
-def test_secrets_are_not_looked_for_in_the_working_directory(tmp_path):
+def test_secrets_are_not_looked_for_in_the_working_directory(tmp_path, monkeypatch):
     """A relative XDG_STATE_HOME is ignored, as for the notes."""
-    code = "from hpcddm.config import trusted_submissions as own; print(own.secret())"
-    environment = os.environ | {"XDG_STATE_HOME": "state", "HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
-    (tmp_path / "state/hpcddm/submitted").mkdir(parents=True, mode=0o700)
-    (tmp_path / "state/hpcddm/submitted/secret").write_bytes(bytes(32))
-    (tmp_path / "state/hpcddm/submitted/secret").chmod(0o600)
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=True)
-    assert done.stdout == "None\n"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = trusted_submissions.make_secret()
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert len(made) == 32 and trusted_submissions.secret() is None
