@@ -27,11 +27,7 @@ EVERY = list(
     )
 )
 FM, DDPM = ("flow_matching", "linear"), ("epsilon", "cosine")
-MIXES = {
-    "2DDPM:6FM": [DDPM, FM, FM, DDPM, FM, FM, FM, FM],
-    "half and half": [DDPM, FM],
-    "everything": EVERY,
-}
+MIXES = {"2DDPM:6FM": [DDPM, FM, FM, DDPM, FM, FM, FM, FM], "half and half": [DDPM, FM], "everything": EVERY}
 
 
 @cache

@@ -216,10 +216,7 @@ def counted(runs: Runs, settings: UnitTraining) -> dict:
 def snapshots(runs: Runs) -> dict:
     """Trainings that keep snapshots: killed around them, given one more on the way, and one that is too late."""
     settings = training(**AVERAGES, snapshots=[20, 40, 80])
-    found = {
-        "whole": runs.chain("kept", [], settings),
-        "stopped": runs.chain("kept-stopped", [1, 2, 2, 3], settings),
-    }
+    found = {"whole": runs.chain("kept", [], settings), "stopped": runs.chain("kept-stopped", [1, 2, 2, 3], settings)}
     for when in ("before", "after"):
         unit = runs.unit(f"kept-killed-{when}")
         with killed(when):
