@@ -25,17 +25,7 @@ from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy
 from hpcddm.training.state_slices import Slice
 
-CALLS = (
-    "open",
-    "os.mkdir",
-    "os.rename",
-    "os.remove",
-    "os.rmdir",
-    "os.listdir",
-    "os.scandir",
-    "os.chmod",
-    "shutil.rmtree",
-)
+CALLS = "open os.mkdir os.rename os.remove os.rmdir os.listdir os.scandir os.chmod shutil.rmtree".split()
 """Audited calls by which a save is seen to go on."""
 LENGTH = 5000
 
@@ -105,7 +95,7 @@ def in_child(work: Callable[[int], None]) -> tuple[int, list[str]]:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
 
 
-def main(folder: Path, saves: int) -> dict:
+def main(folder: Path, saves: int) -> list[dict]:
     """Kill after 0, 1, 2 ... calls, and begin again when a save has come to its end."""
     found, after = [], 0
     for number in range(saves):
@@ -118,7 +108,7 @@ def main(folder: Path, saves: int) -> dict:
         after = 0 if code == 0 else after + 1
         # Each child opens an attempt; only the newest may publish.
         shutil.rmtree(folder / "logs")
-    return {"found": found}
+    return found
 
 
 if __name__ == "__main__":
