@@ -10,14 +10,14 @@ from tests.training import outside
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def trained(tmp_path_factory):
     """What all trainings of alone.py came to, and what was said."""
     return outside.run("alone", tmp_path_factory.mktemp("loop"), timeout=240)
 
 
 @pytest.fixture(scope="module")
-def found(alone):
-    return alone[0]
+def found(trained):
+    return trained[0]
 
 
 @pytest.mark.parametrize("name, stops", [("stop-often", 4), ("stop-last", 1), ("stop-before-last", 1)])
@@ -76,10 +76,10 @@ def test_an_average_made_afterwards_is_near_the_one_that_was_kept(found):
     assert all(one["of the weights"] < 1e-3 and one["of the two's distance"] < 0.01 for one in late)
 
 
-def test_a_state_beyond_a_snapshot_that_is_not_there_or_torn_cannot_give_it(found, alone):
+def test_a_state_beyond_a_snapshot_that_is_not_there_or_torn_cannot_give_it(found, trained):
     assert found["snapshots"]["late"] == found["snapshots"]["torn"] == [1]
     message = "train/expert-00: snapshot 20, at 24 images of this unit, is missing"
-    said = [line for line in alone[1].splitlines() if line.startswith("hpcddm.errors") and message in line]
+    said = [line for line in trained[1].splitlines() if line.startswith("hpcddm.errors") and message in line]
     assert len(said) == 2 and all("take 20 out of `snapshots`, or delete the states beyond it" in one for one in said)
 
 
