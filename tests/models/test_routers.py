@@ -1,4 +1,4 @@
-"""Every trained router in the folder with every combination of its options."""
+"""Every trained router in the folder with every two values of its options."""
 
 import pytest
 import torch
