@@ -145,7 +145,7 @@ def test_pooled_text_modulates_and_changes_nothing_at_first(name, kind):
         ("dit", {"patch": 3}, "class", "patch 3"),
         ("dit", {"width": 36}, "class", "width 36"),
         ("dit", {"text_modulation": "mean"}, "class", "text_modulation mean: this network gets no text"),
-        ("dit", {"text_modulation": "mean", "condition": "none"}, "none", "text_modulation mean: this network gets no text"),
+        ("dit", {"text_modulation": "end", "condition": "none"}, "none", "modulation end: this network gets no text"),
         ("mmdit", {}, "none", "mmdit needs a condition"),
     ],
 )
