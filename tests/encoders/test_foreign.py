@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import REPOSITORY
 
-PEERS = ["torch-fidelity==0.4.0", "pytorch-fid==0.3.0", "tqdm"]
+PEERS = ["torch-fidelity==0.4.0", "tqdm"]
 PACKAGES = ["open_clip_torch", "timm", "torchvision", "ftfy", "wcwidth", *PEERS]
 
 

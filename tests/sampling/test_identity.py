@@ -65,40 +65,13 @@ def test_identity_of_mixed_experts(dimension, clusters, mix):
     assert known.all() or mix == "everything"
 
 
-@pytest.mark.parametrize(("dimension", "clusters"), SIZES)
-@pytest.mark.parametrize("experts", [[DDPM], MIXES["2DDPM:6FM"], [("v_prediction", "cosine")]], ids=str)
-def test_the_same_time_without_rescaling_fails_the_same_test(dimension, clusters, experts):
-    error, _ = errors(conversion("as_reported"), dimension, clusters, experts)
-    assert error.max() > 0.1
-    # Not the guards near t = 1: it is as wrong in the middle.
-    assert error[(GRID > 0.1) & (GRID < 0.9)].max() > 0.1
-
-
 def test_as_reported_is_right_when_no_expert_needs_a_conversion():
     assert max(errors(conversion("as_reported"), *size, [FM])[0].max() for size in SIZES) <= EXACT
 
 
 @pytest.mark.parametrize("schedule", ["linear_beta", "linear_beta_1000"])
 @pytest.mark.parametrize(("dimension", "clusters"), SIZES)
-def test_outside_the_range_the_nearest_level_is_a_small_error(record_property, schedule, dimension, clusters):
+def test_outside_the_range_the_nearest_level_is_a_small_error(schedule, dimension, clusters):
     error, known = errors(conversion("snr_matched"), dimension, clusters, [("epsilon", schedule)])
-    size = states(dimension, clusters)[-1].abs().max()
-    low, high = ~known & (GRID < 0.5), ~known & (GRID > 0.5)
-    for place, times in (("below", low), ("above", high)):
-        largest = error[times].max().item() if times.any() else 0.0
-        record_property(f"error {place} the levels of {schedule}", largest)
-        print(f"{schedule}, dimension {dimension}: error {place} its levels {largest:.2g}, largest velocity {size:.2g}")
-        assert largest <= 0.1 * size
-    assert high.any()
-
-
-def test_below_the_range_the_nearest_level_s_score_is_better_than_its_image():
-    mixture, t, x, _, whole = states(2, 4)
-    one, how = objective("epsilon", "linear_beta_1000"), conversion("snr_matched")
-    below = t < one.linear_range[0]
-    x, t, whole = x[below], t[below], whole[below]
-    y, tau = how.to_native(one, x, t)
-    prediction = mixture.model(one)(y, tau)
-    image, _ = one.estimate(y, tau, prediction)
-    by_image = ((x - image) / t.view(-1, 1, 1, 1) - whole).abs().max()
-    assert (how.velocity(one, prediction, x, t) - whole).abs().max() < by_image / 100
+    assert (~known & (GRID > 0.5)).any()
+    assert error[~known].max() <= 0.1 * states(dimension, clusters)[-1].abs().max()

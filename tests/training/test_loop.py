@@ -1,11 +1,10 @@
 """The training loop in a process of its own: exact resume, torn states, the average."""
 
-import inspect
 import json
 
 import pytest
 
-from hpcddm.training.loop import count_micro_batches, train
+from hpcddm.training.loop import count_micro_batches
 from tests.training import outside
 
 
@@ -98,7 +97,3 @@ def test_a_snapshot_at_the_end_of_a_training_is_written_when_it_goes_on(found):
     whole, longer = found["snapshots"]["whole"], found["snapshots"]["longer"]
     assert longer["weights"] == whole["weights"]
     assert longer["kept"] == {name: digest for name, digest in whole["kept"].items() if "0000020" not in name}
-
-
-def test_the_loop_is_read_on_one_page():
-    assert len(inspect.getsource(train).splitlines()) <= 60

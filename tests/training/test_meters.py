@@ -18,10 +18,6 @@ def test_images_per_second_are_those_since_the_last_call():
     assert throughput.take(1601)[0] > 0, "a clock that stands still is no reason to die"
 
 
-def test_teraflops():
-    assert meters.teraflops(200.0, 10**10) == 2.0
-
-
 def add(mean_loss, losses):
     mean_loss.add(losses)
     mean_loss.images += len(losses)
