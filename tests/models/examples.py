@@ -1,6 +1,7 @@
 """Small networks of the variants of `models`, with every two values of their options."""
 
 import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin
 
@@ -91,6 +92,18 @@ def trained(name: str, **options: Any) -> nn.Module:
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     return model
+
+
+def losses_of(model: nn.Module, loss: Callable[[], torch.Tensor], steps: int) -> list[float]:
+    """Train a network by AdamW and return its losses."""
+    optimiser, found = torch.optim.AdamW(model.parameters(), lr=3e-3), []
+    for _ in range(steps):
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        optimiser.step()
+        found.append(value.item())
+    return found
 
 
 def states() -> torch.Tensor:

@@ -10,7 +10,7 @@ from hpcddm.config import variants
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.models import layers, mmdit
 from tests.diffusion.spaces.examples import told
-from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, trained
+from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, losses_of, settings, trained
 
 DENOISERS = combinations(DenoiserModelSettings)
 TEXT = [(name, options) for name, options in DENOISERS if options["condition"] == "text"]
@@ -59,16 +59,9 @@ def test_every_parameter_is_trained(name, options):
 @pytest.mark.parametrize("name, options", LEARNERS, ids=label)
 def test_learns_a_velocity(name, options):
     model = fresh(name, **options)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     x, t, classes = batch(12, **options)
     target = x + torch.linspace(-1, 1, 4)[torch.arange(12) % 4][:, None, None, None]
-    losses = []
-    for _ in range(25):
-        loss = (model(x, t, classes) - target).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
+    losses = losses_of(model, lambda: (model(x, t, classes) - target).square().mean(), 25)
     assert losses[-1] < 0.3 * losses[0]
 
 

@@ -208,8 +208,8 @@ class Trainings:
         codes = [
             self.train(name, settings, end, bad_steps, looks, start, **own) for end, own in zip(ends, each, strict=True)
         ]
-        found = {"codes": codes, "figures": heartbeat.read(self.attempts(name)[-1]).figures}
-        folder = self.folder(name)
+        folder, beat = self.folder(name), heartbeat.read(self.attempts(name)[-1])
+        found = {"codes": codes, "figures": beat.figures if beat else {}}
         found["states"] = sorted(path.name for path in (folder / "state").glob("images-*"))
         if not any(codes[-1]):
             files = sorted([*folder.glob("*.safetensors"), *folder.glob("snapshots/*")])

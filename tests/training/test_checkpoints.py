@@ -81,13 +81,9 @@ def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
     assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT_STATES
 
 
-def test_states_of_a_training_with_other_settings_are_not_continued(tmp_path):
-    save(tmp_path, "other", 10)
-    assert Checkpoints(unit(tmp_path, "mine"), 10**9).agree_on_newest() is None
-
-
-def test_longer_trainings_with_other_settings_push_out_no_state(tmp_path):
+def test_states_of_a_training_with_other_settings_are_not_continued_and_push_out_none(tmp_path):
     save(tmp_path, "other", 1000, 2000)
+    assert Checkpoints(unit(tmp_path, "mine"), 10**9).agree_on_newest() is None
     state = newest(save(tmp_path, "mine", 10, 20, 30))
     assert (state["images"], state["trajectory"]) == (30, "mine")
 
