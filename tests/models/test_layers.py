@@ -15,12 +15,6 @@ def test_patches_go_back_to_where_they_came_from():
     assert torch.equal(layers.unpatchify(tokens, 4, channels=3, size=12), x)
 
 
-def test_positions_of_a_grid_differ():
-    positions = layers.grid_positions(7, 64)
-    assert positions.shape == (49, 64)
-    assert (torch.cdist(positions, positions) + torch.eye(49)).min() > 0.5
-
-
 def test_positions_are_sines_then_cosines_of_the_column_then_of_the_row():
     row, column = 1, 2
     angles = [(column, column / 100), (row, row / 100)]

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.errors import ConfigError
 from hpcddm.sampling.placements.lru import WeightCache
 
 X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
@@ -53,8 +52,3 @@ def test_a_copy_is_no_view_of_the_weights_on_the_host(networks):
     cache.call(key, X)
     on_host = {one.data_ptr() for one in networks[key].state_dict().values()}
     assert not on_host & {one.data_ptr() for one in cache.copies[key].values()}
-
-
-def test_an_expert_that_does_not_fit_is_named_with_what_it_needs(networks):
-    with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
-        cache_for(networks, 0.5)
