@@ -12,9 +12,8 @@ from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.sampling.mixtures import Mixture, objective
 
-EVERY = list(
-    itertools.product(*map(variants.list_variants, ("diffusion/objectives", "diffusion/objectives/schedules")))
-)
+OBJECTIVES = variants.list_variants("diffusion/objectives")
+EVERY = list(itertools.product(OBJECTIVES, variants.list_variants("diffusion/objectives/schedules")))
 """Every objective on every path."""
 
 

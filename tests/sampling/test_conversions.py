@@ -7,10 +7,9 @@ import torch
 
 from hpcddm.config import variants
 from tests.diffusion.spaces.examples import network_data
-from tests.sampling.fields import EVERY, conversion
+from tests.sampling.fields import EVERY, OBJECTIVES, conversion
 from tests.sampling.mixtures import Mixture, objective
 
-OBJECTIVES = variants.list_variants("diffusion/objectives")
 NAMES = variants.list_variants("sampling/conversions")
 MIXTURE = Mixture(dimension=4, clusters=2)
 

@@ -46,9 +46,7 @@ def walked(own, field, times, solver, start):
 
 
 @pytest.mark.parametrize("name, schedule", PAIRS)
-@pytest.mark.parametrize(
-    "guidance, last, bound", [(1.0, 0.0, None), (3.0, 0.05, None), (3.0, 0.0, 0.5), (1.0, 0.05, 0.5)]
-)
+@pytest.mark.parametrize("guidance, last, bound", [(1, 0.0, None), (3, 0.05, None), (3, 0.0, 0.5), (1, 0.05, 0.5)])
 def test_ddim_at_times_of_the_same_snr_is_euler_on_the_linear_path(name, schedule, guidance, last, bound):
     own, ensemble = alone(name, schedule, shifted=0.3, x0_clamp=bound)
     evaluate = evaluation(solver=DDIM, guidance=guidance)

@@ -159,10 +159,8 @@ def test_the_weights_that_were_chosen_are_loaded(tmp_path):
         denoiser, router = build_denoiser.build(experiment, experiment.expert_config()), build_router.build(experiment)
         weights = (router if key == ROUTER else denoiser).state_dict()
         values = {"weights.safetensors": 0.5, "snapshots/images-000000000032.safetensors": number}
-        files = {
-            file: {name: torch.full_like(one, value) for name, one in weights.items()} for file, value in values.items()
-        }
-        publish(run.unit(key), key, files)
+        files = ({name: torch.full_like(one, own) for name, one in weights.items()} for own in values.values())
+        publish(run.unit(key), key, dict(zip(values, files, strict=True)))
     for choice, values in ((WeightsChoice(), [0.5] * 4), (WeightsChoice(32), [0, 0.5, 2, 3])):
         loaded = load_ensemble.load_ensemble(experiment, run.unit, keys, torch.device("cpu"), choice)
         networks = [loaded.monolith.model, loaded.router, *(expert.model for expert in loaded.experts)]

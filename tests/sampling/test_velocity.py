@@ -220,9 +220,7 @@ def test_guidance_acts_before_the_clamp(arm):
     assert (estimated("separate") > 1.1) == (arm == "full")
 
 
-@pytest.mark.parametrize(
-    "name", ["full", "top-1", "top-2", "sample-1", "nucleus-0.9", "threshold-0.1", "per-trajectory"]
-)
+@pytest.mark.parametrize("name", "full top-1 top-2 sample-1 nucleus-0.9 threshold-0.1 per-trajectory".split())
 @pytest.mark.parametrize("posteriors, missing", [("shared", [2]), ("separate", [0]), ("shared", [0, 2])])
 def test_an_ensemble_that_misses_experts_is_the_ensemble_of_the_others(name, posteriors, missing):
     there = [k for k in range(CLUSTERS) if k not in missing]
@@ -281,9 +279,8 @@ def test_once_draws_experts_that_are_not_yet_trusted_when_it_draws():
     shy = DenoiserVelocity(lambda y, tau, classes: y, objective("epsilon"), conversion(skip_above=0.7))
     x, _, classes = batch()
     start = torch.ones(64, dtype=torch.float64)
-    plain, skipping = (
-        field_of("per-trajectory", own=ensemble(experts=[first, *EXPERTS[1:]])) for first in (EXPERTS[0], shy)
-    )
+    several = (ensemble(experts=[first, *EXPERTS[1:]]) for first in (EXPERTS[0], shy))
+    plain, skipping = (field_of("per-trajectory", own=own) for own in several)
     for field in (plain, skipping):
         ask(field, x, start, classes, time=1.0)
     assert torch.equal(plain.usage[0], skipping.usage[0]) and plain.usage[0].all()

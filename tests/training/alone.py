@@ -120,9 +120,8 @@ def ema(runs: Trainings) -> dict:
     runs.chain("bf16", precision="bf16")
     runs.chain("immediate", ema_halflife_images=1)
     runs.chain("first", ema_halflife_images=1, images=BATCH, weight_decay=0.0)
-    averaged, immediate, first = (
-        load_file(runs.folder(name) / "weights.safetensors") for name in ("bf16", "immediate", "first")
-    )
+    files = (runs.folder(name) / "weights.safetensors" for name in ("bf16", "immediate", "first"))
+    averaged, immediate, first = map(load_file, files)
     loaded = loop.load_weights(build(), runs.folder("immediate"))
     return {
         "names": sorted(averaged) == sorted(initial),

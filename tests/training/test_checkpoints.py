@@ -118,9 +118,8 @@ def test_a_state_whose_progress_makes_no_sense_is_passed_over(tmp_path, loop, ca
 
 
 def test_the_types_of_a_stored_progress_are_all_there():
-    assert [field.name for field in fields(training_states.LoopProgress)] == [
-        field.name for field in fields(TrainingProgress)
-    ]
+    stored, own = ([field.name for field in fields(one)] for one in (training_states.LoopProgress, TrainingProgress))
+    assert stored == own
 
 
 def test_a_state_of_an_earlier_version_is_neither_continued_nor_passed_over(tmp_path):
@@ -160,9 +159,7 @@ def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
 
 
 @pytest.mark.parametrize("code, is_lasting", [(errno.EIO, False), (errno.ENOSPC, True), (errno.EDQUOT, True)])
-def test_an_error_of_the_disk_is_named_with_the_bytes_and_another_attempt_may_overcome_one_that_passes(
-    tmp_path, code, is_lasting
-):
+def test_an_error_of_the_disk_is_named_with_the_bytes_and_may_pass(tmp_path, code, is_lasting):
     class Failing(Writer):
         def write(self, folder):
             raise OSError(code, os.strerror(code))

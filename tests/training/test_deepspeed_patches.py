@@ -18,9 +18,8 @@ def linear_of_zero3():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_it_adds_the_bias_before_it_rounds_and_has_torchs_gradients(linear_of_zero3, dtype, shape):
     draw = torch.Generator().manual_seed(0)
-    values, weight, bias = (
-        torch.randn(size, generator=draw).to(dtype).requires_grad_() for size in (shape, (16, 24), (16,))
-    )
+    sizes = (shape, (16, 24), (16,))
+    values, weight, bias = (torch.randn(size, generator=draw).to(dtype).requires_grad_() for size in sizes)
     inputs, expected = (values, weight, bias), torch._C._nn.linear(values, weight, bias)
     upstream = torch.randn(expected.shape, generator=draw).to(dtype)
     output = linear_of_zero3(*inputs)

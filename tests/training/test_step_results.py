@@ -49,9 +49,7 @@ def test_weights_norms_and_losses_are_those_of_a_loop_by_hand(differences, case)
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("stage", range(4))
-def test_a_training_starts_from_the_fp32_weights_of_rank_0_and_rounds_only_those_it_computes_with(
-    differences, stage, precision
-):
+def test_a_training_starts_from_the_fp32_weights_of_rank_0_which_are_not_rounded(differences, stage, precision):
     found = differences[f"stage {stage}, 3 x 1, {precision} uneven"]
     assert len(found) == 6 and all(found.values()), found
 

@@ -85,7 +85,6 @@ def test_logits_and_texts_are_refused_where_the_settings_say_so(encoder):
 
 @pytest.mark.usefixtures("load_variants")
 def test_an_encoder_that_needs_more_of_samples_than_their_images_is_none_of_images():
-    of_samples, of_images = (
-        variants.list_variants("encoders/image", base) for base in (SampleEncoderSettings, ImageEncoderSettings)
-    )
+    bases = (SampleEncoderSettings, ImageEncoderSettings)
+    of_samples, of_images = (variants.list_variants("encoders/image", base) for base in bases)
     assert set(of_samples) - set(of_images) == {"synthetic_load"}
