@@ -46,9 +46,8 @@ def tiny(tmp_path_factory):
     saved = functools.cache(lambda name: SAVED[name](folder / name))
 
     def settings(name: str, **changes: Any) -> Any:
-        room = next(
-            room for room in ("image", "text", "autoencoder") if name in variants.list_variants(f"encoders/{room}")
-        )
+        rooms = ("image", "text", "autoencoder")
+        room = next(room for room in rooms if name in variants.list_variants(f"encoders/{room}"))
         return variants.settings_class(f"encoders/{room}", name).model_validate(saved(name) | changes)
 
     return settings

@@ -1,10 +1,9 @@
-"""Inception as torch-fidelity 0.4.0 and pytorch-fid 0.3.0 build it, with weights of our own instead of a download."""
+"""Inception as torch-fidelity 0.4.0 builds it, with weights of our own instead of a download."""
 
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import torch
 from torch import Tensor, nn
 
 from hpcddm.encoders import optional_packages
@@ -39,23 +38,3 @@ def torch_fidelity_module() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """Torch-fidelity's function of RGB images (N, 3, H, W), uint8, to features and logits."""
     module: Callable[[Tensor], tuple[Tensor, Tensor]] = _extractor(random_state())
     return module
-
-
-def pytorch_fid_network() -> Callable[[Tensor], Tensor]:
-    """Pytorch-fid's function of prepared images, neither resized nor scaled, to features."""
-    optional_packages.import_torchvision()
-    from pytorch_fid import inception
-
-    with (
-        mock.patch.object(inception, "load_state_dict_from_url", lambda *args, **kwargs: random_state()),
-        mock.patch.object(inception.torchvision.models.Inception3, "load_state_dict", _load),
-    ):
-        network = inception.InceptionV3(resize_input=False, normalize_input=False).eval()
-
-    @torch.no_grad()
-    def features(planes: Tensor) -> Tensor:
-        (pooled,) = network(planes)
-        result: Tensor = pooled[:, :, 0, 0]
-        return result
-
-    return features

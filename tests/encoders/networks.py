@@ -16,7 +16,11 @@ from tests.encoders.inception_weights import FILE, random_state
 if find_spec("torchvision"):
     optional_packages.import_torchvision()
 
+LETTERS = [chr(code) for code in range(ord("!"), ord("~") + 1)]
 WORDS = ("a", "red", "cat", "sits", "on", "the", "mat", "and", "dog", "runs")
+
+
+DINO = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 224, "patch_size": 14}
 
 
 def dinov2(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -24,8 +28,7 @@ def dinov2(folder: Path, **changes: Any) -> dict[str, Any]:
     from transformers import Dinov2Config, Dinov2Model
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 224, "patch_size": 14}
-    Dinov2Model(Dinov2Config(**(sizes | changes), initializer_range=0.2)).save_pretrained(folder)
+    Dinov2Model(Dinov2Config(**(DINO | changes), initializer_range=0.2)).save_pretrained(folder)
     return {"name": "dinov2", "weights": {"folder": str(folder)}, "width": 24}
 
 
@@ -34,8 +37,7 @@ def dinov2_with_registers(folder: Path) -> dict[str, Any]:
     from transformers import Dinov2WithRegistersConfig, Dinov2WithRegistersModel
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 224, "patch_size": 14}
-    Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**sizes, num_register_tokens=3)).save_pretrained(folder)
+    Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**DINO, num_register_tokens=3)).save_pretrained(folder)
     return {"name": "dinov2", "weights": {"folder": str(folder)}, "width": 24, "pooling": "mean"}
 
 
@@ -43,8 +45,7 @@ def clip_text(folder: Path) -> dict[str, Any]:
     """CLIP's text tower with two layers, and its tokenizer with a vocabulary of letters."""
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-    letters = [chr(code) for code in range(ord("!"), ord("~") + 1)]
-    tokens = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
+    tokens = ["<|startoftext|>", "<|endoftext|>", *LETTERS, *(f"{letter}</w>" for letter in LETTERS)]
     CLIPTokenizer(vocab={token: number for number, token in enumerate(tokens)}, merges=[]).save_pretrained(folder)
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -57,8 +58,7 @@ def t5_text(folder: Path) -> dict[str, Any]:
     """T5 with two layers, and its tokenizer with a vocabulary of some words and all letters."""
     from transformers import T5Config, T5EncoderModel, T5Tokenizer
 
-    letters = [chr(code) for code in range(ord("!"), ord("~") + 1)]
-    pieces = ["<pad>", "</s>", "<unk>", "\u2581", *(f"\u2581{word}" for word in WORDS), *letters]
+    pieces = ["<pad>", "</s>", "<unk>", "\u2581", *(f"\u2581{word}" for word in WORDS), *LETTERS]
     vocabulary = [(piece, -1.0 - number / 100) for number, piece in enumerate(pieces)]
     T5Tokenizer(vocab=vocabulary, extra_ids=0).save_pretrained(folder)
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import REPOSITORY
 
-PEERS = ["torch-fidelity==0.4.0", "pytorch-fid==0.3.0", "tqdm"]
+PEERS = ["torch-fidelity==0.4.0", "tqdm"]
 PACKAGES = ["open_clip_torch", "timm", "torchvision", "ftfy", "wcwidth", *PEERS]
 
 
@@ -36,20 +36,13 @@ def test_an_old_timm_executes_nothing_and_reads_the_right_file(tmp_path):
 
 def install(folder, *packages, constraint=REPOSITORY / "constraints.txt"):
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", folder]
-    subprocess.run(
-        [*command, *(["--constraint", constraint] if constraint else []), *packages], check=True, timeout=600
-    )
+    constraints = ["--constraint", constraint] if constraint else []
+    subprocess.run([*command, *constraints, *packages], check=True, timeout=600)
 
 
 def run(folder, tests):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long and not gpu"]
-    done = subprocess.run(
-        [*command, tests],
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1200,
-    )
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    options = {"capture_output": True, "text": True, "check": False, "timeout": 1200}
+    done = subprocess.run([*command, tests], cwd=REPOSITORY, env=environment, **options)
     assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout[-5000:]

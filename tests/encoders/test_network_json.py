@@ -20,22 +20,16 @@ CLIP = {"embed_dim": 512, "quick_gelu": True, "vision_cfg": TOWER, "text_cfg": {
 OPEN_CLIP = {"open_clip_config.json": {"model_cfg": CLIP, "preprocess_cfg": {"interpolation": "bicubic"}}}
 TIMM = {"architecture": "vit", "num_features": 64}
 STATED = {"input_size": [3, 224, 224], "crop_pct": 0.9, "interpolation": "bicubic"}
+CLIP_TEXT = {"model_type": "clip", "text_config": {"hidden_size": 512}}
+KL = {"_class_name": "AutoencoderKL", "block_out_channels": [1, 2, 3, 4], "latent_channels": 4}
 CASES = {
     "dinov2": (ImageEncoderSettings, {"width": 384}, {"config.json": DINO, "preprocessor_config.json": PREPARED}),
     "open_clip_image": (ImageEncoderSettings, {}, OPEN_CLIP),
     "timm_model": (ImageEncoderSettings, {"width": 64}, {"config.json": TIMM | {"pretrained_cfg": STATED}}),
     "open_clip_text": (TextEncoderSettings, {}, OPEN_CLIP),
-    "clip_text": (
-        TextEncoderSettings,
-        {"width": 512},
-        {"config.json": {"model_type": "clip", "text_config": {"hidden_size": 512}}},
-    ),
+    "clip_text": (TextEncoderSettings, {"width": 512}, {"config.json": CLIP_TEXT}),
     "t5_text": (TextEncoderSettings, {"width": 512}, {"config.json": {"model_type": "t5", "d_model": 512}}),
-    "diffusers_kl": (
-        AutoencoderSettings,
-        {},
-        {"config.json": {"_class_name": "AutoencoderKL", "block_out_channels": [1, 2, 3, 4], "latent_channels": 4}},
-    ),
+    "diffusers_kl": (AutoencoderSettings, {}, {"config.json": KL}),
 }
 ODD = [None, True, 0, -1, 1.5, "x", [], ["x"], [None], {}, {"height": 448, "width": 224}, {"x": 1}]
 FILES = ("model.safetensors", "open_clip_model.safetensors", "diffusion_pytorch_model.safetensors", "tokenizer.json")

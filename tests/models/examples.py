@@ -1,6 +1,7 @@
-"""Small networks of the variants of `models`, with all combinations of their options."""
+"""Small networks of the variants of `models`, with every two values of their options."""
 
 import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin
 
@@ -34,10 +35,7 @@ def network(settings: Any, data: Any, outputs: int) -> Network:
 
 
 def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any]]]:
-    """All trained variants of these bases with all values of their options, but for named sizes.
-
-    Text modulates beside the other options' first values only, of those that change how.
-    """
+    """All trained variants of these bases with few combinations of their options, but for named sizes."""
     found = []
     for name in (name for base in bases for name in variants.list_variants("models", base)):
         schema = variants.settings_class("models", name)
@@ -45,17 +43,24 @@ def combinations(*bases: type[NetworkSettings]) -> list[tuple[str, dict[str, Any
             values = {key: _values(field.annotation) for key, field in schema.model_fields.items()}
             if "given" in values.get("condition", ()):
                 values["condition"] = ("class", "text", *values["condition"][1:])
-            several = {key: of_key for key, of_key in values.items() if of_key}
-            products = itertools.product(*several.values())
-            options = [dict(zip(several, product, strict=True)) for product in products]
-            found += [(name, own) for own in options if own.get("text_modulation", "none") == "none" or _is_plain(own)]
+            found += [(name, own) for own in pairwise({key: of_key for key, of_key in values.items() if of_key})]
     return found
 
 
-def _is_plain(options: dict[str, Any]) -> bool:
-    """True for a network that sees text, and has no option that has nothing to do with it."""
-    others = options.get("qk_norm") or options.get("learned_sigma") or options["time_spacing"] != "original"
-    return options["condition"] == "text" and not others
+def pairwise(values: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Combinations in which every value is, and every two of two options are together; only text modulates as text."""
+    products = [dict(zip(values, product, strict=True)) for product in itertools.product(*values.values())]
+    parts = [
+        (own, {part for size in (0, 1, 2) for part in itertools.combinations(own.items(), size)})
+        for own in products
+        if own.get("text_modulation", "none") == "none" or own["condition"] == "text"
+    ]
+    missing, found = set().union(*(of_own for _, of_own in parts)), []
+    while missing:
+        best, covered = max(parts, key=lambda one: len(missing & one[1]))
+        found.append(best)
+        missing -= covered
+    return found
 
 
 def label(value: Any) -> str:
@@ -87,6 +92,18 @@ def trained(name: str, **options: Any) -> nn.Module:
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     return model
+
+
+def losses_of(model: nn.Module, loss: Callable[[], torch.Tensor], steps: int) -> list[float]:
+    """Train a network by AdamW and return its losses."""
+    optimiser, found = torch.optim.AdamW(model.parameters(), lr=3e-3), []
+    for _ in range(steps):
+        optimiser.zero_grad()
+        value = loss()
+        value.backward()
+        optimiser.step()
+        found.append(value.item())
+    return found
 
 
 def states() -> torch.Tensor:

@@ -33,8 +33,12 @@ def unit_in(folder, key=MONOLITH):
     return SimpleNamespace(key=key, run=run, folder=run.unit(key), ranks=SimpleNamespace(rank=0), inputs={})
 
 
+def built(experiment):
+    return build_denoiser.build(experiment, experiment.expert_config())
+
+
 def weights_of(experiment, folder, metadata=None, **changed):
-    weights = build_denoiser.build(experiment, experiment.expert_config()).state_dict() | changed
+    weights = built(experiment).state_dict() | changed
     kept = {name: values for name, values in weights.items() if values is not None}
     save_file(kept, folder / "seed.safetensors", metadata)
     return weights
@@ -45,10 +49,7 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
     run = RunDir(folder)
     unit = run.unit(key)
     unit.mkdir(parents=True)
-    is_router = key == ROUTER
-    network = (
-        build_router.build(experiment) if is_router else build_denoiser.build(experiment, experiment.expert_config())
-    )
+    network = build_router.build(experiment) if key == ROUTER else built(experiment)
     save_file(network.state_dict(), unit / "weights.safetensors")
     planned = next(one for one in plan_units(experiment) if one.key == key)
     outputs = manifest.describe_outputs(unit, ["weights.safetensors"])
@@ -58,17 +59,21 @@ def unit_of_a_run(experiment, folder, key=MONOLITH, **results):
 
 def begin(experiment, unit):
     """A denoiser as the training loop starts it where there is no state."""
-    model = build_denoiser.build(experiment, experiment.expert_config())
+    model = built(experiment)
     build_denoiser.initial_weights_loader(experiment, unit)(model)
     return model
+
+
+def refused(folder, words, key=MONOLITH, **changes):
+    with pytest.raises(UserError, match=words):
+        begin(tiny(folder, **changes), unit_in(folder, key))
 
 
 def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
     experiment = tiny(tmp_path, experts__init_from=START)
     weights = weights_of(experiment, tmp_path)
-    model = build_denoiser.build(experiment, experiment.expert_config())
-    assert not torch.equal(model.trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
-    build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path / "run"))(model)
+    assert not torch.equal(built(experiment).trunk.embed_patch.weight, weights["trunk.embed_patch.weight"])
+    model = begin(experiment, unit_in(tmp_path / "run"))
     assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
     assert build_denoiser.initial_weights_loader(tiny(tmp_path), unit_in(tmp_path)) is None
 
@@ -80,12 +85,11 @@ def test_a_denoiser_starts_from_the_weights_that_it_is_given(tmp_path):
         ({"tail.bias": torch.zeros(1)}, "0 tensors missing, 1 unknown, 0 of another shape, the first tail.bias"),
         ({"head.bias": torch.zeros(3)}, "0 tensors missing, 0 unknown, 1 of another shape, the first head.bias"),
     ],
-    ids=["missing", "unknown", "shape"],
 )
 def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, changed, words):
     experiment = tiny(tmp_path, experts__init_from=START)
     weights_of(experiment, tmp_path, **changed)
-    model = build_denoiser.build(experiment, experiment.expert_config())
+    model = built(experiment)
     before = {name: values.clone() for name, values in model.state_dict().items()}
     with pytest.raises(UserError, match=words):
         build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path))(model)
@@ -96,30 +100,28 @@ def test_weights_of_another_network_are_refused_and_change_nothing(tmp_path, cha
 def test_a_file_that_holds_no_weights_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "seed.safetensors").write_bytes(content)
-    with pytest.raises(UserError, match="seed.safetensors: no weights to start from"):
-        begin(tiny(tmp_path, experts__init_from=START), unit_in(tmp_path))
+    refused(tmp_path, "seed.safetensors: no weights to start from", experts__init_from=START)
 
 
 UNLIKE = [
-    ({"experts__model__heads": 2}, "experts.model.heads is 1 and the file's is 2"),
-    (
-        {"experts__model__time_spacing": "diffusers"},
-        "experts.model.time_spacing is original and the file's is diffusers",
-    ),
-    ({"experts__objective": OTHER}, "experts.objective.name is flow_matching and the file's is epsilon"),
+    ({"experts__model__heads": 2}, {}, "experts.model.heads is 1 and the file's is 2"),
+    ({"experts__model__time_spacing": "diffusers"}, {}, "time_spacing is original and the file's is diffusers"),
+    ({"experts__objective": OTHER}, {}, "experts.objective.name is flow_matching and the file's is epsilon"),
+    ({}, {"data__condition": TEXT}, "data.condition is text and the file's is class"),
+    ({}, {"experts__model__condition": "none"}, "experts.model.condition is none and the file's is given"),
 ]
-"""What no tensor tells."""
+"""What the file says of itself, the experiment, and the error."""
 
 
-@pytest.mark.parametrize("changes, words", UNLIKE)
-def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, changes, words):
-    file = unit_of_a_run(tiny(tmp_path, **changes), tmp_path / "other")
-    experiment = tiny(tmp_path, experts__init_from={"weights": "other/train/monolith/weights.safetensors"})
-    with pytest.raises(UserError, match=f"{words}; .*hpcddm convert"):
-        begin(experiment, unit_in(tmp_path))
-    # The same tensors that say nothing of themselves are taken, and that is said.
-    file.with_name("manifest.json").unlink()
-    begin(experiment, unit_in(tmp_path))
+@pytest.mark.parametrize("there, here, words", UNLIKE)
+def test_what_no_tensor_tells_is_refused_by_what_the_file_says(tmp_path, there, here, words):
+    file = unit_of_a_run(tiny(tmp_path, **there), tmp_path / "other")
+    changes = here | {"experts__init_from": {"weights": "other/train/monolith/weights.safetensors"}}
+    refused(tmp_path, f"{words}; .*hpcddm convert", **changes)
+    if there:
+        # The same tensors that say nothing of themselves are taken, and that is said.
+        file.with_name("manifest.json").unlink()
+        begin(tiny(tmp_path, **changes), unit_in(tmp_path))
 
 
 def test_a_file_that_says_nothing_is_taken_with_a_note(tmp_path, capsys):
@@ -138,9 +140,8 @@ def test_a_file_of_another_path_is_taken_with_a_note(tmp_path, capsys):
         ({"name": "cosine"}, "cosine"),
     ):
         objective = {"name": "epsilon", "schedule": schedule}
-        begin(
-            tiny(tmp_path, experts__objective=objective, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
-        )
+        own = tiny(tmp_path, experts__objective=objective, experts__init_from={"weights": str(file)})
+        begin(own, unit_in(tmp_path))
         printed = capsys.readouterr().err
         words = f"path linear_beta (beta_min 0.1, beta_max 12.0), experts.objective has {path}; at equal t"
         assert (words in printed) if path else ("trained on the path" not in printed)
@@ -152,22 +153,18 @@ def test_an_overridden_expert_is_held_to_its_own_settings_and_named_by_its_own_k
     mixed = [{"clusters": [1], "objective": OTHER, "init_from": start}]
     experiment = tiny(tmp_path, experts__overrides=mixed)
     assert build_denoiser.initial_weights_loader(experiment, unit_in(tmp_path, expert_key(0))) is None
-    with pytest.raises(
-        UserError, match="experts.overrides.0.objective.name is epsilon and the file's is flow_matching"
-    ):
-        begin(experiment, unit_in(tmp_path, expert_key(1)))
+    words = "experts.overrides.0.objective.name is epsilon and the file's is flow_matching"
+    refused(tmp_path, words, expert_key(1), experts__overrides=mixed)
 
 
 def test_text_states_of_another_encoder_are_refused(tmp_path):
     experiment = tiny(tmp_path, data__condition=TEXT, experts__init_from=START)
     own = {"model": experiment.experts.model.model_dump(), "objective": {"name": "flow_matching"}}
-    for encoder, is_right in (("words", True), ("minilm", False)):
-        weights_of(experiment, tmp_path, {"hpcddm": json.dumps(own | {"data": {"encoder": encoder}})})
-        if is_right:
-            begin(experiment, unit_in(tmp_path))
-        else:
-            with pytest.raises(UserError, match="data.condition.encoder.name is words and the file's is minilm"):
-                begin(experiment, unit_in(tmp_path))
+    weights_of(experiment, tmp_path, {"hpcddm": json.dumps(own | {"data": {"encoder": "words"}})})
+    begin(experiment, unit_in(tmp_path))
+    weights_of(experiment, tmp_path, {"hpcddm": json.dumps(own | {"data": {"encoder": "minilm"}})})
+    words = "data.condition.encoder.name is words and the file's is minilm"
+    refused(tmp_path, words, data__condition=TEXT, experts__init_from=START)
 
 
 def test_a_router_is_refitted_from_the_same_network_only(tmp_path):
@@ -189,23 +186,11 @@ def test_the_manifest_says_what_a_unit_started_from_and_what_that_had_cost(tmp_p
     file = unit_of_a_run(tiny(tmp_path), tmp_path / "other", **results)
     experiment, unit = tiny(tmp_path, experts__init_from={"weights": str(file)}), unit_in(tmp_path)
     begin(experiment, unit)
-    digest = atomic.sha256(file)
+    expected = {"sha256": atomic.sha256(file), "source": "train/monolith", "images": 130, "train_flops": 7500}
     # The unit may be complete long after its start is gone.
     file.unlink()
-    expected = {"sha256": digest, "source": "train/monolith", "images": 130, "train_flops": 7500}
     assert build_denoiser.initial_weights_record(experiment, unit) == {"start": expected}
     assert build_denoiser.initial_weights_record(tiny(tmp_path), unit) == {}
-
-
-def test_a_network_that_is_told_something_else_is_refused(tmp_path):
-    file = unit_of_a_run(tiny(tmp_path), tmp_path / "other")
-    start = {"weights": str(file)}
-    text = tiny(tmp_path, data__condition=TEXT, experts__init_from=start)
-    with pytest.raises(UserError, match="data.condition is text and the file's is class; .*hpcddm convert"):
-        begin(text, unit_in(tmp_path))
-    blind = tiny(tmp_path, experts__model__condition="none", experts__init_from=start)
-    with pytest.raises(UserError, match="experts.model.condition is none and the file's is given"):
-        begin(blind, unit_in(tmp_path))
 
 
 def test_a_text_model_starts_from_another_experiments_whatever_its_prompts(tmp_path):
@@ -220,7 +205,7 @@ def test_a_text_model_starts_from_another_experiments_whatever_its_prompts(tmp_p
 
 def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp_path):
     write_source(tmp_path / "images")
-    experiment = tiny(tmp_path, experts__init_from={"weights": "seed.safetensors"})
+    experiment = tiny(tmp_path, experts__init_from=START)
     weights_of(experiment, tmp_path)
     run = RunDir(tmp_path / "runs" / "one")
     known = with_content_hashes(experiment, run)
@@ -229,10 +214,9 @@ def test_the_bytes_of_a_start_are_under_the_fingerprint_and_its_place_is_not(tmp
 
 
 def test_weights_that_changed_since_they_were_submitted_are_refused(tmp_path):
-    experiment = tiny(tmp_path, experts__init_from=START | {"content_hash": "0" * 64})
-    weights_of(experiment, tmp_path)
-    with pytest.raises(UserError, match="has changed since the run was submitted"):
-        begin(experiment, unit_in(tmp_path))
+    weights_of(tiny(tmp_path), tmp_path)
+    start = START | {"content_hash": "0" * 64}
+    refused(tmp_path, "has changed since the run was submitted", experts__init_from=start)
 
 
 def test_a_folder_is_no_file_of_weights_and_the_file_in_it_is_named(tmp_path):

@@ -61,16 +61,6 @@ def test_the_log_prior_makes_a_balanced_router_the_natural_one_with_and_without_
     torch.testing.assert_close(posterior(router), natural, rtol=0, atol=1e-12)
 
 
-def test_the_prior_within_the_class_would_be_the_wrong_correction():
-    joint = np.array([[(LABELS[CLUSTERS == k] == c).sum() for k in range(3)] for c in range(2)])
-    within = torch.from_numpy(joint[0] / joint[0].sum()).log()
-    router = corrected([0.0, 0.0, 0.0])
-    router.log_prior = within
-    of_class = torch.zeros(5, dtype=torch.long)
-    found, expected = (one(images(*range(5)), torch.zeros(5), of_class).softmax(1) for one in (router, _natural()))
-    assert (found - expected)[expected.isfinite().all(1)].abs().max() > 0.02
-
-
 def _natural():
     return Counted(range(len(CLUSTERS)))
 

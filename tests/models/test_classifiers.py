@@ -7,6 +7,7 @@ from hpcddm.config import variants
 from hpcddm.config.models import ClassifierModelSettings
 from hpcddm.models.base import Classifier
 from tests.diffusion.spaces.examples import network_data
+from tests.models.examples import losses_of
 
 each_classifier = pytest.mark.parametrize("name", variants.list_variants("models", ClassifierModelSettings))
 
@@ -51,11 +52,7 @@ def test_learns(name):
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(10, 1, 8, 8, generator=generator)
     images = centres[labels] + 0.3 * torch.randn(40, 1, 8, 8, generator=generator)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(30):
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
-        optimiser.step()
+    losses_of(model, lambda: torch.nn.functional.cross_entropy(model(images), labels), 30)
     assert (model(images).argmax(1) == labels).float().mean() > 0.95
 
 

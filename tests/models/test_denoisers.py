@@ -1,4 +1,4 @@
-"""Every denoiser in the folder with every combination of its options."""
+"""Every denoiser in the folder with every two values of its options."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ from hpcddm.config import variants
 from hpcddm.config.models import DenoiserModelSettings
 from hpcddm.models import layers, mmdit
 from tests.diffusion.spaces.examples import told
-from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, settings, trained
+from tests.models.examples import DATA, EXPERIMENT, batch, combinations, fresh, label, losses_of, settings, trained
 
 DENOISERS = combinations(DenoiserModelSettings)
 TEXT = [(name, options) for name, options in DENOISERS if options["condition"] == "text"]
@@ -23,24 +23,16 @@ each_text_model = pytest.mark.parametrize("name, options", TEXT, ids=label)
 @each_denoiser
 def test_starts_as_zero_in_float32(name, options):
     output = fresh(name, **options)(*batch(**options))
-    assert output.shape == (6, 2, 8, 8)
-    assert output.dtype == torch.float32
-    assert not output.any()
+    assert output.shape == (6, 2, 8, 8) and output.dtype == torch.float32 and not output.any()
 
 
 @each_denoiser
-def test_bf16_parameters_agree_with_float32(name, options):
-    model = trained(name, **options)
-    expected = model(*batch(**options))
-    output = model.bfloat16()(*batch(**options))
+def test_in_bf16_it_agrees_with_float32_and_tells_neighbouring_times_apart(name, options):
+    model, (x, t, classes) = trained(name, **options), batch(**options)
+    expected = model(x, t, classes)
+    output = model.bfloat16()(x, t, classes)
     assert output.dtype == torch.float32
     assert (output - expected).std() < 0.03 * expected.std()
-
-
-@each_denoiser
-def test_bf16_tells_neighbouring_times_apart(name, options):
-    model = trained(name, **options).bfloat16()
-    x, _, classes = batch(**options)
     late, later = (model(x, torch.full((6,), t), classes) for t in (0.998, 0.999))
     assert not torch.equal(late, later)
 
@@ -67,16 +59,9 @@ def test_every_parameter_is_trained(name, options):
 @pytest.mark.parametrize("name, options", LEARNERS, ids=label)
 def test_learns_a_velocity(name, options):
     model = fresh(name, **options)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     x, t, classes = batch(12, **options)
     target = x + torch.linspace(-1, 1, 4)[torch.arange(12) % 4][:, None, None, None]
-    losses = []
-    for _ in range(25):
-        loss = (model(x, t, classes) - target).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
+    losses = losses_of(model, lambda: (model(x, t, classes) - target).square().mean(), 25)
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -135,10 +120,8 @@ def test_pooled_text_modulates_and_changes_nothing_at_first(name, kind):
     without, model = (trained(name, condition="text", text_modulation=own) for own in ("none", kind))
     states = without.state_dict()
     missing, unknown = model.load_state_dict(states, strict=False)
-    assert not unknown and {own.rpartition(".")[0] for own in missing} == {
-        "trunk.embed_pooled.0",
-        "trunk.embed_pooled.2",
-    }
+    layers_of_it = {f"trunk.embed_pooled.{number}" for number in (0, 2)}
+    assert not unknown and {own.rpartition(".")[0] for own in missing} == layers_of_it
     x, t, text = batch(condition="text")
     assert (model(x, t, text) - without(x, t, text)).abs().max() > 1e-3
     untrained = fresh(name, condition="text", text_modulation=kind)
@@ -149,17 +132,19 @@ def test_pooled_text_modulates_and_changes_nothing_at_first(name, kind):
     torch.testing.assert_close(made[: len(seen[kind])], seen[kind])
 
 
-def test_text_that_is_not_there_modulates_nothing():
-    for options in ({"condition": "class"}, {"condition": "none"}):
-        with pytest.raises(ValueError, match="text_modulation mean: this network gets no text"):
-            fresh("dit", text_modulation="mean", **options)
-
-
-def test_dit_refuses_what_does_not_fit():
-    with pytest.raises(ValueError, match="patch 3"):
-        settings("dit", patch=3).check(EXPERIMENT)
-    with pytest.raises(ValueError, match="width 36"):
-        settings("dit", width=36).check(EXPERIMENT)
+@pytest.mark.parametrize(
+    "name, options, form, words",
+    [
+        ("dit", {"patch": 3}, "class", "patch 3"),
+        ("dit", {"width": 36}, "class", "width 36"),
+        ("dit", {"text_modulation": "mean"}, "class", "text_modulation mean: this network gets no text"),
+        ("dit", {"text_modulation": "end", "condition": "none"}, "none", "modulation end: this network gets no text"),
+        ("mmdit", {}, "none", "mmdit needs a condition"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, options, form, words):
+    with pytest.raises(ValueError, match=words):
+        settings(name, **options).check(SimpleNamespace(**vars(EXPERIMENT) | {"data": told(DATA, form)}))
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in TEXT}))
@@ -168,11 +153,6 @@ def test_what_the_data_say_is_not_said_again(name, form):
     values = {"name": name, "width": 32, "depth": 1, "heads": 2, "patch": 4, "condition": form}
     with pytest.raises(ValueError, match=f"Input should be 'given'.*input_value='{form}'"):
         DenoiserModelSettings.model_validate(values)
-
-
-def test_two_streams_need_a_second_one():
-    with pytest.raises(ValueError, match="mmdit needs a condition"):
-        settings("mmdit").check(SimpleNamespace(data=told(DATA, "none")))
 
 
 @pytest.mark.parametrize("name, size, dimensions", [("dit", "B", (768, 12, 12)), ("mmdit", "3B", (2048, 30, 16))])

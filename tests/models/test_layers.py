@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from hpcddm.models import layers, mmdit
 from tests.models.examples import settings
@@ -16,12 +15,6 @@ def test_patches_go_back_to_where_they_came_from():
     assert torch.equal(layers.unpatchify(tokens, 4, channels=3, size=12), x)
 
 
-def test_positions_of_a_grid_differ():
-    positions = layers.grid_positions(7, 64)
-    assert positions.shape == (49, 64)
-    assert (torch.cdist(positions, positions) + torch.eye(49)).min() > 0.5
-
-
 def test_positions_are_sines_then_cosines_of_the_column_then_of_the_row():
     row, column = 1, 2
     angles = [(column, column / 100), (row, row / 100)]
@@ -32,14 +25,6 @@ def test_positions_are_sines_then_cosines_of_the_column_then_of_the_row():
 def test_times_are_cosines_then_sines():
     expected = [math.cos(500), math.cos(5), math.sin(500), math.sin(5)]
     torch.testing.assert_close(layers.sinusoids(torch.tensor([500.0]), 4)[0], torch.tensor(expected))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_on_cpu_is_torchs_attention(dtype, masked):
-    q, k, v = torch.randn(3, 2, 4, 9, 16, dtype=dtype)
-    visible = (torch.arange(9) < torch.tensor([[4], [9]]))[:, None, None] if masked else None
-    torch.testing.assert_close(layers.attend(q, k, v, visible), F.scaled_dot_product_attention(q, k, v, visible))
 
 
 @pytest.mark.parametrize("modulation", ["zero", "single"])

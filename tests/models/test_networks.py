@@ -4,6 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from hpcddm.config import variants
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
@@ -35,10 +36,8 @@ def run(tmp_path):
     configs = {expert_key(index): settings.expert_config(index) for index in range(4)}
     configs |= dict.fromkeys((MONOLITH, STUDENT), settings.expert_config())
     torch.manual_seed(0)
-    built = {key: build_denoiser.build(settings, config) for key, config in configs.items()} | {
-        ROUTER: router_job.build(settings)
-    }
-    for key, network in built.items():
+    built = {key: build_denoiser.build(settings, config) for key, config in configs.items()}
+    for key, network in (built | {ROUTER: router_job.build(settings)}).items():
         weights = {name: one + 0.05 * torch.randn_like(one) for name, one in network.state_dict().items()}
         folder = run.unit(key)
         folder.mkdir(parents=True)
@@ -71,19 +70,27 @@ def test_every_expert_is_read_by_its_own_config(run, tmp_path):
         assert all(torch.equal(stored[name], one) for name, one in denoiser.model.named_parameters())
 
 
-@pytest.mark.parametrize("arm", ["full", "top-1", "oracle", "per-trajectory", "expert-1", "monolith", "student"])
+ARMS = ["full", "top-1", "top-2", "sample-1", "oracle", "per-trajectory", "expert-1", "monolith", "student"]
+
+
 @pytest.mark.parametrize("guidance", [1.0, 2.0])
-def test_a_bound_on_memory_draws_the_same_images(run, tmp_path, arm, guidance):
+def test_wherever_the_weights_are_the_images_are_the_same(run, tmp_path, guidance):
     size = max((run.unit(key) / "weights.safetensors").stat().st_size for key in expert_keys(experiment(tmp_path)))
     few = {"name": "lru", "max_gib": 1.5 * size / 2**30}
-    both = [experiment(tmp_path, evaluate__guidance=guidance)]
-    both.append(experiment(tmp_path, evaluate__guidance=guidance, evaluate__placement=few))
-    images = [draw(ensemble_of(settings, run), arm, settings) for settings in both]
-    assert torch.equal(*images) and images[0].isfinite().all()
+    placements = [{"name": "resident"}, {"name": "spread"}, {"name": "lru", "max_gib": 1.0}, few]
+    assert {one["name"] for one in placements} == set(variants.list_variants("sampling/placements"))
+    images = []
+    for placement in placements:
+        settings = experiment(tmp_path, evaluate__guidance=guidance, evaluate__placement=placement)
+        ensemble = ensemble_of(settings, run)
+        images.append({arm: draw(ensemble, arm, settings) for arm in ARMS})
+    for arm, expected in images[0].items():
+        assert expected.isfinite().all() and expected.std() > 0.1, arm
+        assert all(torch.equal(others[arm], expected) for others in images[1:]), arm
 
 
 def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
-    with pytest.raises(ConfigError, match="evaluate.placement.gib: .* less than"):
+    with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
         ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "max_gib": 1e-6}), run)
 
 

@@ -18,8 +18,7 @@ BASES = (DenoiserModelSettings, RouterModelSettings, ClassifierModelSettings)
 
 
 @pytest.mark.parametrize("name, options", combinations(*BASES), ids=label)
-@pytest.mark.parametrize("width", [24, 48])
-@pytest.mark.parametrize("channels, side, classes", [(1, 28, 10), (3, 32, 7)])
+@pytest.mark.parametrize("width, channels, side, classes", [(24, 1, 28, 10), (48, 3, 32, 7)])
 def test_the_parameters_told_without_torch_are_those_of_the_network(name, options, width, channels, side, classes):
     data = network_data(channels, side, classes, options.get("condition", "class"))
     chosen = settings(name, width=width, **options)

@@ -1,10 +1,10 @@
-"""Every trained router in the folder with every combination of its options."""
+"""Every trained router in the folder with every two values of its options."""
 
 import pytest
 import torch
 
 from hpcddm.config.models import RouterModelSettings
-from tests.models.examples import OUTPUTS, batch, combinations, fresh, label, trained
+from tests.models.examples import OUTPUTS, batch, combinations, fresh, label, losses_of, trained
 
 ROUTERS = combinations(RouterModelSettings)
 
@@ -50,14 +50,10 @@ def test_the_head_is_all_that_depends_on_the_number_of_clusters(name, options):
 @each_router
 def test_learns_which_cluster_a_noisy_image_belongs_to(name, options):
     model = fresh(name, **options)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     clusters = torch.arange(64) % OUTPUTS
     generator = torch.Generator().manual_seed(2)
     centres = torch.randn(OUTPUTS, 2, 8, 8, generator=generator)
     x = centres[clusters] + 0.3 * torch.randn(64, 2, 8, 8, generator=generator)
     t, classes = torch.rand(64, generator=generator), batch(4, **options)[2][3:].repeat_interleave(64, 0)
-    for _ in range(30):
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(x, t, classes), clusters).backward()
-        optimiser.step()
+    losses_of(model, lambda: torch.nn.functional.cross_entropy(model(x, t, classes), clusters), 30)
     assert (model(x, t, classes).argmax(1) == clusters).float().mean() > 0.95

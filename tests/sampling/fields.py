@@ -1,5 +1,6 @@
 """What the tests of ensembles share: settings, denoisers of given functions, moments."""
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -10,6 +11,10 @@ from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.sampling.mixtures import Mixture, objective
+
+OBJECTIVES = variants.list_variants("diffusion/objectives")
+EVERY = list(itertools.product(OBJECTIVES, variants.list_variants("diffusion/objectives/schedules")))
+"""Every objective on every path."""
 
 
 def evaluation(**changes: object) -> EvaluateSettings:

@@ -57,14 +57,6 @@ class Mixture:
         centred = self.means[chosen] - mean
         return mean, centred.T @ (weights[:, None] * centred) + torch.diag(weights @ self.variances[chosen])
 
-    def cluster_at(self, x0: torch.Tensor) -> torch.Tensor:
-        """The most probable cluster (N,) of images (N, 1, 1, dimension)."""
-        return self.posterior(x0, torch.zeros(len(x0), **DOUBLE)).argmax(1)
-
-    def mode_at(self, x0: torch.Tensor) -> torch.Tensor:
-        """The most probable component (N,) of images (N, 1, 1, dimension)."""
-        return self._scores(x0, torch.ones(len(x0), **DOUBLE), torch.zeros(len(x0), **DOUBLE)).argmax(1)
-
     def posterior(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """p(k | x, t) on the linear path: (N, K)."""
         return self.router(x, t).softmax(1)

@@ -1,5 +1,5 @@
-import itertools
 import math
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -7,16 +7,10 @@ import torch
 
 from hpcddm.config import variants
 from tests.diffusion.spaces.examples import network_data
-from tests.sampling.fields import conversion
+from tests.sampling.fields import EVERY, OBJECTIVES, conversion
 from tests.sampling.mixtures import Mixture, objective
 
-ROOM = "sampling/conversions"
-NAMES = variants.list_variants(ROOM)
-EVERY = list(
-    itertools.product(
-        variants.list_variants("diffusion/objectives"), variants.list_variants("diffusion/objectives/schedules")
-    )
-)
+NAMES = variants.list_variants("sampling/conversions")
 MIXTURE = Mixture(dimension=4, clusters=2)
 
 
@@ -29,22 +23,24 @@ def batch(dtype=torch.float64, count=101, lowest=1e-3):
     return [value.to(dtype) for value in (x0, noise, (1 - time) * x0 + time * noise, t)]
 
 
-@pytest.mark.parametrize(
-    ("conversion_name", "keys"), [*((name, {}) for name in NAMES), ("snr_matched", {"x0_clamp": 0.5})]
-)
+def column(*values):
+    """Images of one value each."""
+    return torch.tensor(values, dtype=torch.float64).view(-1, 1, 1, 1)
+
+
 @pytest.mark.parametrize(("name", "schedule"), EVERY)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_everything_is_finite_from_end_to_end(conversion_name, keys, name, schedule, dtype):
-    one, how = objective(name, schedule), conversion(conversion_name, **keys)
-    t = torch.tensor([0.0, 1e-8, 1e-4, 0.5, 1 - 1e-4, 1 - 1e-7, 1.0], dtype=dtype)
+def test_everything_is_finite_from_end_to_end(name, schedule, dtype):
+    one, t = objective(name, schedule), torch.tensor([0.0, 1e-8, 1e-4, 0.5, 1 - 1e-4, 1 - 1e-7, 1.0], dtype=dtype)
     x, prediction = torch.randn(2, len(t), 1, 2, 2, generator=torch.Generator().manual_seed(0)).to(dtype)
-    y, tau = how.to_native(one, x, t)
-    velocity = how.velocity(one, prediction, x, t)
     lowest, highest = torch.tensor(one.schedule.range, dtype=dtype)
-    assert (tau >= lowest).all() and (tau <= highest).all()
-    assert y.isfinite().all() and velocity.isfinite().all()
-    assert (y.dtype, tau.dtype, velocity.dtype) == (dtype, dtype, dtype) and velocity.shape == x.shape
-    assert how.is_active(one, t).all() and how.is_active(one, t).dtype == torch.bool
+    for how in (*map(conversion, NAMES), conversion("snr_matched", x0_clamp=0.5)):
+        y, tau = how.to_native(one, x, t)
+        velocity = how.velocity(one, prediction, x, t)
+        assert (tau >= lowest).all() and (tau <= highest).all()
+        assert y.isfinite().all() and velocity.isfinite().all()
+        assert (y.dtype, tau.dtype, velocity.dtype) == (dtype, dtype, dtype) and velocity.shape == x.shape
+        assert how.is_active(one, t).all() and how.is_active(one, t).dtype == torch.bool
 
 
 @pytest.mark.parametrize("conversion_name", NAMES)
@@ -104,8 +100,7 @@ def test_snr_matched_has_no_jump_where_a_network_ends_to_know(name, schedule):
 
 def test_above_the_highest_level_the_nearest_one_s_image_stands():
     one, how = objective("epsilon", "cosine"), conversion("snr_matched", max_time=0.9)
-    x, t = torch.tensor([0.3, -2.0], dtype=torch.float64).view(2, 1, 1, 1), torch.tensor([0.95, 1.0]).double()
-    eps = torch.tensor([0.2, 1.0], dtype=torch.float64).view(2, 1, 1, 1)
+    x, t, eps = column(0.3, -2.0), torch.tensor([0.95, 1.0]).double(), column(0.2, 1.0)
     y, tau = how.to_native(one, x, t)
     assert tau.tolist() == pytest.approx([2 / math.pi * math.atan2(0.9, 0.1)] * 2)
     image = (x - 0.9 * eps) / 0.1
@@ -114,14 +109,12 @@ def test_above_the_highest_level_the_nearest_one_s_image_stands():
 
 def test_below_the_lowest_level_the_nearest_one_s_score_stands():
     one, how = objective("x0_prediction"), conversion("snr_matched", min_time=0.1)
-    x, t = torch.tensor([0.3, -2.0], dtype=torch.float64).view(2, 1, 1, 1), torch.tensor([0.05, 0.0]).double()
-    image = torch.tensor([0.2, -1.0], dtype=torch.float64).view(2, 1, 1, 1)
-    score = (0.9 * image - x) / 0.1**2
-    eps = -t.view(-1, 1, 1, 1) * score
+    x, t, image = column(0.3, -2.0), torch.tensor([0.05, 0.0]).double(), column(0.2, -1.0)
+    eps = -t.view(-1, 1, 1, 1) * (0.9 * image - x) / 0.1**2
     torch.testing.assert_close(how.velocity(one, image, x, t), (eps - x) / (1 - t).view(-1, 1, 1, 1))
 
 
-@pytest.mark.parametrize("name", variants.list_variants("diffusion/objectives"))
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_only_epsilon_networks_in_low_precision_are_believed_less(name):
     one = objective(name)
     fp32, bf16 = (conversion(precision=precision) for precision in ("fp32", "bf16"))
@@ -145,7 +138,7 @@ def test_a_clamp_bounds_the_estimated_image_and_nothing_else(name, schedule):
 
 def test_skip_above_silences_epsilon_networks_only():
     how, t = conversion("snr_matched", skip_above=0.85), torch.tensor([0.1, 0.85, 0.9])
-    for name in variants.list_variants("diffusion/objectives"):
+    for name in OBJECTIVES:
         expected = [True, True, name != "epsilon"]
         assert how.is_active(objective(name), t).tolist() == expected
 
@@ -178,16 +171,9 @@ def test_the_unpublished_scaling_is_a_factor_above_its_time():
     [("as_reported", {}, True), ("snr_matched", {"x0_clamp": 2.0}, True), ("snr_matched", {}, False)],
 )
 def test_a_clamp_needs_one_posterior_for_both_halves_of_guidance(name, keys, refused):
-    settings = conversion(name, **keys).settings
-
-    def experiment(guidance, posteriors):
+    for guidance, posteriors in ((1.0, "separate"), (2.0, "shared"), (2.0, "separate")):
         evaluate = SimpleNamespace(guidance=guidance, posteriors=posteriors)
-        return SimpleNamespace(evaluate=evaluate, data=network_data(1, 8))
-
-    settings.check(experiment(1.0, "separate"))
-    settings.check(experiment(2.0, "shared"))
-    if refused:
-        with pytest.raises(ValueError, match="needs 'posteriors: shared'"):
-            settings.check(experiment(2.0, "separate"))
-    else:
-        settings.check(experiment(2.0, "separate"))
+        is_refused = refused and (guidance, posteriors) == (2.0, "separate")
+        said = pytest.raises(ValueError, match="needs 'posteriors: shared'") if is_refused else nullcontext()
+        with said:
+            conversion(name, **keys).settings.check(SimpleNamespace(evaluate=evaluate, data=network_data(1, 8)))

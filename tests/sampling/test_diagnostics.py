@@ -26,19 +26,17 @@ def test_entropy_is_in_nats():
     torch.testing.assert_close(entropy(given), torch.tensor([math.log(4), 0, math.log(2)]))
 
 
-def test_disagreement_is_the_variance_over_experts():
+def test_disagreement_is_the_variance_over_experts_and_the_gap_a_mean_square():
     velocities = torch.tensor([[1.0, 3.0], [1.0, 3.0], [2.0, 2.0]]).view(3, 2, 1, 1, 1).expand(3, 2, 3, 2, 2)
     given = torch.tensor([[0.5, 0.5], [0.75, 0.25], [0.3, 0.7]])
     torch.testing.assert_close(disagreement(given, velocities), torch.tensor([1.0, 0.75, 0.0]))
-
-
-def test_the_gap_is_a_mean_square():
     assert refinement_gap(torch.zeros(2, 1, 2, 2), torch.full((2, 1, 2, 2), 3.0)) == 9
 
 
-@pytest.mark.parametrize("arm", ["full", "top-1", "sample-1", "per-trajectory"])
-@pytest.mark.parametrize("solver", ["euler", "heun"])
-@pytest.mark.parametrize("guidance", [1.0, 2.0])
+@pytest.mark.parametrize(
+    "arm, solver, guidance",
+    [("full", "euler", 1.0), ("top-1", "heun", 2.0), ("sample-1", "heun", 1.0), ("per-trajectory", "euler", 2.0)],
+)
 def test_an_ensemble_is_diagnosed_by_time(arm, solver, guidance):
     found = diagnosed(arm, solver={"name": solver}, guidance=guidance)
     assert json.loads(json.dumps(found)) == found

@@ -58,9 +58,8 @@ def test_equals_the_dense_sum_for_any_assignment_and_order(seed):
     for given in (routing_weights, hard):
         expected = dense(some, given, *inputs)
         assert (weighted_velocity(some, given, *inputs) - expected).abs().max() <= 1e-10
-        shuffled = weighted_velocity(
-            [some[k] for k in numbers], given[order][:, numbers], *(one[order] for one in inputs)
-        )
+        others = [some[k] for k in numbers]
+        shuffled = weighted_velocity(others, given[order][:, numbers], *(one[order] for one in inputs))
         assert (shuffled - expected[order]).abs().max() <= 1e-10
 
 

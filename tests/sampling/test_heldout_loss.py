@@ -11,6 +11,7 @@ from hpcddm.data import randomness, run_samples
 from hpcddm.data.random_streams import PROBE_NOISE
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from tests.helpers import tiny
+from tests.sampling.mixtures import FORMS
 
 CPU = torch.device("cpu")
 NUMBERS = np.array([6, 1, 2, 5, 4])
@@ -22,21 +23,10 @@ def variance_preserving(level):
     return np.array([1 - level, level]) / np.hypot(1 - level, level)
 
 
-def epsilon(x0, noise, level):
-    return noise
-
-
-def x0_prediction(x0, noise, level):
-    return x0
-
-
-def v_prediction(x0, noise, level):
-    alpha, sigma = variance_preserving(level)
-    return alpha * noise - sigma * x0
-
-
-def flow_matching(x0, noise, level):
-    return noise - x0
+def target(name, x0, noise, level):
+    """What a network of an objective is trained to say."""
+    of_image, of_noise = FORMS[name](*variance_preserving(level), -1, 1)
+    return of_image * x0 + of_noise * noise
 
 
 @pytest.fixture
@@ -57,24 +47,19 @@ def drawn(level):
     return images, noise.double().numpy()
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("target", [epsilon, x0_prediction, v_prediction, flow_matching])
+@pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_the_constant_predictor_is_the_least_squares_solution(loss_of, target, level, is_weighted):
-    x0, noise = drawn(level)
-    targets = target(x0, noise, level).reshape(len(x0), -1)
-    _, residues, _, _ = np.linalg.lstsq(np.ones((len(x0), 1)), targets, rcond=None)
-    expected = residues.sum() / targets.size
-    settings = {"weighting": X0_WEIGHT} if is_weighted else {}
-    if is_weighted:
-        # At a given x_t an error of the prediction is this much of one of x0.
+def test_the_constant_predictor_is_the_least_squares_solution(loss_of, name, is_weighted):
+    loss = loss_of(name=name, **({"weighting": X0_WEIGHT} if is_weighted else {}))
+    for level in LEVELS:
+        x0, noise = drawn(level)
+        targets = target(name, x0, noise, level).reshape(len(x0), -1)
+        _, residues, _, _ = np.linalg.lstsq(np.ones((len(x0), 1)), targets, rcond=None)
         alpha, sigma = variance_preserving(level)
-        own = {epsilon: alpha, x0_prediction: sigma, v_prediction: 1, flow_matching: alpha + sigma}[target]
-        if target is flow_matching:
-            sigma, own = level, 1
-        expected *= (sigma / own) ** 2
-    measured = loss_of(name=target.__name__, **settings).of_constant(NUMBERS, level)
-    assert measured == pytest.approx(expected, rel=1e-5)
+        # At a given x_t an error of the prediction is this much of one of x0.
+        share = {"epsilon": sigma / alpha, "x0_prediction": 1, "v_prediction": sigma, "flow_matching": level}[name]
+        expected = residues.sum() / targets.size * (share**2 if is_weighted else 1)
+        assert loss.of_constant(NUMBERS, level) == pytest.approx(expected, rel=1e-5), level
 
 
 class Constant(nn.Module):
@@ -90,7 +75,7 @@ class Constant(nn.Module):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_network_that_predicts_the_mean_has_its_loss_and_any_other_constant_more(loss_of, level):
-    loss, mean = loss_of(name="flow_matching"), flow_matching(*drawn(level), level).mean(0)
+    loss, mean = loss_of(name="flow_matching"), target("flow_matching", *drawn(level), level).mean(0)
     least = loss.of_constant(NUMBERS, level)
     assert loss.of_network(Constant(mean), NUMBERS, level, CPU) == pytest.approx(least, rel=1e-6)
     shift = np.random.default_rng(0).normal(size=mean.shape)

@@ -4,34 +4,25 @@ Everything is in float64 on Gaussian mixtures, where experts, posterior and glob
 (arXiv 2501.05450, eq. 4 and app. A).
 """
 
-import itertools
 import math
 from functools import cache
 
 import pytest
 import torch
 
-from hpcddm.config import variants
-from tests.sampling.fields import conversion
+from tests.sampling.fields import EVERY, conversion
 from tests.sampling.mixtures import Mixture, objective
 
 EXACT = 1e-10
-DIMENSIONS, CLUSTERS = (1, 2, 64), (2, 4, 8)
 LOGIT = torch.linspace(math.log(1e-3 / 0.999), math.log(0.999 / 1e-3), 41, dtype=torch.float64)
 GRID = torch.sigmoid(LOGIT).clamp(1e-3, 1 - 1e-3)
 """Times from 1e-3 to 1 - 1e-3, equally spaced in log-SNR."""
 
-EVERY = list(
-    itertools.product(
-        variants.list_variants("diffusion/objectives"), variants.list_variants("diffusion/objectives/schedules")
-    )
-)
+SIZES = [(1, 2), (2, 8), (64, 4)]
+"""Dimension and clusters."""
+
 FM, DDPM = ("flow_matching", "linear"), ("epsilon", "cosine")
-MIXES = {
-    "2DDPM:6FM": [DDPM, FM, FM, DDPM, FM, FM, FM, FM],
-    "half and half": [DDPM, FM],
-    "everything": EVERY,
-}
+MIXES = {"2DDPM:6FM": [DDPM, FM, FM, DDPM, FM, FM, FM, FM], "half and half": [DDPM, FM], "everything": EVERY}
 
 
 @cache
@@ -57,7 +48,7 @@ def errors(how, dimension, clusters, experts):
     return error, known.view(len(GRID), -1)[:, 0]
 
 
-@pytest.mark.parametrize(("dimension", "clusters"), itertools.product(DIMENSIONS, CLUSTERS))
+@pytest.mark.parametrize(("dimension", "clusters"), SIZES)
 @pytest.mark.parametrize(("name", "schedule"), EVERY)
 def test_identity_where_all_experts_have_one_objective(dimension, clusters, name, schedule):
     error, known = errors(conversion("snr_matched"), dimension, clusters, [(name, schedule)])
@@ -66,7 +57,7 @@ def test_identity_where_all_experts_have_one_objective(dimension, clusters, name
     assert known.all() or (schedule.startswith("linear_beta") and known.sum() >= len(GRID) / 2)
 
 
-@pytest.mark.parametrize(("dimension", "clusters"), itertools.product(DIMENSIONS, CLUSTERS))
+@pytest.mark.parametrize(("dimension", "clusters"), SIZES)
 @pytest.mark.parametrize("mix", MIXES)
 def test_identity_of_mixed_experts(dimension, clusters, mix):
     error, known = errors(conversion("snr_matched"), dimension, clusters, MIXES[mix])
@@ -74,69 +65,13 @@ def test_identity_of_mixed_experts(dimension, clusters, mix):
     assert known.all() or mix == "everything"
 
 
-@pytest.mark.parametrize(("dimension", "clusters"), itertools.product(DIMENSIONS, CLUSTERS))
-@pytest.mark.parametrize("experts", [[DDPM], MIXES["2DDPM:6FM"], [("v_prediction", "cosine")]], ids=str)
-def test_the_same_time_without_rescaling_fails_the_same_test(dimension, clusters, experts):
-    error, _ = errors(conversion("as_reported"), dimension, clusters, experts)
-    assert error.max() > 0.1
-    # Not the guards near t = 1: it is as wrong in the middle.
-    assert error[(GRID > 0.1) & (GRID < 0.9)].max() > 0.1
-
-
 def test_as_reported_is_right_when_no_expert_needs_a_conversion():
-    assert max(errors(conversion("as_reported"), *size, [FM])[0].max() for size in [(1, 2), (64, 8)]) <= EXACT
+    assert max(errors(conversion("as_reported"), *size, [FM])[0].max() for size in SIZES) <= EXACT
 
 
 @pytest.mark.parametrize("schedule", ["linear_beta", "linear_beta_1000"])
-@pytest.mark.parametrize(("dimension", "clusters"), [(1, 2), (2, 4), (64, 8)])
-def test_outside_the_range_the_nearest_level_is_a_small_error(record_property, schedule, dimension, clusters):
+@pytest.mark.parametrize(("dimension", "clusters"), SIZES)
+def test_outside_the_range_the_nearest_level_is_a_small_error(schedule, dimension, clusters):
     error, known = errors(conversion("snr_matched"), dimension, clusters, [("epsilon", schedule)])
-    size = states(dimension, clusters)[-1].abs().max()
-    low, high = ~known & (GRID < 0.5), ~known & (GRID > 0.5)
-    for place, times in (("below", low), ("above", high)):
-        largest = error[times].max().item() if times.any() else 0.0
-        record_property(f"error {place} the levels of {schedule}", largest)
-        print(f"{schedule}, dimension {dimension}: error {place} its levels {largest:.2g}, largest velocity {size:.2g}")
-        assert largest <= 0.1 * size
-    assert high.any()
-
-
-def test_below_the_range_the_nearest_level_s_score_is_better_than_its_image():
-    mixture, t, x, _, whole = states(2, 4)
-    one, how = objective("epsilon", "linear_beta_1000"), conversion("snr_matched")
-    below = t < one.linear_range[0]
-    x, t, whole = x[below], t[below], whole[below]
-    y, tau = how.to_native(one, x, t)
-    prediction = mixture.model(one)(y, tau)
-    image, _ = one.estimate(y, tau, prediction)
-    by_image = ((x - image) / t.view(-1, 1, 1, 1) - whole).abs().max()
-    assert (how.velocity(one, prediction, x, t) - whole).abs().max() < by_image / 100
-
-
-@pytest.mark.parametrize("cluster", [None, 1])
-def test_the_closed_forms_are_bayes_rule(cluster):
-    """In one dimension the integrals over x0 can be done by brute force."""
-    mixture = Mixture(dimension=1, clusters=3)
-    x0 = torch.linspace(-8, 8, 16_001, dtype=torch.float64)
-    spread, means = mixture.variances[:, 0].sqrt(), mixture.means[:, 0]
-    parts = mixture.weights * torch.distributions.Normal(means, spread).log_prob(x0[:, None]).exp()
-    chosen = parts if cluster is None else parts[:, mixture.cluster_of == cluster]
-    for x, t in ((0.7, 0.5), (-1.2, 0.2), (0.1, 0.9)):
-        state, time = torch.full((1, 1, 1, 1), x, dtype=torch.float64), torch.tensor([t], dtype=torch.float64)
-        seen = torch.distributions.Normal((1 - t) * x0, t).log_prob(state.flatten()).exp()
-        share = seen * chosen.sum(1) / (seen * chosen.sum(1)).sum()
-        velocity = (share * ((x - (1 - t) * x0) / t - x0)).sum()
-        assert mixture.velocity(state, time, cluster).item() == pytest.approx(velocity.item(), rel=1e-8)
-        by_cluster = torch.stack([(seen[:, None] * parts)[:, mixture.cluster_of == k].sum() for k in range(3)])
-        torch.testing.assert_close(mixture.posterior(state, time)[0], by_cluster / by_cluster.sum())
-
-
-def test_samples_have_the_moments_and_masses_of_the_mixture():
-    mixture, count = Mixture(dimension=2, clusters=4), 200_000
-    x0, cluster = mixture.sample(count)
-    mean, covariance = mixture.moments()
-    torch.testing.assert_close(x0.flatten(1).mean(0), mean, rtol=0, atol=0.02)
-    torch.testing.assert_close(x0.flatten(1).T.cov(), covariance, rtol=0.02, atol=0.02)
-    torch.testing.assert_close(cluster.bincount() / count, mixture.masses.float(), rtol=0, atol=0.005)
-    own_mean, _ = mixture.moments(2)
-    torch.testing.assert_close(x0[cluster == 2].flatten(1).mean(0), own_mean, rtol=0, atol=0.02)
+    assert (~known & (GRID > 0.5)).any()
+    assert error[~known].max() <= 0.1 * states(dimension, clusters)[-1].abs().max()

@@ -15,16 +15,7 @@ from tests.sampling.fields import evaluation, flowing
 
 NULL = 9
 SOLVERS = variants.list_variants(SolverSettings.package)
-DRAWING = [
-    "top-1",
-    "top-2",
-    "full",
-    "sample-2",
-    "sample-2-until-0.5-then-full",
-    "per-trajectory",
-    "nucleus-0.9",
-    "threshold-0.1",
-]
+DRAWING = "top-1 top-2 full sample-2 sample-2-until-0.5-then-full per-trajectory nucleus-0.9 threshold-0.1".split()
 
 
 def ensemble(*bad, when=lambda x, t, condition: t < 2, router=None, value=torch.nan):

@@ -1,118 +1,41 @@
-"""Wherever the weights are, the images are the same: real networks, whose weights come from safetensors."""
-
-from functools import partial
+"""The cache of networks within a bound; that images are the same wherever weights are is in models/test_networks.py."""
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from torch import nn
 
-from hpcddm.config import variants
-from hpcddm.config.sampling import PlacementSettings
-from hpcddm.errors import ConfigError
-from hpcddm.models import build_denoiser
-from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
-from hpcddm.sampling.ensemble import Ensemble
-from hpcddm.sampling.placements.base import Placement
-from hpcddm.sampling.placements.lru import GIB, WeightCache
-from hpcddm.sampling.sampler import sample
-from hpcddm.stages.training import router_job
-from tests.diffusion.spaces.examples import pixels
-from tests.helpers import CLASSES, SIDE, tiny
-from tests.sampling.fields import conversion, evaluation
-from tests.sampling.mixtures import objective
+from hpcddm.sampling.placements.lru import WeightCache
 
-ROOM, EXPERTS, CPU = "sampling/placements", 4, torch.device("cpu")
-WORDS = {"resident": {}, "spread": {}, "lru": {"max_gib": 1.0}}
-STRATEGIES = ["full", "top-1", "top-2", "sample-1", "per-trajectory", "expert-2"]
+X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The weights of four experts and a router, none of which is trivial."""
-    path = tmp_path_factory.mktemp("networks")
-    experiment = tiny(path, cluster__experts=EXPERTS)
+@pytest.fixture
+def networks():
+    """Four networks of one size, with parameters and buffers."""
     torch.manual_seed(0)
-    for index in range(EXPERTS):
-        save_file(
-            _stirred(build_denoiser.build(experiment, experiment.expert_config(index))), path / f"{index}.safetensors"
-        )
-    save_file(_stirred(router_job.build(experiment)), path / "router.safetensors")
-    return path
+    return {
+        f"train/expert-{index:02d}": nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval().requires_grad_(False)
+        for index in range(4)
+    }
 
 
-def _stirred(network):
-    return {name: one + 0.1 * torch.randn_like(one) for name, one in network.state_dict().items()}
-
-
-def networks(folder):
-    experiment = tiny(folder, cluster__experts=EXPERTS)
-    found = {}
-    for index in range(EXPERTS):
-        network = build_denoiser.build(experiment, experiment.expert_config(index)).eval()
-        network.load_state_dict(load_file(folder / f"{index}.safetensors"))
-        found[f"train/expert-{index:02d}"] = network.requires_grad_(False)
-    router = router_job.build(experiment).eval()
-    router.load_state_dict(load_file(folder / "router.safetensors"))
-    return found, router
-
-
-def place(name, found, **keys):
-    return variants.create(Placement, PlacementSettings.model_validate({"name": name} | keys)).place(found, CPU)
-
-
-def draw(placed, router, arm, guidance=2.0):
-    experts = [DenoiserVelocity(one, objective("flow_matching"), conversion()) for one in placed.values()]
-    evaluate = evaluation(steps=4, guidance=guidance)
-    field = Ensemble(experts, router, None, None, CLASSES).field(arm, evaluate)
-    return sample(field, 0, range(12), torch.arange(12) % CLASSES, pixels(1, SIDE, SIDE), evaluate)
-
-
-def test_every_placement_is_covered():
-    assert set(WORDS) == set(variants.list_variants(ROOM))
-
-
-@pytest.mark.parametrize("name", WORDS)
-@pytest.mark.parametrize("arm", STRATEGIES)
-def test_where_weights_are_changes_no_bit(folder, name, arm):
-    (found, router), (others, _) = networks(folder), networks(folder)
-    images = draw(place("resident", found), router, arm)
-    assert images.std() > 0.1
-    assert torch.equal(draw(place(name, others, **WORDS[name]), router, arm), images)
+def cache_for(networks, room_for):
+    size = sum(one.nbytes for one in next(iter(networks.values())).state_dict().values())
+    return WeightCache(networks, room_for * size, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("room_for", [1, 2, 3, 4])
-@pytest.mark.parametrize("arm", STRATEGIES)
-def test_a_bound_on_memory_is_kept_and_changes_no_bit(folder, monkeypatch, room_for, arm):
-    (found, router), (others, _) = networks(folder), networks(folder)
-    cache = WeightCache(others, room_for * size(others), CPU)
-    held = []
-    monkeypatch.setattr(WeightCache, "call", noting(held))
-    images = draw({key: partial(cache.call, key) for key in others}, router, arm)
-    assert torch.equal(images, draw(place("resident", found), router, arm))
-    assert max(held) <= room_for * size(others)
-    assert cache.loads == len(set(cache.copies)) or room_for < EXPERTS
+def test_a_bound_on_memory_is_kept_and_changes_no_bit(networks, room_for):
+    cache = cache_for(networks, room_for)
+    for key in [*networks, *reversed(networks), *networks]:
+        assert torch.equal(cache.call(key, X), networks[key](X))
+        assert sum(one.nbytes for copy in cache.copies.values() for one in copy.values()) <= cache.bound
+    assert cache.loads == 4 if room_for == 4 else cache.loads > 4
 
 
-def size(found):
-    return max(sum(one.nbytes for one in [*net.parameters(), *net.buffers()]) for net in found.values())
-
-
-def noting(held):
-    before = WeightCache.call
-
-    def call(self, key, *inputs):
-        answer = before(self, key, *inputs)
-        held.append(sum(one.nbytes for copy in self.copies.values() for one in copy.values()))
-        return answer
-
-    return call
-
-
-def test_the_least_recently_used_one_goes(folder):
-    found, _ = networks(folder)
-    cache = WeightCache(found, 2 * size(found), CPU)
-    first, second, third, _ = found
-    inputs = torch.zeros(1, 1, SIDE, SIDE), torch.zeros(1), torch.zeros(1, dtype=torch.long)
+def test_the_least_recently_used_one_goes(networks):
+    cache = cache_for(networks, 2)
+    first, second, third, _ = networks
     for key, loads, there in (
         (first, 1, [first]),
         (second, 2, [first, second]),
@@ -120,21 +43,12 @@ def test_the_least_recently_used_one_goes(folder):
         (third, 3, [first, third]),
         (second, 4, [third, second]),
     ):
-        cache.call(key, *inputs)
+        cache.call(key, X)
         assert (cache.loads, list(cache.copies)) == (loads, there)
 
 
-def test_a_copy_is_no_view_of_the_weights_on_the_host(folder):
-    found, _ = networks(folder)
-    cache = WeightCache(found, size(found), CPU)
-    key = next(iter(found))
-    cache.call(key, torch.zeros(1, 1, SIDE, SIDE), torch.zeros(1), torch.zeros(1, dtype=torch.long))
-    on_host = {one.data_ptr() for one in found[key].parameters()}
+def test_a_copy_is_no_view_of_the_weights_on_the_host(networks):
+    cache, key = cache_for(networks, 1), next(iter(networks))
+    cache.call(key, X)
+    on_host = {one.data_ptr() for one in networks[key].state_dict().values()}
     assert not on_host & {one.data_ptr() for one in cache.copies[key].values()}
-
-
-def test_an_expert_that_does_not_fit_is_named_with_what_it_needs(folder):
-    found, _ = networks(folder)
-    bound = 0.5 * size(found) / GIB
-    with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
-        place("lru", found, max_gib=bound)

@@ -18,9 +18,8 @@ def of_objects(path):
 
 def huge(path):
     with open(path, "wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": "|u1", "fortran_order": False, "shape": (1 << 40, 4, 4, 3)}
-        )
+        header = {"descr": "|u1", "fortran_order": False, "shape": (1 << 40, 4, 4, 3)}
+        np.lib.format.write_array_header_1_0(file, header)
 
 
 def torn(path):

@@ -20,11 +20,8 @@ from hpcddm.training import ema, flops_budget
 from hpcddm.training.power_ema import exponent
 from tests.helpers import JOINED, hpcddm, tiny
 
-KEPT = {
-    "experts__training__images": 640,
-    "experts__training__snapshots": [100, 320, 640],
-    "router__training__images": 320,
-}
+KEPT = {"experts__training__images": 640, "experts__training__snapshots": [100, 320, 640]}
+KEPT |= {"router__training__images": 320}
 POWERS = {"experts__training__power_ema": [0.05, 0.1], "experts__training__snapshots": [16, 32, 48]}
 LARGE = [{"clusters": [1], "model": {"name": "dit", "width": 32, "depth": 2, "heads": 2, "patch": 4}}]
 
@@ -34,6 +31,15 @@ FORMS = {"a": TensorSpec("F32", (2,)), "b": TensorSpec("I64", (1,))}
 def files_of(experiment, snapshot):
     keys = [MONOLITH, STUDENT, ROUTER, expert_key(0), expert_key("hats")]
     return {key: weights_file(experiment, key, WeightsChoice(snapshot)) for key in keys}
+
+
+def publish(folder, key, files, results=None):
+    """A complete unit with files of weights."""
+    (folder / "snapshots").mkdir(parents=True)
+    for name, weights in files.items():
+        save_file(weights, folder / name)
+    outputs = manifest.describe_outputs(folder, list(files))
+    manifest.publish(folder, Manifest(*key.split("/"), {}, {}, outputs, results or {}))
 
 
 def test_a_snapshot_is_taken_at_the_first_step_that_reaches_it(tmp_path):
@@ -57,17 +63,14 @@ def test_the_monoliths_snapshots_cost_what_those_of_experts_and_router_cost(tmp_
     *experts, dense = flops_budget.flops_of_experts(experiment, (0, 1, None), flops_budget.train_flops)
     per_image = flops_budget.router_fit_flops(experiment) // 320
     for place, (number, images) in enumerate(monolith.by_experiment_number.items()):
-        own = [
-            unit_training(experiment, expert_key(expert)).by_experiment_number[number] * flops
-            for expert, flops in enumerate(experts)
-        ]
+        seen = [unit_training(experiment, expert_key(expert)).by_experiment_number[number] for expert in (0, 1)]
+        own = [images * flops for images, flops in zip(seen, experts, strict=True)]
         routed = unit_training(experiment, ROUTER).snapshots[place] if router_snapshots else 320
         assert abs(images * dense - sum(own) - routed * per_image) <= 8 * dense and images % 16 == 0
     assert images == monolith.images
     # More images move none of those before them.
-    longer = flops_budget.training_of(
-        tiny(tmp_path, **(KEPT | {"experts__training__images": 6400}), **changes), MONOLITH
-    )
+    longer = tiny(tmp_path, **(KEPT | {"experts__training__images": 6400}), **changes)
+    longer = flops_budget.training_of(longer, MONOLITH)
     assert longer.snapshots == monolith.snapshots and longer.images > 6 * monolith.images
 
 
@@ -129,17 +132,13 @@ def test_an_average_of_any_length_is_made_of_those_that_were_kept(tmp_path):
     for key, rate in ((MONOLITH, 2), (expert_key(0), 1)):
         folder, images = run.unit(key), {"16": 8 * rate, "32": 16 * rate, "48": 24 * rate}
         points = {int(number): own for number, own in images.items()} | {None: 32 * rate}
-        names = {}
+        files = {}
         for number, own in points.items():
             for sigma_rel in (0.05, 0.1):
                 name, gamma = weights_name(number, power_average_name(sigma_rel)), exponent(sigma_rel)
-                names[name] = (gamma + 1) / (gamma + 2) * own
-        (folder / "snapshots").mkdir(parents=True)
-        for name, value in names.items():
-            save_file({"a": torch.full((2,), value), "b": torch.tensor([7])}, folder / name)
-        results = {"images": 32 * rate, "snapshots": {number: {"images": own} for number, own in images.items()}}
-        outputs = manifest.describe_outputs(folder, list(names))
-        manifest.publish(folder, Manifest(*key.split("/"), {}, {}, outputs, results))
+                files[name] = {"a": torch.full((2,), (gamma + 1) / (gamma + 2) * own), "b": torch.tensor([7])}
+        snapshots = {number: {"images": own} for number, own in images.items()}
+        publish(folder, key, files, {"images": 32 * rate, "snapshots": snapshots})
         for number, own in points.items():
             for sigma_rel, most in ((0.05, 1e-6), (0.1, 1e-6), (0.07, 0.01), (0.15, 0.06)):
                 made = posthoc_ema.average(experiment, key, folder, WeightsChoice(number, sigma_rel), FORMS)
@@ -157,17 +156,11 @@ def test_the_weights_that_were_chosen_are_loaded(tmp_path):
     experiment, run = tiny(tmp_path, experts__training__snapshots=[32]), RunDir(tmp_path / "run")
     keys = [MONOLITH, ROUTER, expert_key(0), expert_key(1)]
     for number, key in enumerate(keys):
-        network = (
-            build_router.build(experiment)
-            if key == ROUTER
-            else build_denoiser.build(experiment, experiment.expert_config())
-        )
-        folder = run.unit(key)
-        (folder / "snapshots").mkdir(parents=True)
-        files = {"weights.safetensors": 0.5, "snapshots/images-000000000032.safetensors": number}
-        for file, value in files.items():
-            save_file({name: torch.full_like(one, value) for name, one in network.state_dict().items()}, folder / file)
-        manifest.publish(folder, Manifest(*key.split("/"), {}, {}, manifest.describe_outputs(folder, list(files))))
+        denoiser, router = build_denoiser.build(experiment, experiment.expert_config()), build_router.build(experiment)
+        weights = (router if key == ROUTER else denoiser).state_dict()
+        values = {"weights.safetensors": 0.5, "snapshots/images-000000000032.safetensors": number}
+        files = ({name: torch.full_like(one, own) for name, one in weights.items()} for own in values.values())
+        publish(run.unit(key), key, dict(zip(values, files, strict=True)))
     for choice, values in ((WeightsChoice(), [0.5] * 4), (WeightsChoice(32), [0, 0.5, 2, 3])):
         loaded = load_ensemble.load_ensemble(experiment, run.unit, keys, torch.device("cpu"), choice)
         networks = [loaded.monolith.model, loaded.router, *(expert.model for expert in loaded.experts)]

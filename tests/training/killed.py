@@ -25,17 +25,7 @@ from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import HostCopy
 from hpcddm.training.state_slices import Slice
 
-CALLS = (
-    "open",
-    "os.mkdir",
-    "os.rename",
-    "os.remove",
-    "os.rmdir",
-    "os.listdir",
-    "os.scandir",
-    "os.chmod",
-    "shutil.rmtree",
-)
+CALLS = "open os.mkdir os.rename os.remove os.rmdir os.listdir os.scandir os.chmod shutil.rmtree".split()
 """Audited calls by which a save is seen to go on."""
 LENGTH = 5000
 
@@ -60,8 +50,11 @@ class Weights:
         return HostCopy({"master": [torch.full((LENGTH,), float(self.images))]}, [1.0], [Slice(0, 0, "w", 0, LENGTH)])
 
 
-def save_until_killed(folder: Path, first: int, after: int | None, told: int) -> None:
-    """Save at `first` and `first` + 1 images, say so each time, and end after so many calls of the second save."""
+def save_until_killed(folder: Path, first: int, after: int, told: int) -> None:
+    """Say what the newest state is, save at `first` and `first` + 1 images, and end after so many calls of the second.
+
+    A save that is confirmed is said, too; of the state that is found, if its bytes are those of its images.
+    """
     states, weights, left = checkpoints(folder), Weights(), None
 
     def count(event: str, _: object) -> None:
@@ -71,6 +64,12 @@ def save_until_killed(folder: Path, first: int, after: int | None, told: int) ->
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    files, state = states.agree_on_newest() or ([], {"images": 0})
+    values = torch.zeros(LENGTH)
+    with state_slices.StateFiles(files) as stored:
+        if files:
+            stored.fill("master", Slice(0, 0, "w", 0, LENGTH), values)
+    os.write(told, f"{state['images']} {(values == state['images']).all()}\n".encode())
     sys.addaudithook(count)
     for images in (first, first + 1):
         weights.images = images
@@ -79,15 +78,6 @@ def save_until_killed(folder: Path, first: int, after: int | None, told: int) ->
         states.wait()
         left = None
         os.write(told, f"{images}\n".encode())
-
-
-def newest(folder: Path, told: int) -> None:
-    """Say which state a new process finds, and if its bytes are those of its images."""
-    files, state = checkpoints(folder).agree_on_newest() or ([], {"images": 0})
-    values = torch.zeros(LENGTH)
-    with state_slices.StateFiles(files) as stored:
-        stored.fill("master", Slice(0, 0, "w", 0, LENGTH), values)
-    os.write(told, f"{state['images']} {(values == state['images']).all()}\n".encode())
 
 
 def in_child(work: Callable[[int], None]) -> tuple[int, list[str]]:
@@ -105,20 +95,22 @@ def in_child(work: Callable[[int], None]) -> tuple[int, list[str]]:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
 
 
-def main(folder: Path, saves: int) -> dict:
-    """Kill after 0, 1, 2 ... calls, and begin again when a save has come to its end."""
+def main(folder: Path, saves: int) -> list[dict]:
+    """Kill after 0, 1, 2 ... calls, and begin again when a save has come to its end; the next process looks."""
     found, after = [], 0
-    for number in range(saves):
+    for number in range(saves + 1):
         first = 10 * (number + 1)
-        code, said = in_child(lambda told, first=first, after=after: save_until_killed(folder, first, after, told))
-        (line,) = in_child(lambda told: newest(folder, told))[1]
-        images, is_whole = line.split()
-        confirmed = int(said[-1]) if said else None
-        found.append({"after": after, "code": code, "confirmed": confirmed, "found": int(images), "whole": is_whole})
+        code, (newest, *said) = in_child(
+            lambda told, first=first, after=after: save_until_killed(folder, first, after, told)
+        )
+        if found:
+            images, is_whole = newest.split()
+            found[-1] |= {"found": int(images), "whole": is_whole}
+        found.append({"after": after, "code": code, "confirmed": int(said[-1]) if said else None})
         after = 0 if code == 0 else after + 1
         # Each child opens an attempt; only the newest may publish.
         shutil.rmtree(folder / "logs")
-    return {"found": found}
+    return found[:-1]
 
 
 if __name__ == "__main__":

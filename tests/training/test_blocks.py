@@ -1,10 +1,5 @@
 """Blocks that recompute their activations, or are compiled, are the same network under the same names."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
@@ -14,8 +9,8 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.errors import ConfigError
 from hpcddm.training import blocks
-from tests.helpers import REPOSITORY
 from tests.models import examples
+from tests.training import outside
 
 WITH_BLOCKS = [("dit", "zero"), ("dit", "single"), ("mmdit", "single"), ("router_dit", "zero")]
 DEPTH = 6
@@ -62,15 +57,11 @@ def test_without_gradients_nothing_is_recomputed():
         assert torch.equal(model(*examples.batch(6)), network("dit", 0)(*examples.batch(6)))
 
 
-def test_a_network_without_blocks_stays_as_it_is_and_is_said_so():
-    model = examples.trained("small_cnn")
-    assert "no blocks" in blocks.prepare_blocks(model, 1, True) and blocks.prepare_blocks(model, 0, False) == ""
-    assert blocks.prepare_blocks(nn.Linear(2, 2), 0, False) == ""
-
-
-def test_what_was_done_is_said():
+def test_what_was_done_is_said_and_a_network_without_blocks_stays_as_it_is():
     said = blocks.prepare_blocks(examples.trained("dit", depth=DEPTH), 4, compiled=False)
     assert said == "activations of 2 of 6 blocks recomputed"
+    model = examples.trained("small_cnn")
+    assert "no blocks" in blocks.prepare_blocks(model, 1, True) and blocks.prepare_blocks(model, 0, False) == ""
 
 
 def test_compiling_and_zero_3_are_refused_together():
@@ -81,38 +72,10 @@ def test_compiling_and_zero_3_are_refused_together():
     assert validate(Site, site, "here").resources_for("train").compile_blocks
 
 
-COMPILED = """
-import json
-import torch
-from torch._dynamo.utils import counters
-from hpcddm.training import blocks
-from tests.models import examples
-found = {}
-for name in ("dit", "router_dit", "mmdit"):
-    options = {"depth": 3} | ({"condition": "class"} if name == "mmdit" else {})
-    plain, compiled = (examples.trained(name, **options).train() for _ in range(2))
-    said = blocks.prepare_blocks(compiled, 2, compiled=True)
-    counters.clear()
-    for step in range(3):
-        losses = [model(*examples.batch(6)).square().mean() for model in (plain, compiled)]
-        for loss in losses:
-            loss.backward()
-    pairs = zip(plain.parameters(), compiled.parameters())
-    worst = max(float((one.grad - other.grad).abs().max() / one.grad.abs().max()) for one, other in pairs)
-    found[name] = {"said": said, "graphs": counters["stats"].get("unique_graphs", 0), "worst": worst}
-    found[name] |= {"breaks": sum(counters["graph_break"].values())}
-    found[name] |= {"names": [*plain.state_dict()] == [*compiled.state_dict()]}
-print("RESULT " + json.dumps(found))
-"""
-
-
 @pytest.mark.long
-def test_blocks_of_a_class_share_what_is_compiled_once_and_give_the_same_gradients(tmp_path):
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", COMPILED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580, env=environment, cwd=REPOSITORY)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.rsplit("RESULT ", 1)[1])
+def test_blocks_of_a_class_share_what_is_compiled_once_and_give_the_same_gradients(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    found, _ = outside.run("compiled", timeout=580)
     # Three steps compile nothing but the first one's; the router's blocks are the DiT's, MMDiT's last one is another.
     assert {name: own["graphs"] for name, own in found.items()} == {"dit": 1, "router_dit": 0, "mmdit": 2}
     for name, own in found.items():

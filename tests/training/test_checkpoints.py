@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors.torch import save as save_bytes
 from safetensors.torch import save_file
 
 from hpcddm.config.site import Resources
@@ -25,6 +26,7 @@ from hpcddm.training.checkpoints import KEPT_STATES, Checkpoints
 from hpcddm.training.meters import TrainingProgress
 
 KEY = "train/expert-01"
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 class Writer:
@@ -36,14 +38,6 @@ class Writer:
     def write(self, folder):
         save_file({"a": torch.zeros(3)}, folder / "weights")
         return [folder / "weights"]
-
-
-@pytest.fixture(autouse=True)
-def alone():
-    """A process group of one."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def unit(folder, trajectory):
@@ -70,6 +64,12 @@ def newest(checkpoints):
     return state
 
 
+def change(folder, images, values):
+    """Change values of a state on the disk."""
+    state = folder / f"images-{images:012d}" / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | values))
+
+
 def saved(checkpoints, engine, images):
     """Save, and wait for it."""
     checkpoints.save(engine, images, {})
@@ -81,26 +81,17 @@ def test_the_last_states_are_kept_and_the_newest_is_continued(tmp_path):
     assert state["images"] == 30 and len(list(tmp_path.glob("images-*"))) == KEPT_STATES
 
 
-def test_states_of_a_training_with_other_settings_are_not_continued(tmp_path):
-    save(tmp_path, "other", 10)
-    assert Checkpoints(unit(tmp_path, "mine"), 10**9).agree_on_newest() is None
-
-
-def test_longer_trainings_with_other_settings_push_out_no_state(tmp_path):
+def test_states_of_a_training_with_other_settings_are_not_continued_and_push_out_none(tmp_path):
     save(tmp_path, "other", 1000, 2000)
+    assert Checkpoints(unit(tmp_path, "mine"), 10**9).agree_on_newest() is None
     state = newest(save(tmp_path, "mine", 10, 20, 30))
     assert (state["images"], state["trajectory"]) == (30, "mine")
 
 
-def test_a_torn_newest_state_is_passed_over(tmp_path):
+@pytest.mark.parametrize("content", [b"we", save_bytes({"a": torch.ones(3)})], ids=["torn", "of another step"])
+def test_a_newest_state_of_other_bytes_is_passed_over_even_if_their_number_is_right(tmp_path, content):
     checkpoints = save(tmp_path, "mine", 10, 20)
-    (tmp_path / "images-000000000020" / "weights").write_bytes(b"we")
-    assert newest(checkpoints)["images"] == 10
-
-
-def test_a_file_of_another_step_is_noticed_though_its_size_is_right(tmp_path):
-    checkpoints = save(tmp_path, "mine", 10, 20)
-    save_file({"a": torch.ones(3)}, tmp_path / "images-000000000020" / "weights")
+    (tmp_path / "images-000000000020" / "weights").write_bytes(content)
     assert newest(checkpoints)["images"] == 10
 
 
@@ -121,22 +112,19 @@ def test_what_is_loaded_is_the_file_that_was_hashed(tmp_path):
 @pytest.mark.parametrize("loop", [{"curve": "text"}, {"images": -1}, {"other": 1}, {"snapshots": {"x": {}}}])
 def test_a_state_whose_progress_makes_no_sense_is_passed_over(tmp_path, loop, capsys):
     checkpoints = save(tmp_path, "mine", 10, 20)
-    state = tmp_path / "images-000000000020" / "state.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"loop": loop}))
+    change(tmp_path, 20, {"loop": loop})
     assert newest(checkpoints)["images"] == 10
     assert "images-000000000020/state.json: holds no usable JSON (" in capsys.readouterr().out
 
 
 def test_the_types_of_a_stored_progress_are_all_there():
-    assert [field.name for field in fields(training_states.LoopProgress)] == [
-        field.name for field in fields(TrainingProgress)
-    ]
+    stored, own = ([field.name for field in fields(one)] for one in (training_states.LoopProgress, TrainingProgress))
+    assert stored == own
 
 
 def test_a_state_of_an_earlier_version_is_neither_continued_nor_passed_over(tmp_path):
     checkpoints = save(tmp_path, "mine", 10)
-    state = tmp_path / "images-000000000010" / "state.json"
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"files": {"weights": 7}, "format": 1}))
+    change(tmp_path, 10, {"files": {"weights": 7}, "format": 1})
     with pytest.raises(UserError, match="images-000000000010 was saved by an earlier version"):
         checkpoints.agree_on_newest()
 
@@ -170,16 +158,17 @@ def test_an_attempt_of_another_submission_takes_nothing_over(tmp_path):
     assert newest(checkpoints)["images"] == 20
 
 
-def test_a_quota_that_is_used_up_is_named_with_the_bytes_and_what_was_saved_stays(tmp_path):
-    class Full(Writer):
+@pytest.mark.parametrize("code, is_lasting", [(errno.EIO, False), (errno.ENOSPC, True), (errno.EDQUOT, True)])
+def test_an_error_of_the_disk_is_named_with_the_bytes_and_may_pass(tmp_path, code, is_lasting):
+    class Failing(Writer):
         def write(self, folder):
-            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+            raise OSError(code, os.strerror(code))
 
     checkpoints = save(tmp_path, "mine", 10)
-    with pytest.raises(
-        UserError, match="cannot save the training state of about 76 bytes, [0-9]+ bytes are free .*quota"
-    ):
-        saved(checkpoints, Full(), 20)
+    words = f"cannot save the training state of about 76 bytes, [0-9]+ bytes are free .*{os.strerror(code)}"
+    with pytest.raises(UserError, match=words) as caught:
+        saved(checkpoints, Failing(), 20)
+    assert (caught.value.__cause__.errno in PERSISTENT_ERRORS) == is_lasting
     assert newest(checkpoints)["images"] == 10 and not list(tmp_path.glob(".staged-*"))
 
 
@@ -218,17 +207,6 @@ def test_no_state_is_begun_while_another_is_written(tmp_path):
     with pytest.raises(RuntimeError, match="wait for it first"):
         checkpoints.save(Writer(), 20, {})
     assert checkpoints.wait().images == 10
-
-
-@pytest.mark.parametrize("code, is_lasting", [(errno.EIO, False), (errno.ENOSPC, True)])
-def test_another_attempt_may_overcome_an_error_of_the_file_system_that_passes(tmp_path, code, is_lasting):
-    class Failing(Writer):
-        def write(self, folder):
-            raise OSError(code, os.strerror(code))
-
-    with pytest.raises(UserError, match="cannot save the training state") as caught:
-        saved(Checkpoints(unit(tmp_path, "mine"), 10**9), Failing(), 10)
-    assert (caught.value.__cause__.errno in PERSISTENT_ERRORS) == is_lasting
 
 
 def test_no_state_of_a_longer_training_is_continued(tmp_path):

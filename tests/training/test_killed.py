@@ -1,20 +1,11 @@
 """Saves that end at any of their calls to the file system: the newest whole state is always found."""
 
-import json
-import os
-import subprocess
-import sys
-
-from tests.helpers import REPOSITORY
+from tests.training import outside
 
 
 def killed(folder, saves):
     """What killed.py prints."""
-    command = [sys.executable, "-m", "tests.training.killed", str(folder), str(saves)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=REPOSITORY)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.rsplit("RESULT ", 1)[1])["found"]
+    return outside.run("killed", folder, saves, timeout=300)[0]
 
 
 def require_newest(found):

@@ -5,19 +5,10 @@ from tests.training.scenarios import training
 
 
 @pytest.mark.parametrize(
-    "images_seen, expected", [(8, 0.0025), (16, 0.005), (31, 0.0096875), (32, 0.01), (40, 0.01), (10**9, 0.01)]
-)
-def test_the_learning_rate_rises_in_a_straight_line_and_stays(images_seen, expected):
-    assert learning_rate(images_seen, training(warmup_images=32)) == pytest.approx(expected, rel=1e-12)
-
-
-def test_without_a_warm_up_it_is_there_at_once():
-    assert learning_rate(8, training(warmup_images=0)) == 0.01
-
-
-@pytest.mark.parametrize(
     "schedule, changes, expected",
     [
+        ("constant", {}, {8: 0.0025, 16: 0.005, 31: 0.0096875, 32: 0.01, 40: 0.01, 10**9: 0.01}),
+        ("constant", {"warmup_images": 0}, {8: 0.01}),
         ("cosine", {}, {16: 0.005, 32: 0.01, 232: 0.005, 132: 0.01 * (1 + 2**-0.5) / 2, 432: 0.0, 10**9: 0.0}),
         ("cosine", {"final_rate_share": 0.1}, {232: 0.0055, 432: 0.001, 10**9: 0.001}),
         ("linear", {"decay_images": 132}, {32: 0.01, 82: 0.005, 107: 0.0025, 132: 0.0, 432: 0.0}),
@@ -26,7 +17,7 @@ def test_without_a_warm_up_it_is_there_at_once():
         ("inverse_root", {"decay_images": 8, "warmup_images": 0}, {8: 0.01, 32: 0.005}),
     ],
 )
-def test_after_the_warm_up_the_rate_takes_its_course(schedule, changes, expected):
+def test_the_learning_rate_rises_in_a_straight_line_and_then_takes_its_course(schedule, changes, expected):
     own = training(**{"images": 432, "warmup_images": 32, "schedule": schedule} | changes)
     for images, rate in expected.items():
         assert learning_rate(images, own) == pytest.approx(rate, abs=1e-15)

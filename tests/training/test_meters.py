@@ -5,18 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from hpcddm.training import meters
 from hpcddm.training.meters import MeanLoss, Throughput, TrainingProgress
-
-
-@pytest.fixture
-def alone():
-    """A process group of one."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def test_images_per_second_are_those_since_the_last_call():
@@ -27,29 +18,25 @@ def test_images_per_second_are_those_since_the_last_call():
     assert throughput.take(1601)[0] > 0, "a clock that stands still is no reason to die"
 
 
-def test_teraflops():
-    assert meters.teraflops(200.0, 10**10) == 2.0
+def add(mean_loss, losses):
+    mean_loss.add(losses)
+    mean_loss.images += len(losses)
 
 
 def test_the_mean_loss_is_of_all_images_since_the_last_one(alone):
     mean_loss = MeanLoss(TrainingProgress(), torch.device("cpu"))
-    mean_loss.add(torch.tensor([1.0, 2.0], requires_grad=True))
-    mean_loss.images += 2
-    mean_loss.add(torch.tensor([6.0]))
-    mean_loss.images += 1
+    add(mean_loss, torch.tensor([1.0, 2.0], requires_grad=True))
+    add(mean_loss, torch.tensor([6.0]))
     assert (mean_loss.images, mean_loss.take(), mean_loss.images) == (3, 3.0, 0)
-    mean_loss.add(torch.tensor([5.0]))
-    mean_loss.images += 1
+    add(mean_loss, torch.tensor([5.0]))
     assert mean_loss.take() == 5.0
 
 
 def test_a_stored_sum_goes_on_where_it_was(alone):
     before = MeanLoss(TrainingProgress(), torch.device("cpu"))
-    before.add(torch.tensor([1.0, 2.0]))
-    before.images += 2
+    add(before, torch.tensor([1.0, 2.0]))
     after = MeanLoss(TrainingProgress(loss_sums=before.sums(), loss_images=before.images), torch.device("cpu"))
-    after.add(torch.tensor([6.0]))
-    after.images += 1
+    add(after, torch.tensor([6.0]))
     assert after.take() == 3.0
 
 

@@ -7,8 +7,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from tests.helpers import REPOSITORY
 
 JOIN = """
@@ -30,21 +28,19 @@ process_group.join(Unit("train/x", run, ranks, first, None, stop, {}, "f"))
 """
 
 
-@pytest.mark.parametrize("rank, outcome", [(0, "stopped"), (1, None)])
-def test_a_rank_that_waits_for_others_leaves_when_told_to_stop(tmp_path, rank, outcome):
+def test_ranks_that_wait_for_others_leave_when_told_to_stop(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", JOIN, str(tmp_path), str(rank)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdout.readline() == "ready\n"
-    attempt = tmp_path / "logs/train/x/attempt-1"
+    commands = [[sys.executable, "-c", JOIN, str(tmp_path / str(rank)), str(rank)] for rank in range(2)]
+    waiting = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True, env=environment) for one in commands]
+    assert [process.stdout.readline() for process in waiting] == ["ready\n"] * 2
+    first, second = (tmp_path / str(rank) / "logs/train/x/attempt-1" for rank in range(2))
     deadline = time.time() + 30
-    while rank == 0 and not (attempt / "rendezvous.json").exists() and time.time() < deadline:
+    while not (first / "rendezvous.json").exists() and time.time() < deadline:
         time.sleep(0.05)
     time.sleep(1)  # Now rank 0 is inside init_process_group, which runs no Python.
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 75
-    if outcome:
-        ended = json.loads((attempt / "ended.json").read_text())
-        assert (ended["outcome"], ended["reason"]) == (outcome, "SIGTERM, while it waited for the other ranks")
-    else:
-        assert not (attempt / "ended.json").exists()
+    for process in waiting:
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(timeout=15) for process in waiting] == [75] * 2
+    ended = json.loads((first / "ended.json").read_text())
+    assert (ended["outcome"], ended["reason"]) == ("stopped", "SIGTERM, while it waited for the other ranks")
+    assert not (second / "ended.json").exists()

@@ -59,16 +59,10 @@ def test_images_that_it_cannot_encode_are_refused_by_the_settings(tiny, channels
         tiny("diffusers_kl").shape(channels, size)
 
 
-@pytest.mark.parametrize(
-    "changes, said",
-    [
-        ({"factor": 8}, "factor is 8 and that of config.json is 4"),
-        ({"channels": 16}, "channels is 16 and that of config.json is 4"),
-    ],
-)
-def test_settings_of_another_network_are_refused(tiny, changes, said):
-    with pytest.raises(UserError, match=said):
-        create(tiny("diffusers_kl", **changes))
+@pytest.mark.parametrize("key, value", [("factor", 8), ("channels", 16)])
+def test_settings_of_another_network_are_refused(tiny, key, value):
+    with pytest.raises(UserError, match=f"{key} is {value} and that of config.json is 4"):
+        create(tiny("diffusers_kl", **{key: value}))
 
 
 def test_weights_of_the_other_class_are_refused(tiny):

@@ -1,6 +1,6 @@
 """Writes inception_shapes.json and inception.npz: features and logits by torch-fidelity, with random weights.
 
-Run it from the root, where torch-fidelity 0.4.0, pytorch-fid 0.3.0, tqdm and torchvision are installed beside torch:
+Run it from the root, where torch-fidelity 0.4.0, tqdm and torchvision are installed beside torch:
 python -m tests.encoders.golden.make_inception
 """
 

@@ -1,4 +1,4 @@
-"""Inception against golden outputs of torch-fidelity, and against the packages themselves where they are installed."""
+"""Inception against golden outputs of torch-fidelity, and its resize against the package where it is installed."""
 
 import shutil
 
@@ -11,7 +11,6 @@ from hpcddm.config import variants
 from hpcddm.encoders.image import inception_2015
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
-from tests.encoders import inception_peers
 from tests.encoders.inception_weights import FILE, GOLDEN, random_state
 from tests.encoders.perceptual.images import SETS
 
@@ -46,13 +45,15 @@ def test_the_resize_takes_the_pixel_at_its_left_corner_and_averages_nothing():
 
 def saved(state, folder, name=FILE):
     folder.mkdir(exist_ok=True)
-    if name.endswith("safetensors"):
-        save_file(state, folder / name)
-    else:
-        torch.save(state, folder / name)
-    return inception_2015.InceptionSettings.model_validate(
-        {"name": "inception_2015", "weights": {"folder": str(folder)}}
-    )
+    (save_file if name.endswith("safetensors") else torch.save)(state, folder / name)
+    values = {"name": "inception_2015", "weights": {"folder": str(folder)}}
+    return inception_2015.InceptionSettings.model_validate(values)
+
+
+def refused(settings, said):
+    with pytest.raises(UserError, match=f"net: weights of inception_2015{said}") as caught:
+        variants.create(ImageEncoder, settings)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_of_safetensors_gives_the_same_network(encoder, state, tmp_path):
@@ -62,70 +63,34 @@ def test_a_file_of_safetensors_gives_the_same_network(encoder, state, tmp_path):
 
 def test_a_network_that_is_not_that_of_fid_is_refused(state, tmp_path):
     """Torchvision's has 1000 classes, and with its second head further tensors."""
+    other, layer = "this is not the Inception of FID: ", "Mixed_5b.branch1x1.conv.weight"
     head = {"fc.weight": torch.zeros(1000, 2048), "fc.bias": torch.zeros(1000)}
-    further = {"AuxLogits.fc.bias": torch.zeros(1000)}
     fewer = {key: values for key, values in state.items() if key != "Mixed_7c.branch_pool.bn.running_var"}
-    narrow = {"Mixed_5b.branch1x1.conv.weight": torch.zeros(32, 192, 1, 1)}
-    for wrong, reason in (
-        (state | head, "this is not the Inception of FID: 1000 classes and not 1008"),
-        (state | further, "this is not the Inception of FID: it has AuxLogits.fc.bias"),
-        (fewer, "this is not the Inception of FID: it lacks Mixed_7c.branch_pool.bn.running_var"),
-        (
-            state | narrow,
-            r"this is not the Inception of FID: Mixed_5b.branch1x1.conv.weight has shape \[32, 192, 1, 1\]",
-        ),
-        ({"state": state}, f"{FILE} is not a state dict"),
-    ):
-        with pytest.raises(UserError, match=f"net: weights of inception_2015 cannot be loaded .{reason}") as caught:
-            variants.create(ImageEncoder, saved(wrong, tmp_path / "net"))
-        assert "\n" not in str(caught.value)
-
-
-def test_values_that_are_not_numbers_are_refused(state, tmp_path):
-    gap = {"fc.weight": torch.full((1008, 2048), torch.nan)}
-    with pytest.raises(UserError, match=r"net: weights of inception_2015 cannot be loaded \(fc.weight holds values"):
-        variants.create(ImageEncoder, saved(state | gap, tmp_path / "net"))
     negative = {"Conv2d_1a_3x3.bn.running_var": torch.full((32,), -1.0)}
-    with pytest.raises(UserError, match=r"\(Conv2d_1a_3x3.weight holds values that are not numbers"):
-        variants.create(ImageEncoder, saved(state | negative, tmp_path / "net"))
+    for wrong, reason in (
+        (state | head, f"{other}1000 classes and not 1008"),
+        (state | {"AuxLogits.fc.bias": torch.zeros(1000)}, f"{other}it has AuxLogits.fc.bias"),
+        (fewer, f"{other}it lacks Mixed_7c.branch_pool.bn.running_var"),
+        (state | {layer: torch.zeros(32, 192, 1, 1)}, rf"{other}{layer} has shape \[32, 192, 1, 1\]"),
+        ({"state": state}, f"{FILE} is not a state dict"),
+        (state | {"fc.weight": torch.full((1008, 2048), torch.nan)}, "fc.weight holds values that are not numbers"),
+        (state | negative, "Conv2d_1a_3x3.weight holds values that are not numbers"),
+    ):
+        refused(saved(wrong, tmp_path / "net"), rf" cannot be loaded \({reason}")
 
 
 def test_torn_files_other_bytes_and_programs_are_refused(tiny, tmp_path):
-    whole = tiny("inception_2015").weights.folder
-    folder = shutil.copytree(whole, tmp_path / "net")
-    own = tiny("inception_2015", weights={"folder": str(folder), "content_hash": "0" * 64})
-    with pytest.raises(UserError, match=f"net: weights of inception_2015: SHA-256 over {FILE} begins"):
-        variants.create(ImageEncoder, own)
+    folder = shutil.copytree(tiny("inception_2015").weights.folder, tmp_path / "net")
+    own = {"folder": str(folder)}
+    hashed = tiny("inception_2015", weights=own | {"content_hash": "0" * 64})
+    refused(hashed, f": SHA-256 over {FILE} begins")
     content = (folder / FILE).read_bytes()
     (folder / FILE).write_bytes(content[: len(content) // 2])
-    torn = tiny("inception_2015", weights={"folder": str(folder)})
-    with pytest.raises(UserError, match="net: weights of inception_2015 cannot be loaded") as caught:
-        variants.create(ImageEncoder, torn)
-    assert "\n" not in str(caught.value)
+    refused(tiny("inception_2015", weights=own), " cannot be loaded")
     torch.jit.script(torch.nn.Linear(2, 2)).save(folder / FILE)
-    with pytest.raises(UserError, match="net: weights of inception_2015") as caught:
-        variants.create(ImageEncoder, torn)
-    assert "\n" not in str(caught.value)
+    refused(tiny("inception_2015", weights=own), "")
     (folder / FILE).unlink()
-    with pytest.raises(UserError, match=rf"{FILE}.* is missing; copy {FILE} there"):
-        variants.create(ImageEncoder, torn)
-
-
-@pytest.mark.foreign
-def test_the_whole_agrees_with_torch_fidelity(encoder):
-    peer = inception_peers.torch_fidelity_module()
-    for images in SETS.values():
-        planes = torch.from_numpy(images).permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
-        for own, other in zip(encoder.encode_with_logits(images), peer(planes), strict=True):
-            np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5 * np.abs(other.numpy()).max())
-
-
-@pytest.mark.foreign
-def test_of_prepared_images_the_features_are_those_of_pytorch_fid(encoder):
-    """Its own preparation is another one."""
-    planes = encoder.prepare(torch.from_numpy(SETS["64"]))
-    peer = inception_peers.pytorch_fid_network()(planes).numpy()
-    np.testing.assert_allclose(encoder.encode_prepared(planes), peer, rtol=1e-4, atol=1e-5 * peer.max())
+    refused(tiny("inception_2015", weights=own), rf".*{FILE}.* is missing; copy {FILE} there")
 
 
 @pytest.mark.foreign

@@ -40,13 +40,8 @@ def processed(images=SMOOTH, **changes):
 
     from hpcddm.encoders.image.dinov2 import DEVIATION, MEAN
 
-    common = {
-        "do_resize": True,
-        "do_center_crop": True,
-        "do_normalize": True,
-        "image_mean": MEAN,
-        "image_std": DEVIATION,
-    }
+    common = dict.fromkeys(("do_resize", "do_center_crop", "do_normalize"), True)
+    common |= {"image_mean": MEAN, "image_std": DEVIATION}
     sizes = {"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "resample": 3}
     processor = BitImageProcessorPil(**(common | sizes | changes))
     return processor(images=list(images), return_tensors="pt")["pixel_values"]
@@ -109,12 +104,10 @@ def test_the_middle_is_that_of_timm(side, share, resized, first):
     # Computed by timm 1.0.31's create_transform with torchvision 0.28.0.
     assert resized_side(side, share) == resized
     places = torch.stack(torch.meshgrid(torch.arange(resized), torch.arange(resized), indexing="ij"), -1)
-    images = torch.cat([places // 256 * 16 + 1, places[..., :1] % 256], -1)[None].to(torch.uint8)
-    planes = (Preparation(resized, side, (0,) * 3, (1,) * 3)(images) * 255).round().int()
-    assert planes[0, 2, :, 0].tolist() == [row % 256 for row in range(first, first + side)]
-    images = images.transpose(1, 2)
-    planes = (Preparation(resized, side, (0,) * 3, (1,) * 3)(images) * 255).round().int()
-    assert planes[0, 2, 0].tolist() == [column % 256 for column in range(first, first + side)]
+    rows = torch.cat([places // 256 * 16 + 1, places[..., :1] % 256], -1)[None].to(torch.uint8)
+    for axis, images in enumerate((rows, rows.transpose(1, 2))):
+        planes = (Preparation(resized, side, (0,) * 3, (1,) * 3)(images) * 255).round().int()
+        assert planes[0, 2].select(1 - axis, 0).tolist() == [place % 256 for place in range(first, first + side)]
 
 
 def test_an_interpolation_that_is_not_known_is_named():
@@ -171,25 +164,20 @@ def test_a_checkpoint_alone_needs_the_name_of_its_architecture(tiny, tmp_path):
 
 @pytest.mark.foreign
 @pytest.mark.parametrize(
-    "name, said",
-    [
-        ("ViT-B-32", "clip-vit-b-32-224-bicubic-aa"),
-        ("ViT-L-14-336", "clip-vit-l-14-336-bicubic-aa"),
-        ("RN50x4", "clip-rn50x4-288-bicubic-aa"),
-        ("RN101", "clip-rn101-224-bicubic-aa"),
-        ("ViT-B-16-quickgelu", "clip-vit-b-16-quickgelu-224-bicubic-aa"),
-    ],
+    "name, size",
+    [("ViT-B-32", 224), ("ViT-L-14-336", 336), ("RN50x4", 288), ("RN101", 224), ("ViT-B-16-quickgelu", 224)],
 )
-def test_labels_of_open_clip_name_the_network_that_its_json_describes(tmp_path, name, said):
+def test_labels_of_open_clip_name_the_network_that_its_json_describes(tmp_path, name, size):
     import open_clip
 
+    said, file = f"clip-{name.lower().removesuffix('-336')}-{size}-bicubic-aa", tmp_path / "open_clip_config.json"
     described = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": {}}
-    (tmp_path / "open_clip_config.json").write_text(json.dumps(described))
+    file.write_text(json.dumps(described))
     (tmp_path / "open_clip_model.safetensors").write_bytes(b"")
     values = {"name": "open_clip_image", "weights": {"folder": str(tmp_path)}}
     own = values | {"width": described["model_cfg"]["embed_dim"]}
     assert settings_of(own).evaluator_label() == said
-    (tmp_path / "open_clip_config.json").unlink()
+    file.unlink()
     assert settings_of(own | {"architecture": name}).evaluator_label() == said
 
 
@@ -214,12 +202,9 @@ def test_labels_of_dinov2_say_what_is_done(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(described))
     (tmp_path / "model.safetensors").write_bytes(b"")
     values = {"name": "dinov2", "weights": {"folder": str(tmp_path)}}
-    for changes, said in (
-        ({}, "dinov2-l14-256-crop-224-bicubic-aa"),
-        ({"size": 224}, "dinov2-l14-224-bicubic-aa"),
-        ({"pooling": "mean", "precision": "bf16", "size": 518}, "dinov2-l14-mean-bf16-518-bicubic-aa"),
-    ):
-        assert settings_of(values | changes).evaluator_label() == said
+    mean = values | {"pooling": "mean", "precision": "bf16", "size": 518}
+    assert settings_of(values).evaluator_label() == "dinov2-l14-256-crop-224-bicubic-aa"
+    assert settings_of(mean).evaluator_label() == "dinov2-l14-mean-bf16-518-bicubic-aa"
     stated = {"size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224}, "resample": 2}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(stated))
     assert settings_of(values).evaluator_label() == "dinov2-l14-224-crop-224-bilinear-aa"

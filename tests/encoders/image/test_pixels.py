@@ -15,13 +15,6 @@ def test_each_value_is_the_mean_of_its_area():
     np.testing.assert_allclose(features.reshape(9, 3, 7, 7), areas.transpose(0, 3, 1, 2), atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [5, 7, 28])
-def test_batching_changes_no_bit(size):
-    encode = PixelFeatures(PixelFeaturesSettings(name="pixels", size=size)).encode
-    one_by_one = np.concatenate([encode(IMAGES[i : i + 1]) for i in range(9)])
-    np.testing.assert_array_equal(encode(IMAGES), one_by_one)
-
-
 def test_refuses_to_enlarge():
     with pytest.raises(ValueError, match="32 exceeds"):
         PixelFeaturesSettings(name="pixels", size=32).check(SimpleNamespace(data=SimpleNamespace(image_size=28)))

@@ -79,9 +79,8 @@ def test_without_a_vocabulary_nothing_is_encoded(tiny, tmp_path):
     """Where there is none, transformers would make one up."""
     folder = tmp_path / "network"
     shutil.copytree(tiny("t5_text").weights.folder, folder, ignore=shutil.ignore_patterns("tokenizer*"))
-    with pytest.raises(
-        UserError, match="network: weights of t5_text: tokenizer.json or spiece.model or merges.txt is missing"
-    ):
+    words = "network: weights of t5_text: tokenizer.json or spiece.model or merges.txt is missing"
+    with pytest.raises(UserError, match=words):
         variants.create(TextEncoder, tiny("t5_text", weights={"folder": str(folder)}))
 
 

@@ -16,20 +16,13 @@ LIKE = SimpleNamespace(heads=HEADS, time_spacing="original")
 def random_original(outputs: int = 2, dtype: torch.dtype = torch.float32, seed: int = 0) -> dict[str, torch.Tensor]:
     """A state dict as the original DiT's `model.state_dict()`, every tensor random but for the positions."""
     generator = torch.Generator().manual_seed(seed)
-    linears = {
-        "t_embedder.mlp.0": (WIDTH, 256),
-        "t_embedder.mlp.2": (WIDTH, WIDTH),
-        "final_layer.linear": (PATCH**2 * outputs * CHANNELS, WIDTH),
-        "final_layer.adaLN_modulation.1": (2 * WIDTH, WIDTH),
-    }
-    for block in range(DEPTH):
-        linears |= {
-            f"blocks.{block}.attn.qkv": (3 * WIDTH, WIDTH),
-            f"blocks.{block}.attn.proj": (WIDTH, WIDTH),
-            f"blocks.{block}.mlp.fc1": (4 * WIDTH, WIDTH),
-            f"blocks.{block}.mlp.fc2": (WIDTH, 4 * WIDTH),
-            f"blocks.{block}.adaLN_modulation.1": (6 * WIDTH, WIDTH),
-        }
+    linears = {"t_embedder.mlp.0": (WIDTH, 256), "t_embedder.mlp.2": (WIDTH, WIDTH)}
+    linears |= {"final_layer.linear": (PATCH**2 * outputs * CHANNELS, WIDTH)}
+    linears |= {"final_layer.adaLN_modulation.1": (2 * WIDTH, WIDTH)}
+    for block in (f"blocks.{number}" for number in range(DEPTH)):
+        linears |= {f"{block}.attn.qkv": (3 * WIDTH, WIDTH), f"{block}.attn.proj": (WIDTH, WIDTH)}
+        linears |= {f"{block}.mlp.fc1": (4 * WIDTH, WIDTH), f"{block}.mlp.fc2": (WIDTH, 4 * WIDTH)}
+        linears |= {f"{block}.adaLN_modulation.1": (6 * WIDTH, WIDTH)}
     shapes = {"x_embedder.proj.weight": (WIDTH, CHANNELS, PATCH, PATCH), "x_embedder.proj.bias": (WIDTH,)}
     shapes["y_embedder.embedding_table.weight"] = (NUM_CLASSES + 1, WIDTH)
     for name, shape in linears.items():
@@ -79,17 +72,9 @@ def as_diffusers(original: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def diffusers_config(outputs: int = 2) -> dict[str, object]:
     """The arguments of diffusers' `DiTTransformer2DModel`."""
-    return {
-        "num_attention_heads": HEADS,
-        "attention_head_dim": WIDTH // HEADS,
-        "in_channels": CHANNELS,
-        "out_channels": outputs * CHANNELS,
-        "num_layers": DEPTH,
-        "sample_size": SIDE,
-        "patch_size": PATCH,
-        "num_embeds_ada_norm": NUM_CLASSES,
-        "norm_eps": 1e-6,
-    }
+    own = {"num_attention_heads": HEADS, "attention_head_dim": WIDTH // HEADS, "num_layers": DEPTH, "norm_eps": 1e-6}
+    own |= {"in_channels": CHANNELS, "out_channels": outputs * CHANNELS, "sample_size": SIDE, "patch_size": PATCH}
+    return own | {"num_embeds_ada_norm": NUM_CLASSES}
 
 
 def use_the_originals_frequencies(model: torch.nn.Module) -> None:

@@ -19,15 +19,21 @@ from tests.diffusion.spaces.examples import network_data
 from tests.models.checkpoints import public
 
 FILE = Path("weights.pt")
+ORIGINAL = public.random_original()
+DIFFUSERS = public.as_diffusers(ORIGINAL)
+CONFIG = public.diffusers_config()
 
 
 def stored(tensors, config=None, own=None, arguments=None):
     return CheckpointContent(FILE, "0" * 64, dict(tensors), config or {}, own or {}, arguments or {})
 
 
+def load(name, tensors=ORIGINAL, like=public.LIKE, **kept):
+    return layout(name).load(stored(tensors, **kept), like)
+
+
 def ours(tensors, info):
-    data = network_data(info.channels, info.image_size, info.num_classes)
-    model = dit.DiT(info.model, data)
+    model = dit.DiT(info.model, network_data(info.channels, info.image_size, info.num_classes))
     model.load_state_dict(tensors)
     return model.to(tensors["head.weight"].dtype).eval()
 
@@ -46,19 +52,15 @@ def peer(tensors, outputs=2, **config):
 
 
 def test_every_layout_recognises_its_own_tensors_only():
-    original = public.random_original()
-    tensors, info = layout("original_dit").load(stored(original), public.LIKE)
     kinds = {
-        "original_dit": stored(original),
-        "sit": stored(original, arguments=public.SIT_ARGUMENTS),
-        "diffusers_dit": stored(public.as_diffusers(original)),
-        "hpcddm": stored(tensors),
+        "original_dit": stored(ORIGINAL),
+        "sit": stored(ORIGINAL, arguments=public.SIT_ARGUMENTS),
+        "diffusers_dit": stored(DIFFUSERS),
+        "hpcddm": stored(load("original_dit")[0]),
     }
     assert set(kinds) == set(file_formats.layout_names())
     for name, file in kinds.items():
-        assert file_formats.recognise_layout(file) == name
-        found = [one for one in kinds if layout(one).recognises(file)]
-        assert found == [name]
+        assert [file_formats.recognise_layout(file)] == [one for one in kinds if layout(one).recognises(file)] == [name]
     with pytest.raises(UserError, match="weights.pt: none of the layouts .* has tensors such as conv.weight"):
         file_formats.recognise_layout(stored({"conv.weight": torch.zeros(1)}))
 
@@ -67,8 +69,8 @@ def test_every_layout_recognises_its_own_tensors_only():
 def test_sit_becomes_the_velocity_of_our_convention():
     original = public.random_original(dtype=torch.float64)
     # The original network embeds 1000 t and SiT s, so that at t = s / 1000 it is SiT's.
-    theirs = ours(*layout("original_dit").load(stored(original), public.LIKE)).double()
-    tensors, info = layout("sit").load(stored(original), public.LIKE)
+    theirs = ours(*load("original_dit", original)).double()
+    tensors, info = load("sit", original)
     found = ours(tensors, info).double()
     assert tensors["trunk.embed_time.0.weight"].abs().max() < 1e4
     x, _, classes = public.batch(dtype=torch.float64)
@@ -80,25 +82,20 @@ def test_sit_becomes_the_velocity_of_our_convention():
 
 
 def test_what_tells_sit_from_dit_is_used_and_its_lack_is_said():
-    original = public.random_original()
-    _, dit_info = layout("original_dit").load(stored(original), public.LIKE)
-    assert any("--layout sit" in note for note in dit_info.notes)
-    _, sit_info = layout("sit").load(stored(original), public.LIKE)
-    assert any("nothing says how SiT was trained" in note for note in sit_info.notes)
+    assert any("--layout sit" in note for note in load("original_dit")[1].notes)
+    assert any("nothing says how SiT was trained" in note for note in load("sit")[1].notes)
     for name, arguments in (("original_dit", {"model": "DiT-XL/2"}), ("sit", public.SIT_ARGUMENTS)):
-        _, info = layout(name).load(stored(original, arguments=arguments), public.LIKE)
-        assert not any("SiT" in note for note in info.notes)
+        assert not any("SiT" in note for note in load(name, arguments=arguments)[1].notes)
     for changed in ({"path_type": "GVP"}, {"prediction": "noise"}):
         with pytest.raises(UserError, match=f"trained with {next(iter(changed))} .*; only .* can be read"):
-            layout("sit").load(stored(original, arguments=public.SIT_ARGUMENTS | changed), public.LIKE)
+            load("sit", arguments=public.SIT_ARGUMENTS | changed)
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("outputs, dtype, tolerance", [(1, torch.float32, 1e-5), (2, torch.float64, 1e-10)])
 @torch.no_grad()
 def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(outputs, dtype, tolerance):
     original = public.random_original(outputs, dtype)
-    tensors, info = layout("original_dit").load(stored(original), public.LIKE)
+    tensors, info = load("original_dit", original)
     assert info.model.learned_sigma == (outputs == 2)
     assert (info.image_size, info.channels, info.num_classes) == (8, 4, 10)
     x, steps, classes = public.batch(dtype=dtype)
@@ -110,22 +107,12 @@ def test_an_original_checkpoint_is_the_network_that_diffusers_makes_of_it(output
     assert (found - expected).abs().max() < tolerance * max(1, expected.abs().max())
 
 
-@torch.no_grad()
-def test_forward_is_epsilon_and_with_sigma_has_both():
-    tensors, info = layout("original_dit").load(stored(public.random_original()), public.LIKE)
-    model, (x, steps, classes) = ours(tensors, info), public.batch()
-    t = steps.double() / 1000
-    torch.testing.assert_close(model(x, t, classes), everything(model, x, steps, classes)[:, :4])
-    assert model.with_sigma(x, t, classes).shape == (5, 8, 8, 8)
-
-
 def test_published_widths_tell_their_heads_and_others_need_the_targets():
     assert original_dit.HEADS == {384: 6, 768: 12, 1024: 16, 1152: 16}
     with pytest.raises(UserError, match="weights.pt: width 64 is not a published one; name the heads"):
-        layout("original_dit").load(stored(public.random_original()), None)
-    _, info = layout("original_dit").load(stored(public.random_original()), SimpleNamespace(heads=2))
-    assert info.model.heads == 2
-    assert any("number of heads: taken to be 2" in note for note in info.notes)
+        load("original_dit", like=None)
+    _, info = load("original_dit", like=SimpleNamespace(heads=2))
+    assert info.model.heads == 2 and any("number of heads: taken to be 2" in note for note in info.notes)
 
 
 def test_the_targets_heads_come_before_those_of_a_published_width(monkeypatch):
@@ -137,11 +124,10 @@ def test_the_targets_heads_come_before_those_of_a_published_width(monkeypatch):
         (None, 8, None),
     ):
         for name in ("original_dit", "sit"):
-            _, info = layout(name).load(stored(public.random_original()), like)
+            _, info = load(name, like=like)
+            notes = [note for note in info.notes if "heads" in note]
             assert info.model.heads == heads
-            assert [note for note in info.notes if "heads" in note] == (
-                [f"no tensor tells the number of heads: {said}"] if said else []
-            )
+            assert notes == ([f"no tensor tells the number of heads: {said}"] if said else [])
 
 
 HALF_ULP = {torch.float16: 2.0**-12, torch.bfloat16: 2.0**-9}
@@ -161,72 +147,52 @@ def test_a_table_of_positions_in_half_precision_is_known_by_the_bound_of_its_typ
     error = (tensors["pos_embed"].double() - public.positions(public.SIDE // public.PATCH)).abs().max()
     assert 0.5 * bound < error <= bound
     for values in (tensors, {name: one.to(dtype) for name, one in tensors.items()}):
-        _, info = layout("original_dit").load(stored(values), public.LIKE)
-        assert info.image_size == public.SIDE
+        assert load("original_dit", values)[1].image_size == public.SIDE
 
 
-@pytest.mark.parametrize(
-    "dtype, least", [(torch.float32, 2e-4), *((dtype, 2 * bound + 2e-4) for dtype, bound in HALF_ULP.items())]
-)
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda table, least: torch.randn(table.shape, generator=torch.Generator().manual_seed(0)),
-        lambda table, least: table.flip(1),
-        lambda table, least: table * 0,
-        lambda table, least: table + least,
-        lambda table, least: table * torch.linspace(1, 1 - least, table.shape[1]).double()[:, None],
-    ],
-)
-def test_a_table_of_other_values_stays_refused_in_every_precision(dtype, least, change):
-    tensors = with_table(lambda table: change(table, least), dtype)
-    with pytest.raises(UserError, match="'pos_embed' is not the fixed table"):
-        layout("original_dit").load(stored(tensors), public.LIKE)
+def refused_table(tensors):
+    with pytest.raises(UserError, match="weights.pt: .*'pos_embed' is not the fixed table"):
+        load("original_dit", tensors)
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.float32, 0), *HALF_ULP.items()])
+def test_a_table_of_other_values_stays_refused_in_every_precision(dtype, bound):
+    least = 2 * bound + 2e-4
+    for change in (
+        lambda table: torch.randn(table.shape, generator=torch.Generator().manual_seed(0)),
+        lambda table: table.flip(1),
+        lambda table: table * 0,
+        lambda table: table + least,
+        lambda table: table * torch.linspace(1, 1 - least, table.shape[1]).double()[:, None],
+    ):
+        refused_table(with_table(change, dtype))
 
 
 def test_float32_weights_that_are_not_rounded_keep_the_bound_of_float32():
-    tensors = public.random_original()
-    for moved, is_right in ((5e-5, True), (1.5e-4, False)):
-        file = stored(tensors | {"pos_embed": tensors["pos_embed"] + moved})
-        if is_right:
-            layout("original_dit").load(file, public.LIKE)
-        else:
-            with pytest.raises(UserError, match="'pos_embed' is not the fixed table"):
-                layout("original_dit").load(file, public.LIKE)
+    load("original_dit", ORIGINAL | {"pos_embed": ORIGINAL["pos_embed"] + 5e-5})
+    refused_table(ORIGINAL | {"pos_embed": ORIGINAL["pos_embed"] + 1.5e-4})
 
 
-def test_what_diffusers_stores_comes_back_to_the_bit():
-    theirs = public.as_diffusers(public.random_original())
-    tensors, info = layout("diffusers_dit").load(stored(theirs, public.diffusers_config()), None)
+def test_what_diffusers_stores_comes_back_to_the_bit_and_is_the_same_network_as_the_original_layout():
+    tensors, info = load("diffusers_dit", DIFFUSERS, None, config=CONFIG)
     again, config = diffusers_dit.dump(tensors, info)
-    assert again.keys() == theirs.keys()
-    assert all(torch.equal(again[name], theirs[name]) for name in theirs)
-    assert {key: config[key] for key in public.diffusers_config()} == public.diffusers_config()
-
-
-def test_both_public_layouts_make_the_same_network():
-    original = public.random_original()
-    one, of_original = layout("original_dit").load(stored(original), public.LIKE)
-    theirs = stored(public.as_diffusers(original), public.diffusers_config())
-    other, of_diffusers = layout("diffusers_dit").load(theirs, None)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert of_original.model == of_diffusers.model
-    assert of_original.objective == of_diffusers.objective
+    original, of_original = load("original_dit")
+    for one, other in ((again, DIFFUSERS), (tensors, original)):
+        assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert {key: config[key] for key in CONFIG} == CONFIG
+    assert (info.model, info.objective) == (of_original.model, of_original.objective)
 
 
 @torch.no_grad()
 def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
-    original = public.random_original()
-    tensors, info = layout("original_dit").load(stored(original), public.LIKE)
+    tensors, info = load("original_dit")
     theirs, config = diffusers_dit.dump(tensors, info, 1000)
     assert config["num_embeds_ada_norm"] == 1000
     x, steps, classes = public.batch()
     padded = peer(theirs, **{"num_embeds_ada_norm": 1000})
     null = torch.where(classes == 10, 1000, classes)
-    expected = peer(public.as_diffusers(original))(x, steps, classes).sample
-    torch.testing.assert_close(padded(x, steps, null).sample, expected)
-    again, same = layout("diffusers_dit").load(stored(theirs, config, {"data": {"num_classes": 10}}), None)
+    torch.testing.assert_close(padded(x, steps, null).sample, peer(DIFFUSERS)(x, steps, classes).sample)
+    again, same = load("diffusers_dit", theirs, None, config=config, own={"data": {"num_classes": 10}})
     assert same.num_classes == 10
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
 
@@ -235,18 +201,15 @@ def test_a_padded_class_table_changes_no_output_and_is_taken_off_again():
     ("diffusers", "original", "diffusers"), ("original", "diffusers", "original")])  # fmt: skip
 def test_the_spacing_of_times_is_the_files_own_or_else_the_targets_which_is_said(own, like, expected):
     said = {"model": {"time_spacing": own}} if own else {}
-    theirs = stored(public.as_diffusers(public.random_original()), public.diffusers_config(), said)
-    _, info = layout("diffusers_dit").load(theirs, SimpleNamespace(time_spacing=like))
+    _, info = load("diffusers_dit", DIFFUSERS, SimpleNamespace(time_spacing=like), config=CONFIG, own=said)
     assert info.model.time_spacing == expected
     assert any(f"spaced: taken to be {like}" in note for note in info.notes) == (own is None)
 
 
 def test_blocks_with_different_embeddings_are_refused():
-    theirs = public.as_diffusers(public.random_original())
     name = "transformer_blocks.1.norm1.emb.timestep_embedder.linear_2.bias"
-    theirs[name] = theirs[name] + 1e-3
     with pytest.raises(UserError, match="weights.pt: block 1 has another embedding .*trunk.embed_time.2.bias"):
-        layout("diffusers_dit").load(stored(theirs, public.diffusers_config()), None)
+        load("diffusers_dit", DIFFUSERS | {name: DIFFUSERS[name] + 1e-3}, None, config=CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -262,32 +225,28 @@ def test_blocks_with_different_embeddings_are_refused():
     ],
 )
 def test_a_config_that_is_not_this_network_is_refused(changes, message):
-    config = public.diffusers_config() | changes
     with pytest.raises(UserError, match=message):
-        layout("diffusers_dit").load(stored(public.as_diffusers(public.random_original()), config), None)
+        load("diffusers_dit", DIFFUSERS, None, config=CONFIG | changes)
 
 
 @pytest.mark.parametrize(
-    "change, message",
+    "name, values, message",
     [
-        (lambda one: one.pop("blocks.1.attn.qkv.bias"), "no tensor 'blocks.1.attn.qkv.bias'"),
-        (lambda one: one.update({"blocks.0.extra": torch.zeros(1)}), "unknown tensor 'blocks.0.extra'"),
-        (lambda one: one.update({"x_embedder.proj.bias": torch.zeros(3)}), r"'x_embedder.proj.bias' is \(3,\)"),
-        (lambda one: one.update({"pos_embed": one["pos_embed"].flip(1)}), "'pos_embed' is not the fixed table"),
+        ("blocks.1.attn.qkv.bias", None, "no tensor 'blocks.1.attn.qkv.bias'"),
+        ("blocks.0.extra", torch.zeros(1), "unknown tensor 'blocks.0.extra'"),
+        ("x_embedder.proj.bias", torch.zeros(3), r"'x_embedder.proj.bias' is \(3,\)"),
     ],
 )
-def test_a_state_dict_that_is_not_quite_this_layout_is_refused(change, message):
-    tensors = public.random_original()
-    change(tensors)
+def test_a_state_dict_that_is_not_quite_this_layout_is_refused(name, values, message):
+    tensors = {key: one for key, one in (ORIGINAL | {name: values}).items() if one is not None}
     with pytest.raises(UserError, match=f"weights.pt: .*{message}"):
-        layout("original_dit").load(stored(tensors), public.LIKE)
+        load("original_dit", tensors)
 
 
-@pytest.mark.parametrize("changes", [{"modulation": "single"}, {"condition": "none"}, {"qk_norm": True}])
-def test_what_diffusers_has_no_model_for_is_not_exported(changes):
-    tensors, info = layout("original_dit").load(stored(public.random_original()), public.LIKE)
-    form = ConditionForm(changes.get("condition", "class"))
-    other = replace(info, model=info.model.model_copy(update=changes), condition=form)
-    key, value = next(iter(changes.items()))
+@pytest.mark.parametrize("key, value", [("modulation", "single"), ("condition", "none"), ("qk_norm", True)])
+def test_what_diffusers_has_no_model_for_is_not_exported(key, value):
+    tensors, info = load("original_dit")
+    form = ConditionForm(value if key == "condition" else "class")
+    other = replace(info, model=info.model.model_copy(update={key: value}), condition=form)
     with pytest.raises(UserError, match=f"DiTTransformer2DModel is a dit with .*{key} {value}"):
         diffusers_dit.dump(tensors, other)
