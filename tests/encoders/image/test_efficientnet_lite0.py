@@ -61,6 +61,18 @@ def test_every_stored_weight_has_its_place(network):
         assert torch.equal(own[key.replace("._", ".").removeprefix("_")], values), key
 
 
+def test_features_tell_rough_texture_from_smooth_colour(network):
+    """Each image's nearest neighbour is of its own kind."""
+    generator = np.random.default_rng(0)
+    rough = generator.integers(0, 256, (6, 64, 64, 3), dtype=np.uint8)
+    smooth = np.broadcast_to(generator.integers(0, 256, (6, 1, 1, 3), dtype=np.uint8), rough.shape)
+    encode = encoder.ImageNetFeatures(encoder.ImageNetFeaturesSettings(name="efficientnet_lite0")).encode
+    features = encode(np.concatenate([rough, smooth]))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    similarity = features @ features.T - 2 * np.eye(12)
+    assert ((similarity.argmax(axis=1) < 6) == (np.arange(12) < 6)).all()
+
+
 def test_without_weights_a_job_says_which_command_fetches_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     with pytest.raises(UserError, match="efficientnet_lite0-579344248a93e230.pth: missing; .* run: hpcddm prefetch"):
