@@ -9,6 +9,7 @@ from typing import Any
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.contract import FILE, Contract
+from tests.exchange.hostile import sign_json
 from tests.helpers import hpcddm, write_experiment, write_source
 
 SITES = ["north", "south"]
@@ -82,6 +83,5 @@ class Collaboration:
 
     def sign(self, folder: Path, content: bytes, signer: str = "north", namespace: str = signing.CONTRACT) -> Path:
         """Write the signed JSON of a contract."""
-        (folder / FILE).write_bytes(content)
-        (folder / f"{FILE}.sig").write_bytes(signing.sign_here(content, self.key(signer), namespace))
+        sign_json(folder / FILE, content, self.key(signer), namespace)
         return folder

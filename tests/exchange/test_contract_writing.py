@@ -51,12 +51,8 @@ def test_a_new_key_and_a_revocation_exclude_each_other(shared, tmp_path):
 
 
 def test_a_key_that_is_missing_is_named_itself(shared, tmp_path):
-    refused(
-        hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--sign", tmp_path / "none"),
-        1,
-        f"{tmp_path / 'none'} is missing",
-        "hpcddm site key SITE",
-    )
+    done = hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--sign", tmp_path / "none")
+    refused(done, 1, f"{tmp_path / 'none'} is missing", "hpcddm site key SITE")
     shutil.copy(shared.key("north"), tmp_path / "half")
     done = hpcddm("site", "contract", shared.run, "--output", tmp_path / "new", "--sign", tmp_path / "half")
     refused(done, 1, "ssh-keygen -y -f")

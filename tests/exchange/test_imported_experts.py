@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -80,16 +81,14 @@ def test_export_and_sample_refuse_an_expert_that_nothing_vouches_for(runs, tmp_p
     assert manifest.read(runs.home.unit(KEY)).record["imported"]["bundle"] == 1
 
 
-def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp_path):
+def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs):
     home = runs.home
     contracts.vouch(home, runs.contract, "uni-a")
     # Theirs: another contract, whose coordinator is the other site, with a journal and a record of its own.
-    hostile = runs.hostile_contract(9)
-    shutil.copytree(contracts.revision_folder(RunDir(hostile), 9), contracts.revision_folder(home, 9))
+    runs.put(home, replace(runs.contract, revision=9, coordinator="uni-b"), "uni-b")
     shutil.copy(runs.partner.journal, home.journal)
     copy(runs)
-    forged = runs.forged_revision(8)
-    shutil.copytree(contracts.revision_folder(RunDir(forged), 8), contracts.revision_folder(home, 8))
+    runs.put_forged(home, 8)
     assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
     assert contracts.accepted_keys(home, "uni-a") == {runs.contract.sites["uni-a"].key}
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
@@ -97,17 +96,10 @@ def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp
     assert row(home)[0] != "complete"
 
 
-def add_strangers_revision(runs, run):
-    """Put a revision into a run that a stranger has signed as coordinator, with its key for every site."""
-    place = contracts.revision_folder(run, 8)
-    shutil.copytree(contracts.revision_folder(RunDir(runs.forged_revision(8)), 8), place)
-
-
-@pytest.mark.parametrize("is_moved", [False, True])
-def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp_path, is_moved):
+def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp_path):
     bundle = runs.pack("sent")
-    home = RunDir(runs.home.root.rename(tmp_path / "moved")) if is_moved else runs.home
-    add_strangers_revision(runs, home)
+    home = RunDir(runs.home.root.rename(tmp_path / "moved"))
+    runs.put_forged(home, 8)
     assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
     assert contracts.accepted_keys(home, "uni-b") == {runs.contract.sites["uni-b"].key}
     assert hpcddm("site", "import", home.root, bundle).exit_code == 0
@@ -117,7 +109,7 @@ def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp
 @pytest.mark.parametrize("verb", ["import", "bundle", "submit"])
 def test_a_contract_that_nobody_here_has_vouched_for_is_refused_in_one_line(runs, tmp_path, monkeypatch, verb):
     bundle, run = runs.pack("sent"), runs.partner if verb == "bundle" else runs.home
-    add_strangers_revision(runs, run)
+    runs.put_forged(run, 8)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of-another-account"))
     site = tmp_path / "uni-a.yaml"
     site.write_text("name: uni-a\nscheduler: local\n")

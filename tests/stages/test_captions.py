@@ -22,11 +22,14 @@ from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import EXTRACTOR
 from hpcddm.sampling import draw_images, load_ensemble
 from tests import pictures
+from tests.helpers import CLUSTERING
 from tests.whole_runs import hpcddm
 
 TRAINING = {"images": 1024, "batch": 32, "learning_rate": 0.004, "warmup_images": 64, "ema_halflife_images": 64}
 TRAINING |= {"precision": "fp32"}
 NETWORK = {"width": 32, "depth": 2, "heads": 2, "patch": 4}
+CNN = {"name": "small_cnn", "width": 16, "features": 32}
+LONGER = {"images": 8192, "batch": 64, "learning_rate": 0.002}
 EXPERIMENT = {
     "name": "emoji",
     "data": {
@@ -36,10 +39,7 @@ EXPERIMENT = {
         "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6, "cached": True},
     },
     "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {
-        "experts": 2,
-        "clustering": {"name": "kmeans", "fine_clusters": 16, "iterations": 10, "restarts": 1, "max_share": None},
-    },
+    "cluster": {"experts": 2, "clustering": CLUSTERING},
     "experts": {
         "model": {"name": "dit", "text_modulation": "mean"} | NETWORK,
         "objective": {"name": "flow_matching"},
@@ -47,13 +47,7 @@ EXPERIMENT = {
     },
     "monolith": {"enabled": False},
     "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},
-    "evaluators": {
-        "extractor": {
-            "model": {"name": "small_cnn", "width": 16, "features": 32},
-            "training": TRAINING | {"images": 8192, "batch": 64, "learning_rate": 0.002},
-            "shift": 2,
-        }
-    },
+    "evaluators": {"extractor": {"model": CNN, "training": TRAINING | LONGER, "shift": 2}},
     "evaluate": {"images": 40, "batch": 20, "steps": 4, "guidance": 2.0, "strategies": ["top-1", "oracle"]},
     "distill": {"teacher": "router", "share": 0.25},
 }
@@ -87,10 +81,8 @@ def test_experts_router_and_student_learn_from_the_words(run):
 
 
 def test_every_caption_was_encoded_once(run):
-    counts = [
-        manifest.read(run.unit(key)).results["captions"] for key in ("encode_captions/all", "encode_captions/000")
-    ]
-    assert counts == [len(set(pictures.captions()))] * 2
+    for key in ("encode_captions/all", "encode_captions/000"):
+        assert manifest.read(run.unit(key)).results["captions"] == len(set(pictures.captions()))
     inputs = manifest.read(run.unit("train/expert-00")).inputs
     assert not [key for key in inputs if key.startswith("encode_captions")], "the same captions, wherever encoded"
 
@@ -103,9 +95,8 @@ def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run
 
     def images(split):
         catalog = open_catalog(run, split)
-        return build_classifier.pixels(experiment).to_model(
-            torch.from_numpy(TarReader(catalog).images(range(len(catalog))))
-        )
+        pixels = torch.from_numpy(TarReader(catalog).images(range(len(catalog))))
+        return build_classifier.pixels(experiment).to_model(pixels)
 
     def distance(x):
         return frechet_distance(*(FeatureStatistics.from_features(network.features(one).numpy()) for one in (x, train)))

@@ -80,10 +80,8 @@ def test_the_sample_whose_features_are_no_numbers_is_named(made):
     path = bench.run.unit("encode/train-001") / "features.h5"
     with h5py.File(path, "r+") as file:
         file["features"][7, 3] = np.nan
-    first = len(run_samples.features(run_samples.open_unit_catalog(bench.unit(MONOLITH), "train"))) - len(
-        h5py.File(path)["features"]
-    )
-    key = run_samples.open_reader(bench.unit(MONOLITH), "train").keys([first + 7])[0]
+    reader = run_samples.open_reader(bench.unit(MONOLITH), "train")
+    (key,) = reader.keys([len(reader) - len(h5py.File(path)["features"]) + 7])
     with pytest.raises(UserError, match=f"encode.encoder: pixels gives {key} features that are NaN or infinite"):
         bench.make(CLUSTER)
 
@@ -121,9 +119,8 @@ def test_experts_are_trained_on_a_share_of_other_clusters_which_changes_no_clust
     before, unit = manifest.read(bench.run.unit(EXPERT_LISTS)).results, bench.unit(MONOLITH)
     own = [numbers_in(run_samples.expert_list(unit, expert)) for expert in range(3)]
     assert [numbers_in(run_samples.training_list(unit, expert)) for expert in range(3)] == own
-    bench.settings = bench.experiment(
-        **TINY, experts__other_clusters_share=0.2, data__read_from={"name": "expert_copy"}
-    )
+    mixing = {"experts__other_clusters_share": 0.2, "data__read_from": {"name": "expert_copy"}}
+    bench.settings = bench.experiment(**TINY, **mixing)
     bench.make(EXPERT_LISTS, "copy_lists/expert-01")
     after, unit = manifest.read(bench.run.unit(EXPERT_LISTS)).results, bench.unit(MONOLITH)
     assert [numbers_in(run_samples.expert_list(unit, expert)) for expert in range(3)] == own
@@ -168,9 +165,8 @@ def shared_keys(monkeypatch):
 
 @pytest.mark.usefixtures("shared_keys")
 def test_keys_that_samples_share_are_named(made):
-    with pytest.raises(
-        UserError, match="3 samples have a key that another one has, twice, train-0000005; .*data.duplicates: drop"
-    ):
+    said = "3 samples have a key that another one has, twice, train-0000005; .*data.duplicates: drop"
+    with pytest.raises(UserError, match=said):
         made(256)
 
 
@@ -231,9 +227,8 @@ def test_the_samples_of_a_fit_are_all_or_some_from_everywhere(count, most):
 
 def test_what_a_bound_on_clusters_costs_is_in_the_manifest_and_the_log(made, capsys):
     bench = made(2)
-    bench.settings = bench.experiment(
-        **(TINY | {"cluster__clustering": TINY["cluster__clustering"] | {"max_share": 0.5}})
-    )
+    bounded = TINY["cluster__clustering"] | {"max_share": 0.5}
+    bench.settings = bench.experiment(**(TINY | {"cluster__clustering": bounded}))
     bench.make("cluster/all")
     results = manifest.read(bench.run.unit("cluster/all")).results
     assert results["largest_share"] <= 0.5 and results["inertia"] >= results["inertia_without_max_share"] - 1e-9

@@ -53,9 +53,8 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 @pytest.mark.parametrize("own_seed", [0, 3])
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
-    monkeypatch.setattr(
-        evaluators_job, "train", lambda task, training, unit: tasks.append(task) or TrainingResult([], {}, {})
-    )
+    done = TrainingResult([], {}, {})
+    monkeypatch.setattr(evaluators_job, "train", lambda task, training, unit: tasks.append(task) or done)
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(run_samples, "training_reader", lambda settings, unit: nullcontext(images))
     unit = SimpleNamespace(key="evaluators/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
@@ -72,9 +71,8 @@ def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypat
     save_file(network.state_dict(), file)
     images = ArrayReader(np.zeros((8, SIDE, SIDE, 1), np.uint8), np.arange(8) % 4, np.zeros(8, int))
     monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: images)
-    unit = SimpleNamespace(
-        key="evaluators/classifier", folder=folder, run=RunDir(tmp_path / "run"), ranks=SimpleNamespace(rank=0)
-    )
+    rank, own = SimpleNamespace(rank=0), RunDir(tmp_path / "run")
+    unit = SimpleNamespace(key="evaluators/classifier", folder=folder, run=own, ranks=rank)
 
     def run(content):
         given = {"weights": str(file), "content_hash": content}
@@ -98,13 +96,8 @@ def test_a_network_that_is_given_costs_no_training_and_is_under_the_fingerprint(
     file = tmp_path / "ruler.safetensors"
     file.write_bytes(b"weights")
     own, given = tiny(tmp_path), tiny(tmp_path, evaluators__classifier__pretrained={"weights": str(file)})
-    settings = [
-        {
-            unit.key: unit.fingerprint_settings
-            for unit in plan_units(with_content_hashes(one, RunDir(tmp_path / "run"), "images"))
-        }
-        for one in (own, given)
-    ]
+    hashed = [with_content_hashes(one, RunDir(tmp_path / "run"), "images") for one in (own, given)]
+    settings = [{unit.key: unit.fingerprint_settings for unit in plan_units(one)} for one in hashed]
     changed = {key for key in settings[0] if settings[0][key] != settings[1][key]}
     assert changed == {"evaluators/classifier"}
     digest = settings[1]["evaluators/classifier"]["evaluators.classifier.pretrained.content_hash"]
