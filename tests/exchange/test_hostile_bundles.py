@@ -134,7 +134,7 @@ def test_verify_hashes_no_file_that_is_larger_than_any_expert(standing, sent):
 
 
 def flipped(content, place):
-    return content[:place] + bytes([content[place] ^ 1]) + content[place:][1:]
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
 DAMAGE = {

@@ -10,17 +10,12 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from hpcddm.data import evaluation_set
-from hpcddm.data.reader import TarReader
-from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
-from hpcddm.evaluation.metrics.fd import frechet_distance
-from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.models import build_classifier
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import EXTRACTOR
-from hpcddm.sampling import draw_images, load_ensemble
+from hpcddm.sampling import draw_images
 from tests import pictures
 from tests.helpers import CLUSTERING
 from tests.whole_runs import hpcddm
@@ -87,24 +82,8 @@ def test_every_caption_was_encoded_once(run):
     assert not [key for key in inputs if key.startswith("encode_captions")], "the same captions, wherever encoded"
 
 
-@pytest.mark.filterwarnings("ignore:Frechet")
-def test_the_extractor_without_classes_tells_real_pictures_from_damaged_ones(run):
-    experiment = stored_experiment(run)
+def test_the_extractor_without_classes_has_learned_something(run):
     assert manifest.read(run.unit(EXTRACTOR)).results["heldout_accuracy"] > 0.3, "four turns, symmetric ones among them"
-    network = load_ensemble.load_evaluator(experiment, EXTRACTOR, run.unit, torch.device("cpu"))
-
-    def images(split):
-        catalog = open_catalog(run, split)
-        pixels = torch.from_numpy(TarReader(catalog).images(range(len(catalog))))
-        return build_classifier.pixels(experiment).to_model(pixels)
-
-    def distance(x):
-        return frechet_distance(*(FeatureStatistics.from_features(network.features(one).numpy()) for one in (x, train)))
-
-    train, heldout = images("train"), images("heldout")
-    shuffled = heldout.flatten(2)[:, :, torch.randperm(256, generator=torch.Generator().manual_seed(0))]
-    blurred = torch.nn.functional.avg_pool2d(heldout, 3, 1, 1)
-    assert 2 * distance(heldout) < distance(blurred) < distance(shuffled.view_as(heldout)) / 2
 
 
 def test_samples_have_the_captions_of_the_evaluation_set_and_are_measured_without_classes(run):

@@ -1,6 +1,5 @@
 """What the stage cluster_report says of real images in clusters of every kind."""
 
-import csv
 import json
 
 import numpy as np
@@ -97,14 +96,11 @@ def test_classes_are_counted_in_all_of_a_cluster(bench):
 
 @pytest.mark.parametrize("name", ["random", "labels", "file"])
 def test_clusters_without_features_show_what_there_is(bench, tmp_path, name):
-    table = tmp_path / "clusters.csv"
-    unit = bench.unit("cluster/all")
-    with open(table, "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["key", "cluster"])
-        for split in ("train", "heldout"):
-            reader = run_samples.open_reader(unit, split)
-            rows.writerows([key, number % 5 // 2] for number, key in enumerate(reader.keys(range(len(reader)))))
+    table, rows = tmp_path / "clusters.csv", ["key,cluster"]
+    for split in ("train", "heldout"):
+        reader = run_samples.open_reader(bench.unit("cluster/all"), split)
+        rows += [f"{key},{number % 5 // 2}" for number, key in enumerate(reader.keys(range(len(reader))))]
+    table.write_text("\n".join(rows))
     more = {"random": {}, "labels": {"groups": GROUPS}, "file": {"table": {"file": str(table)}}}[name]
     experts = {"cluster__experts": 3, "experts__training__batch": 48} if name == "file" else {}
     facts, content, page = inspected(bench, cluster__clustering={"name": name} | more, **experts)

@@ -29,13 +29,8 @@ from tests.stages import routes
 from tests.stages.routes import Bench, write_images
 
 LABEL, IMAGES, FEW = "pixels-4", 60, 20
-JOBS = {
-    "reference": reference_job,
-    "reference_statistics": reference_statistics_job,
-    "measure": measure_job,
-    "neighbours": neighbours_job,
-    "compare": compare_job,
-}
+JOBS = {"reference": reference_job, "reference_statistics": reference_statistics_job, "measure": measure_job}
+JOBS |= {"neighbours": neighbours_job, "compare": compare_job}
 CHANGES = {
     "evaluators__extractor": None,
     "evaluate__extractors": [{"name": "pixels", "size": 4}],

@@ -54,17 +54,12 @@ def test_the_number_of_ranges_changes_no_list_and_no_sample(made):
         before, after = (manifest.read(bench.run.unit(key)).results for bench in (one, other))
         assert before == after and before["digests"]
     readers = [run_samples.open_reader(bench.unit(MONOLITH), "train") for bench in (one, other)]
-    images, labels, clusters = ([ask(range(96)) for ask in asks] for asks in zip(*map(asked, readers), strict=True))
-    for first, second in (images, labels, clusters):
-        assert np.array_equal(first, second)
-    lists = [run_samples.expert_list(one.unit(MONOLITH), expert) for expert in range(3)]
-    for expert, own in enumerate(lists):
-        assert own.gather(range(len(own))).tolist() == np.flatnonzero(clusters[0] == expert).tolist()
-    assert sum(map(len, lists)) == 96
-
-
-def asked(reader):
-    return reader.images, reader.labels, reader.clusters
+    for name in ("images", "labels", "clusters"):
+        assert np.array_equal(*(getattr(reader, name)(range(96)) for reader in readers)), name
+    clusters = readers[0].clusters(range(96))
+    for expert in range(3):
+        own = numbers_in(run_samples.expert_list(one.unit(MONOLITH), expert))
+        assert own == np.flatnonzero(clusters == expert).tolist()
 
 
 def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
@@ -93,8 +88,7 @@ def test_a_list_by_keys_has_their_samples_and_leaves_the_others_alone(made, tmp_
     (tmp_path / "hats.txt").write_text("\n".join(keys[number] for number in (70, 3, 12)))
     bench.settings = bench.experiment(**TINY, experts__extra=[JOINED | {"list": str(tmp_path / "hats.txt")}])
     bench.make("expert_lists/hats")
-    own = run_samples.expert_list(bench.unit("train/hats"), "hats")
-    assert own.gather(range(len(own))).tolist() == [3, 12, 70]
+    assert numbers_in(run_samples.expert_list(bench.unit("train/hats"), "hats")) == [3, 12, 70]
     catalog = run_samples.open_unit_catalog(bench.unit(MONOLITH), "train")
     results = manifest.read(bench.run.unit("expert_lists/hats")).results
     assert results["digests"] == {"hats": catalog.digest([3, 12, 70])}
