@@ -10,6 +10,7 @@ from hpcddm.exchange import signing
 from hpcddm.exchange.bundle import FILE
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import Agreed
+from tests.helpers import hpcddm
 
 WEIGHTS = "weights.safetensors"
 
@@ -42,6 +43,12 @@ def refused(runs: Agreed, folder: Path, reason: str, *options: str) -> None:
     said = refusal_of(runs.take(folder, *options))
     assert reason in said, said
     assert tree(runs.home) == before
+
+
+def row(run: Path, key: str) -> tuple[str, str]:
+    """Return state and reason of a unit in `status --json`."""
+    units = json.loads(hpcddm("status", run, "--json").output)["units"]
+    return next((unit["state"], unit["reason"]) for unit in units if unit["unit"] == key)
 
 
 def sign_bytes(

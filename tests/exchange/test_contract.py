@@ -309,9 +309,7 @@ HOSTILE = {
     "a million snapshots": add("experiment/experts/training", images=10**9, snapshots=list(range(1, 400_000))),
     "a cluster a hundred thousand times": put("experiment/experts/overrides", [{"clusters": [0] * 100_000}]),
     "a hundred thousand settings that do not exist": add("experiment", **{f"key-{k}": 1 for k in range(100_000)}),
-    "fifty thousand keys that do not exist": lambda content: content.update(
-        {f"key-{number}": 1 for number in range(50_000)}
-    ),
+    "fifty thousand keys that do not exist": add("", **{f"key-{number}": 1 for number in range(50_000)}),
     "fifty thousand files": put("files", {f"A{number}": 0 for number in range(50_000)}),
     "a million values": put("files", [0] * 1_000_000),
     "a thousand and one sites": lambda content: content["sites"].update(

@@ -1,6 +1,5 @@
 """In a run with a contract, an expert of another site counts only from a bundle that this site has signed."""
 
-import json
 import shutil
 from dataclasses import replace
 
@@ -11,13 +10,8 @@ from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import contracts, manifest
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, train
+from tests.exchange.hostile import row
 from tests.helpers import hpcddm
-
-
-def row(run, key=KEY):
-    """Return state and reason of a unit in `status --json`."""
-    units = json.loads(hpcddm("status", run.root, "--json").output)["units"]
-    return next((unit["state"], unit["reason"]) for unit in units if unit["unit"] == key)
 
 
 def copy(runs):
@@ -28,14 +22,17 @@ def is_unverified(run):
     """Whether nobody may read the expert, and status says why."""
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
         manifest.read(run.unit(KEY))
-    state, reason = row(run)
+    state, reason = row(run.root, KEY)
     return state == "elsewhere" and "unverified: is of site uni-b" in reason
 
 
 def test_status_names_the_bundle_of_an_imported_expert(runs):
-    assert row(runs.home) == ("elsewhere", "belongs to site uni-b")
+    assert row(runs.home.root, KEY) == ("elsewhere", "belongs to site uni-b")
     runs.take(runs.pack("sent"))
-    assert row(runs.home) == ("complete", "imported from uni-b (bundle 1), by its word with code c0de, torch 2.13.0")
+    assert row(runs.home.root, KEY) == (
+        "complete",
+        "imported from uni-b (bundle 1), by its word with code c0de, torch 2.13.0",
+    )
     assert f"{KEY}: complete, imported from uni-b (bundle 1)" in hpcddm("status", runs.home.root).output
 
 
@@ -43,9 +40,9 @@ def test_a_copied_expert_is_unverified_in_a_run_with_a_contract(runs):
     copy(runs)
     assert is_unverified(runs.home)
     # At its own site nothing needs to vouch for it.
-    assert row(runs.partner) == ("complete", "")
+    assert row(runs.partner.root, KEY) == ("complete", "")
     shutil.rmtree(runs.home.root / "contract")
-    assert row(runs.home) == ("complete", "")
+    assert row(runs.home.root, KEY) == ("complete", "")
 
 
 def test_other_weights_in_the_place_of_the_imported_ones_are_unverified(runs):
@@ -66,7 +63,7 @@ def test_a_bundle_of_a_revoked_key_counts_no_more_and_one_of_an_earlier_key_does
     old = runs.contract.sites["uni-b"]
     other = runs.contract.sites["uni-a"].key
     later = runs.change_revision(2, key=other)
-    assert row(later.home)[0] == "complete"
+    assert row(later.home.root, KEY)[0] == "complete"
     assert is_unverified(later.change_revision(3, key=old.key, is_revoked=True).home)
 
 
@@ -93,7 +90,7 @@ def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs):
     assert contracts.accepted_keys(home, "uni-a") == {runs.contract.sites["uni-a"].key}
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
         manifest.read(home.unit(KEY))
-    assert row(home)[0] != "complete"
+    assert row(home.root, KEY)[0] != "complete"
 
 
 def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp_path):
@@ -103,7 +100,7 @@ def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp
     assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
     assert contracts.accepted_keys(home, "uni-b") == {runs.contract.sites["uni-b"].key}
     assert hpcddm("site", "import", home.root, bundle).exit_code == 0
-    assert row(home)[0] == "complete"
+    assert row(home.root, KEY)[0] == "complete"
 
 
 @pytest.mark.parametrize("verb", ["import", "bundle", "submit"])

@@ -1,6 +1,5 @@
 """The probe of an expert of another site: it fails, nothing reads the expert, and somebody accepts that."""
 
-import json
 import shutil
 
 import numpy as np
@@ -17,7 +16,7 @@ from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.exchange.collaboration import Collaboration
-from tests.exchange.hostile import entry_of, listed, sign_list
+from tests.exchange.hostile import entry_of, listed, row, sign_list
 from tests.helpers import changed, hpcddm
 
 EXPERT, UNIT = "train/expert-01", "probe/expert-01"
@@ -44,12 +43,6 @@ def submit(sites):
     """Submit north's run up to the probe."""
     where = ("--site", sites.site("north"), "--run-dir", sites.run)
     return hpcddm("submit", sites.folder / "tiny.yaml", *where, "--until", "probe")
-
-
-def row(run, key):
-    """State and reason of a unit."""
-    units = json.loads(hpcddm("status", run, "--json").output)["units"]
-    return next((unit["state"], unit["reason"]) for unit in units if unit["unit"] == key)
 
 
 def test_the_site_that_trained_it_is_told_before_it_sends_it(exchanged):

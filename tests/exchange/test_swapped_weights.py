@@ -1,6 +1,5 @@
 """Imported weights that are swapped between any check and their loading: nothing but what was signed is loaded."""
 
-import json
 import shutil
 
 import pytest
@@ -10,6 +9,7 @@ from hpcddm.runs import import_records
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.manifest import FILE_NAME
 from tests.exchange.agreed_runs import KEY, train
+from tests.exchange.hostile import row
 from tests.helpers import hpcddm
 
 
@@ -53,8 +53,7 @@ def test_weights_that_are_swapped_after_any_check_are_not_loaded(runs, tmp_path,
 
 def test_weights_that_status_calls_complete_and_that_are_swapped_then_are_not_loaded(runs, tmp_path):
     assert runs.take(runs.pack("sent")).exit_code == 0
-    units = json.loads(hpcddm("status", runs.home.root, "--json").output)["units"]
-    assert next(unit["state"] for unit in units if unit["unit"] == KEY) == "complete"
+    assert row(runs.home.root, KEY)[0] == "complete"
     kept = {runs.home.output(KEY, name): runs.home.output(KEY, name).read_bytes() for name in (FILE_NAME, CURVE)}
     train(runs, runs.home, seed=5)
     for path, content in kept.items():

@@ -36,32 +36,17 @@ from hpcddm.stages.data import shard_job
 from hpcddm.training.training_inputs import noisy_batches, training_inputs
 from tests import pictures
 from tests.data.test_existing_tars import written
-from tests.helpers import changed
+from tests.helpers import EXPERIMENT, changed
 from tests.pictures import IMG2DATASET
 from tests.stages.adopting import ADOPTED, keys_of, members
 from tests.stages.routes import Bench
 from tests.whole_runs import hpcddm
 
-TRAINING = {"images": 256, "batch": 32, "learning_rate": 0.004, "warmup_images": 64, "ema_halflife_images": 64}
-TRAINING |= {"precision": "fp32"}
-NETWORK = {"width": 32, "depth": 2, "heads": 2, "patch": 4}
-EXPERIMENT = {
-    "name": "adopted",
-    "data": {
-        "source": {"name": "webdataset", "folder": "collection", "heldout": {"shards": 2}},
-        "image_size": 16,
-        "filter": "aesthetic >= 3.5",
-        "read_from": {"name": "expert_copy"},
-        "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6},
-    },
-    "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {"experts": 2, "clustering": ADOPTED["cluster__clustering"]},
-    "experts": {"model": {"name": "dit"} | NETWORK, "objective": {"name": "flow_matching"}, "training": TRAINING},
-    "monolith": {"enabled": False},
-    "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},
-    "evaluators": {"extractor": {"model": {"name": "small_cnn", "width": 16, "features": 32}, "training": TRAINING}},
-    "evaluate": {"images": 20, "batch": 10, "steps": 2, "strategies": ["top-1"]},
-}
+SOURCE = {"name": "webdataset", "folder": "collection", "heldout": {"shards": 2}}
+TEXT = {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6}
+DATA = {"source": SOURCE, "image_size": 16, "read_from": {"name": "expert_copy"}, "condition": TEXT}
+CAPTIONED = {"data": DATA, "monolith": {"enabled": False}, "evaluate__images": 20, "evaluate__batch": 10}
+CAPTIONED |= {"evaluators": {"extractor": EXPERIMENT["evaluators"]["extractor"]}}
 """The smallest run on captioned tars; each expert reads tars of its own."""
 
 
@@ -242,7 +227,7 @@ def finished(tmp_path_factory):
     own = {"data__filter": "aesthetic >= 3.5 and good == 1", "data__table": {"file": "tables/scores.csv"}}
     own |= {"data__max_broken_share": 0.02, "experts__init_from": {"weights": "weights/start.safetensors"}}
     own |= {"experts__extra": [{"name": "hats", "list": "lists/hats.txt", "images": 64, "batch": 32}]}
-    (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, **own)))
+    (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, **CAPTIONED, **own)))
     experiment = load_experiment(str(home / "adopted.yaml"))
     network = build_denoiser.build(experiment, experiment.expert_config())
     save_file(network.state_dict(), home / "weights" / "start.safetensors")

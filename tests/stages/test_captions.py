@@ -38,7 +38,7 @@ EXPERIMENT = {
     "experts": {
         "model": {"name": "dit", "text_modulation": "mean"} | NETWORK,
         "objective": {"name": "flow_matching"},
-        "training": TRAINING | {"images": 4096},
+        "training": TRAINING,
     },
     "monolith": {"enabled": False},
     "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},

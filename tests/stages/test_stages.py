@@ -127,19 +127,14 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
     assert monolith.images % monolith.batch == 0
 
 
-def test_a_mixed_expert_has_its_own_precision(tmp_path):
-    experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
-    assert [unit_training(experiment, expert_key(expert)).precision for expert in (0, 1)] == ["fp32", "bf16"]
-
-
 def test_an_expert_has_its_own_rate_batch_and_images(tmp_path):
     warm = {"warmup_images": 32, "schedule": "cosine", "decay_images": 48, "snapshots": [32, 64]}
     changes = {f"experts__training__{key}": value for key, value in warm.items()}
-    experiment = tiny(tmp_path, experts__overrides=[OWN], **changes)
+    experiment = tiny(tmp_path, experts__overrides=[OWN | {"precision": "bf16"}], **changes)
     first, second = (unit_training(experiment, expert_key(expert)) for expert in (0, 1))
     plain = tiny(tmp_path, **changes)
     assert first == unit_training(plain, expert_key(0)) == unit_training(plain, expert_key(1))
-    assert (second.images, second.batch, second.learning_rate) == (120, 24, 0.5)
+    assert (second.images, second.batch, second.learning_rate, second.precision) == (120, 24, 0.5, "bf16")
     # As many steps of warm-up and half-life as the others have; the rate ends at 48 / 64 of its own images.
     assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 76, 150)
     assert first.snapshots == [16, 32] and second.snapshots == [72, 120]
