@@ -116,7 +116,8 @@ def test_an_expert_is_trained_on_the_agreed_list_only(shared):
         require_agreed_inputs(replace(contract, experts=contract.experts | {KEY: other}), unit, inputs)
 
 
-def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path):
+def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path, monkeypatch):
+    monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
     run, right = tmp_path / "run", shared.fingerprint("north")
     done = shared.submit(shared.contract, run)
     assert done.exit_code == 1 and not run.exists()
@@ -458,14 +459,14 @@ def test_a_contract_that_is_a_link_is_refused(shared, tmp_path, linked):
 
 @pytest.mark.parametrize(
     ("key", "value", "seconds", "said"),
-    [("model/depth", 1000, 3, "costs     not told"), ("training/batch", 10**15, 40, "its networks cannot be built")],
+    [("model/depth", 1000, 1, "costs     not told"), ("training/batch", 10**15, 40, "its networks cannot be built")],
 )
 def test_an_unknown_coordinator_is_planned_for_in_bounded_time(
     shared, tmp_path, monkeypatch, key, value, seconds, said
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody-vouched"))
     monkeypatch.setattr(agreed_submission, "PLAN_SECONDS", seconds)
-    if seconds > 3:
+    if seconds > 1:
         monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
     started, change = time.monotonic(), put(f"experiment/experts/{key}", value)
     done = shared.submit(shared.forge(tmp_path / "forged", change), tmp_path / "run")

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from hpcddm.commands.planning.benchmark import Benchmark
 from hpcddm.exchange import ssh_keys
 from hpcddm.exchange.contract import PARTITION
 from hpcddm.runs import contracts as run_contracts
@@ -58,7 +59,8 @@ def test_a_key_that_is_missing_is_named_itself(shared, tmp_path):
     refused(done, 1, "ssh-keygen -y -f")
 
 
-def test_only_the_coordinator_writes_a_revision(shared, own, tmp_path):
+def test_only_the_coordinator_writes_a_revision(shared, own, tmp_path, monkeypatch):
+    monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
     # A partner that calls the command in its own run, by mistake.
     partner = tmp_path / "partner"
     done = shared.submit(shared.contract, partner, "--trust", shared.fingerprint("north"), "--until", "shard")

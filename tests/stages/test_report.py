@@ -31,6 +31,26 @@ WITHOUT_STUDENT = {key: found for key, found in INPUTS.items() if key != STUDENT
 METRICS = {"extractors": {"own": {"name": "small_cnn", "sha256": "ab" * 32}}, "classifier": {"heldout_accuracy": 0.9}}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def counted_once():
+    """Count the FLOPs of every network of these tests, but of equal networks once."""
+    known = {}
+
+    def remembered(count):
+        def counted(experiment, *config):
+            model = (config or (experiment.router,))[0].model
+            key = (count.__name__, experiment.data.model_dump_json(), model.model_dump_json())
+            known[key] = known[key] if key in known else count(experiment, *config)
+            return known[key]
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("train_flops", "evaluation_flops", "router_train_flops"):
+            patch.setattr(flops_budget, name, remembered(getattr(flops_budget, name)))
+        yield
+
+
 def costs(settings):
     """FLOPs of one image: of a denoiser, and of the teacher of the student; and of the router's whole training."""
     one = flops_budget.train_flops(settings, settings.expert_config())
