@@ -61,7 +61,7 @@ def write_images(folder: Path) -> None:
 @pytest.fixture
 def experiment(tmp_path):
     """An experiment that names every variant of the pages, by the YAML that they show."""
-    values = EXPERIMENT
+    values = changed(EXPERIMENT, data__shards=1)
     for text in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL):
         for section, settings in yaml.safe_load(text).items():
             values = changed(values, **{f"{section}__{key}": value for key, value in settings.items()})

@@ -35,6 +35,7 @@ SITES = ["uni-a", "uni-b"]
 CHANGES = {"site": "uni-a", "experts__sites": SITES, "experts__training__snapshots": [32]}
 LISTS = {"lists": {f"expert-{number:02d}": {"samples": 12, "class_counts": [3, 3, 3, 3]} for number in range(2)}}
 LISTS |= {"digests": {f"expert-{number:02d}": f"{number}" * 64 for number in range(2)}}
+FINISHED = "2026-01-01T00:00:00Z"
 FLOPS = 1_000_003
 """FLOPs of a training image in the contracts of the tests."""
 
@@ -52,11 +53,15 @@ class Agreed:
         """The private key of a site."""
         return self.home.root.parent / f"key-{site}"
 
+    def put(self, run: RunDir, changed: Contract, signer: str = "uni-a") -> None:
+        """Put a revision of the contract into a run."""
+        arguments = (contracts.FILE, changed, {}, self.key(signer), signing.CONTRACT)
+        signed_folder.write_folder(run_contracts.revision_folder(run, changed.revision), *arguments)
+
     def sign_contract(self, changed: Contract) -> "Agreed":
         """Put another contract into both runs."""
         for run in (self.home, self.partner):
-            arguments = (contracts.FILE, changed, {}, self.key("uni-a"), signing.CONTRACT)
-            signed_folder.write_folder(run_contracts.revision_folder(run, changed.revision), *arguments)
+            self.put(run, changed)
         return replace(self, contract=changed)
 
     def change_expert(self, **changes: object) -> "Agreed":
@@ -64,32 +69,16 @@ class Agreed:
         experts = self.contract.experts | {KEY: replace(self.contract.experts[KEY], **changes)}
         return self.sign_contract(replace(self.contract, experts=experts))
 
-    def change_site(self, **changes: object) -> "Agreed":
-        """Put a contract with another entry of uni-b into both runs."""
-        sites = self.contract.sites | {"uni-b": replace(self.contract.sites["uni-b"], **changes)}
-        return self.sign_contract(replace(self.contract, sites=sites))
-
     def change_revision(self, revision: int, **changes: object) -> "Agreed":
-        """Put a later revision of the contract with another entry of uni-b into both runs."""
+        """Put a revision of the contract with another entry of uni-b into both runs."""
         sites = self.contract.sites | {"uni-b": replace(self.contract.sites["uni-b"], **changes)}
         return self.sign_contract(replace(self.contract, revision=revision, sites=sites))
 
-    def hostile_contract(self, revision: int) -> Path:
-        """Return a folder like a run's, with a revision whose coordinator is uni-b by its own word."""
-        folder = self.home.root.parent / "hostile"
-        changed = replace(self.contract, revision=revision, coordinator="uni-b")
-        arguments = (contracts.FILE, changed, {}, self.key("uni-b"), signing.CONTRACT)
-        signed_folder.write_folder(run_contracts.revision_folder(RunDir(folder), revision), *arguments)
-        return folder
-
-    def forged_revision(self, revision: int) -> Path:
-        """Return a folder like a run's, with a revision that names the coordinator, but has uni-b's key for all."""
-        folder, key = self.home.root.parent / "forged", self.contract.sites["uni-b"].key
+    def put_forged(self, run: RunDir, revision: int) -> None:
+        """Put a revision into a run that a stranger has signed as coordinator, with its key for every site."""
+        key = self.contract.sites["uni-b"].key
         sites = {name: replace(site, key=key) for name, site in self.contract.sites.items()}
-        changed = replace(self.contract, revision=revision, sites=sites)
-        arguments = (contracts.FILE, changed, {}, self.key("uni-b"), signing.CONTRACT)
-        signed_folder.write_folder(run_contracts.revision_folder(RunDir(folder), revision), *arguments)
-        return folder
+        self.put(run, replace(self.contract, revision=revision, sites=sites), "uni-b")
 
     def pack(self, name: str, site: str = "uni-b") -> Path:
         """Pack the expert with the command, and return the folder."""
@@ -148,10 +137,8 @@ def hand_made_contract(folder: Path, experiment: Experiment, run: RunDir) -> Con
         numbers = (12, training.images, training.batch, FLOPS)
         parameters = sum(torch.Size(tensor.shape).numel() for tensor in table.values())
         experts[key] = AgreedExpert(site, wanted.settings, wanted.inputs, *numbers, files, name, parameters)
-    sites = {
-        site: AgreedSite(ssh_keys.read_public(folder / f"key-{site}").text, "2020-01-01", "2999-12-31")
-        for site in SITES
-    }
+    keys = {site: ssh_keys.read_public(folder / f"key-{site}").text for site in SITES}
+    sites = {site: AgreedSite(key, "2020-01-01", "2999-12-31") for site, key in keys.items()}
     data = AgreedData("0" * 64, 24, 24, "CC0", "")
     said = list(SiteWord.__dataclass_fields__)
     return Contract(
@@ -175,13 +162,7 @@ def train(runs: Agreed, run: RunDir, seed: int, **changed: torch.Tensor) -> None
     wanted = expected(runs.experiment, run, KEY)
     seen = list_results({EXPERT_LISTS: manifest.read(run.unit(EXPERT_LISTS))}, expert_of(KEY))
     results = seen | training_costs(training, FLOPS) | {"skipped_steps": 1}
-    record = {
-        "world_size": 2,
-        "code": "c0de",
-        "torch": "2.13.0",
-        "commit": "f" * 40,
-        "finished": "2026-01-01T00:00:00Z",
-    }
+    record = {"world_size": 2, "code": "c0de", "torch": "2.13.0", "commit": "f" * 40, "finished": FINISHED}
     outputs = manifest.describe_outputs(folder, [*names, CURVE])
     make_secret()
     record |= output_seal(run, KEY, outputs)

@@ -3,24 +3,51 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hpcddm.config.experiment import Experiment
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.contract import FILE, Contract
+from hpcddm.jobs.unit import Result, Unit
+from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.runs import manifest
+from hpcddm.runs.stored_experiment import with_relative_paths
+from tests.exchange.hostile import sign_json
 from tests.helpers import hpcddm, write_experiment, write_source
+from tests.stages.routes import Bench
 
 SITES = ["north", "south"]
 CHANGES = {
     "site": "north",
     "experts__sites": SITES,
     "experts__training__snapshots": [32, 64],
+    "data__shards": 1,
     "data__heldout_shards": 2,
     # Names are the coordinator's own, in any language: what crosses is ASCII.
     "data__class_names": ["caf\xe9", "th\xe9", "eau", "vin"],
 }
 IMAGES = 200
+
+
+class DataStages(Bench):
+    """The data stages of a submitted run, made in this process, and complete as those that their jobs make."""
+
+    def experiment(self, **changes: object) -> Experiment:
+        """The experiment as submit stores it."""
+        experiment = load_experiment(str(self.root / "tiny.yaml"))
+        return with_relative_paths(with_content_hashes(experiment, self.run), self.run)
+
+    def publish(self, unit: Unit, result: Result, experiment: Experiment | None = None) -> None:
+        """Write the manifest that the job writes."""
+        planned = next(one for one in plan_units(self.settings) if one.key == unit.key)
+        outputs = manifest.describe_outputs(unit.folder, result.outputs)
+        expected = planned.expected(unit.inputs)
+        manifest.publish(unit.folder, replace(expected, outputs=outputs, results=result.results))
 
 
 class Collaboration:
@@ -38,9 +65,7 @@ class Collaboration:
         for site in SITES:
             (self.folder / f"{site}.yaml").write_text(f"name: {site}\nscheduler: local\n")
             ssh_keys.make_key(self.key(site))
-        said = ("submit", self.folder / "tiny.yaml", "--site", self.site("north"), "--run-dir", self.run)
-        done = hpcddm(*said, "--until", "expert_lists")
-        assert done.exit_code == 0, done.output
+        DataStages(self.folder, "north").make_data()
         done = hpcddm("site", "key", "south", "--key", self.key("south"), "--output", self.folder / "south-key")
         assert done.exit_code == 0, done.output
         trusted = ("--site", self.folder / "south-key", "--trust", self.fingerprint("south"))
@@ -82,6 +107,5 @@ class Collaboration:
 
     def sign(self, folder: Path, content: bytes, signer: str = "north", namespace: str = signing.CONTRACT) -> Path:
         """Write the signed JSON of a contract."""
-        (folder / FILE).write_bytes(content)
-        (folder / f"{FILE}.sig").write_bytes(signing.sign_here(content, self.key(signer), namespace))
+        sign_json(folder / FILE, content, self.key(signer), namespace)
         return folder

@@ -1,8 +1,12 @@
 """Runs of a contract, made once."""
 
 import os
+import resource
 import shutil
+import signal
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -10,6 +14,9 @@ from filelock import FileLock
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import Agreed, agreed_runs
 from tests.exchange.collaboration import Collaboration
+
+MEMORY, SECONDS = 1 << 30, 60
+"""Bytes of address space beyond those of the tests, and seconds, that a refusal may take."""
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +41,15 @@ def shared(tmp_path_factory) -> Collaboration:
     with FileLock(f"{folder}.lock"):
         made = Collaboration(folder)
         return made if made.contract.exists() else made.make()
+
+
+@pytest.fixture
+def limits() -> Iterator[None]:
+    """Let no import take more memory or time than a small login node gives."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, before[1]))
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    resource.setrlimit(resource.RLIMIT_AS, before)

@@ -10,6 +10,7 @@ from hpcddm.exchange import signing
 from hpcddm.exchange.bundle import FILE
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import Agreed
+from tests.helpers import hpcddm
 
 WEIGHTS = "weights.safetensors"
 
@@ -44,12 +45,23 @@ def refused(runs: Agreed, folder: Path, reason: str, *options: str) -> None:
     assert tree(runs.home) == before
 
 
+def row(run: Path, key: str) -> tuple[str, str]:
+    """Return state and reason of a unit in `status --json`."""
+    units = json.loads(hpcddm("status", run, "--json").output)["units"]
+    return next((unit["state"], unit["reason"]) for unit in units if unit["unit"] == key)
+
+
 def sign_bytes(
     folder: Path, runs: Agreed, content: bytes, signer: str = "uni-b", namespace: str = signing.BUNDLE
 ) -> None:
     """Write the signed list of a bundle, and sign it."""
-    (folder / FILE).write_bytes(content)
-    (folder / f"{FILE}.sig").write_bytes(signing.sign_here(content, runs.key(signer), namespace))
+    sign_json(folder / FILE, content, runs.key(signer), namespace)
+
+
+def sign_json(path: Path, content: bytes, key: Path, namespace: str = signing.CONTRACT) -> None:
+    """Write a signed JSON, and its signature beside it."""
+    path.write_bytes(content)
+    path.with_name(f"{path.name}.sig").write_bytes(signing.sign_here(content, key, namespace))
 
 
 def sign_list(
@@ -66,11 +78,14 @@ def listed(folder: Path, name: str = WEIGHTS, **changes: object) -> dict[str, di
     return files | {name: files[name] | changes}
 
 
+def entry_of(content: bytes) -> dict[str, object]:
+    """Return the entry of a file in a signed list."""
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
 def sign_file(folder: Path, runs: Agreed, name: str = WEIGHTS) -> None:
     """Sign a file as it is now."""
-    content = (folder / name).read_bytes()
-    entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    sign_list(folder, runs, files=listed(folder, name, **entry))
+    sign_list(folder, runs, files=listed(folder, name, **entry_of((folder / name).read_bytes())))
 
 
 def encode_header(header: bytes, values: bytes = b"") -> bytes:

@@ -38,6 +38,7 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
 from tests.exchange.collaboration import SITES, Collaboration
+from tests.exchange.hostile import entry_of
 from tests.helpers import REPOSITORY, hpcddm, tiny, write_source
 from tests.shape_checker import unchecked
 
@@ -62,11 +63,8 @@ def test_a_contract_has_every_recipe_and_the_digest_of_every_list(shared):
         own = name.removeprefix("train/")
         assert expert.inputs == {f"expert_lists/all#{own}": lists["digests"][own]}
         assert expert.samples == lists["lists"][own]["samples"]
-        assert expert.files == [
-            "images-000000000032.safetensors",
-            "images-000000000064.safetensors",
-            "weights.safetensors",
-        ]
+        snapshots = [f"images-{images:012d}.safetensors" for images in (32, 64)]
+        assert expert.files == [*snapshots, "weights.safetensors"]
         assert (expert.images, expert.batch) == (32, 8)
     units = {unit.key: unit for unit in plan_units(stored_experiment(run))}
     assert contract.experts[KEY].settings == json.loads(json.dumps(units[KEY].fingerprint_settings))
@@ -118,7 +116,8 @@ def test_an_expert_is_trained_on_the_agreed_list_only(shared):
         require_agreed_inputs(replace(contract, experts=contract.experts | {KEY: other}), unit, inputs)
 
 
-def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path):
+def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path, monkeypatch):
+    monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
     run, right = tmp_path / "run", shared.fingerprint("north")
     done = shared.submit(shared.contract, run)
     assert done.exit_code == 1 and not run.exists()
@@ -148,10 +147,8 @@ def test_the_page_says_what_may_differ(shared, example, word, monkeypatch):
         assert not any(example in key.split(".") for key in shared.read().experts[KEY].settings)
     elif ": " in example and "=" not in example:
         # Keys of a site: no fingerprint can have them, as stages see no site.
-        key, value = example.split(": ")
-        assert (
-            word == "free" and json.loads(value) == Resources.model_validate({key: json.loads(value)}).model_dump()[key]
-        )
+        key, value = example.split(": ")[0], json.loads(example.split(": ")[1])
+        assert word == "free" and Resources.model_validate({key: value}).model_dump()[key] == value
     elif word == "free":
         agreed(shared, example.replace("/data/cells", str(shared.images)))
     else:
@@ -237,9 +234,8 @@ def test_a_new_key_is_a_revision_that_makes_no_recipe_stale(shared, tmp_path):
     other.key("south").with_name("south.key.pub").unlink()
     ssh_keys.make_key(other.key("south"))
     assert hpcddm("site", "key", "south", "--key", other.key("south"), "--output", tmp_path / "again").exit_code == 0
-    done = other.write_contract(
-        tmp_path / "second", "--site", tmp_path / "again", "--trust", other.fingerprint("south")
-    )
+    trusted = ("--site", tmp_path / "again", "--trust", other.fingerprint("south"))
+    done = other.write_contract(tmp_path / "second", *trusted)
     assert done.exit_code == 0, done.output
     second = other.read(tmp_path / "second")
     assert (second.id, second.revision) == (first.id, 2)
@@ -261,16 +257,21 @@ def test_a_new_key_is_a_revision_that_makes_no_recipe_stale(shared, tmp_path):
     assert done.exit_code == 1 and "does not follow the revision" in done.output
 
 
-def put(place, value):
-    """A change of a contract's content at a dotted key."""
+def add(place, **values):
+    """A change of a contract's content that puts more into the mapping at a key."""
 
     def change(content):
-        *parents, last = place.split("/")
-        for parent in parents:
-            content = content[int(parent) if isinstance(content, list) else parent]
-        content[last] = value
+        for parent in filter(None, place.split("/")):
+            content = content[parent]
+        content.update(values)
 
     return change
+
+
+def put(place, value):
+    """A change of a contract's content at a key."""
+    parent, _, last = place.rpartition("/")
+    return add(parent, **{last: value})
 
 
 HOSTILE = {
@@ -305,19 +306,11 @@ HOSTILE = {
     "features of a billion numbers": put("experiment/evaluators/extractor/model/features", 10**9),
     "images as large as a country": put("experiment/data/image_size", 8 * 10**8),
     "a billion classes": put("experiment/data/num_classes", 10**9),
-    "a billion ranges of samples": lambda content: content["experiment"]["evaluate"].update(
-        images=8 * 10**9, units=10**9
-    ),
-    "a million snapshots": lambda content: content["experiment"]["experts"]["training"].update(
-        images=10**9, snapshots=list(range(1, 400_000))
-    ),
+    "a billion ranges of samples": add("experiment/evaluate", images=8 * 10**9, units=10**9),
+    "a million snapshots": add("experiment/experts/training", images=10**9, snapshots=list(range(1, 400_000))),
     "a cluster a hundred thousand times": put("experiment/experts/overrides", [{"clusters": [0] * 100_000}]),
-    "a hundred thousand settings that do not exist": lambda content: content["experiment"].update(
-        {f"key-{number}": 1 for number in range(100_000)}
-    ),
-    "fifty thousand keys that do not exist": lambda content: content.update(
-        {f"key-{number}": 1 for number in range(50_000)}
-    ),
+    "a hundred thousand settings that do not exist": add("experiment", **{f"key-{k}": 1 for k in range(100_000)}),
+    "fifty thousand keys that do not exist": add("", **{f"key-{number}": 1 for number in range(50_000)}),
     "fifty thousand files": put("files", {f"A{number}": 0 for number in range(50_000)}),
     "a million values": put("files", [0] * 1_000_000),
     "a thousand and one sites": lambda content: content["sites"].update(
@@ -399,10 +392,9 @@ def test_a_file_of_a_contract_that_does_not_fit_its_experiment_is_refused_before
     arrays = load_file(shared.contract / name)
     change(arrays)
     save_file({own: np.ascontiguousarray(values) for own, values in arrays.items()}, tmp_path / name)
-    content = (tmp_path / name).read_bytes()
-    entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    entry = entry_of((tmp_path / name).read_bytes())
     folder = shared.forge(tmp_path / "forged", put(f"files/{name}", entry))
-    (folder / name).write_bytes(content)
+    shutil.copy(tmp_path / name, folder)
     with unchecked():
         done = shared.submit(folder, tmp_path / "run", "--trust", shared.fingerprint("north"))
     (said,) = [line for line in done.stderr.splitlines() if line]
@@ -467,14 +459,14 @@ def test_a_contract_that_is_a_link_is_refused(shared, tmp_path, linked):
 
 @pytest.mark.parametrize(
     ("key", "value", "seconds", "said"),
-    [("model/depth", 1000, 3, "costs     not told"), ("training/batch", 10**15, 40, "its networks cannot be built")],
+    [("model/depth", 1000, 1, "costs     not told"), ("training/batch", 10**15, 40, "its networks cannot be built")],
 )
 def test_an_unknown_coordinator_is_planned_for_in_bounded_time(
     shared, tmp_path, monkeypatch, key, value, seconds, said
 ):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody-vouched"))
     monkeypatch.setattr(agreed_submission, "PLAN_SECONDS", seconds)
-    if seconds > 3:
+    if seconds > 1:
         monkeypatch.setattr(Benchmark, "seconds", lambda *work: 1.0)
     started, change = time.monotonic(), put(f"experiment/experts/{key}", value)
     done = shared.submit(shared.forge(tmp_path / "forged", change), tmp_path / "run")

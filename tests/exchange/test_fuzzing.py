@@ -1,30 +1,116 @@
 """Thousands of damaged and forged bundles and contracts: each is refused in one line, or is what was signed."""
 
+import hashlib
+import json
 import os
+import random
 import shutil
+import signal
 
 import pytest
 
+from hpcddm.exchange import contract as contracts
+from hpcddm.exchange import signed_folder
+from hpcddm.exchange.bundle import FILE
+from hpcddm.launch.collaboration.bundle_checks import imported_bundle
+from hpcddm.runs.contracts import revision_folder
+from hpcddm.runs.import_records import read_signed_bundle
 from tests.exchange.collaboration import Collaboration
-from tests.exchange.fuzzed import HONEST_EVERY, run_fuzzing
+from tests.exchange.conftest import SECONDS
+from tests.exchange.hostile import entry_of, sign_bytes, sign_file, sign_json, tree
+from tests.exchange.mutations import mutated
 
+pytestmark = pytest.mark.usefixtures("limits")
 SEED = int(os.environ.get("HPCDDM_FUZZ_SEED", 0))
+HONEST_EVERY = 50
+"""Cases between two honest bundles, which must be taken."""
+
+
+def is_taken(call, *arguments):
+    """Call a command within the time of a case; whether it accepts it, or else says why not in one line."""
+    signal.alarm(SECONDS)
+    done = call(*arguments)
+    assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
+    if done.exit_code:
+        (line,) = [line for line in done.stderr.splitlines() if line]
+        assert line.startswith("error: ") and line.isascii() and line.isprintable() and len(line) < 2000, line
+    return done.exit_code == 0
+
+
+def is_imported(runs, sent):
+    """Import a bundle; what is taken is what was signed, and what is refused leaves the run as it was."""
+    before = tree(runs.home)
+    if not is_taken(runs.take, sent):
+        assert tree(runs.home) == before
+        return False
+    signed, _ = read_signed_bundle(sent)
+    assert imported_bundle(runs.home, signed.unit) == signed
+    found = {path.name: path for path in runs.home.unit(signed.unit).rglob("*.safetensors")}
+    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}
+    assert digests == {name: file.sha256 for name, file in signed.files.items()}
+    shutil.rmtree(runs.home.unit(signed.unit))
+    shutil.rmtree(runs.home.imports)
+    if before.keys() != tree(runs.home).keys():
+        (runs.home.root / "train").rmdir()
+    return True
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.long)])
-def test_what_is_loaded_was_signed(agreed, tmp_path, count):
-    folder = shutil.copytree(agreed.home.root.parent, tmp_path / "agreed")
-    figures = run_fuzzing("bundles", folder, count, SEED)
-    honest = -(-count // HONEST_EVERY)
-    assert figures["cases"] == count + honest
+def test_what_is_loaded_was_signed(runs, tmp_path, count):
+    """Half of the mutated bundles are signed again, so that what is behind the signature is reached."""
+    generator, honest, sent = random.Random(SEED), runs.pack("honest"), tmp_path / "sent"
+    kept, accepted = revision_folder(runs.home, 1), 0
+    contents = {path.name: path.read_bytes() for path in honest.iterdir()}
+    agreed = {path: path.read_bytes() for path in kept.iterdir()}
+    names = [FILE] * 4 + sorted(contents)
+    for number in range(count):
+        shutil.rmtree(sent, ignore_errors=True)
+        shutil.copytree(honest, sent)
+        name, is_signed = generator.choice(names), generator.random() < 0.5
+        if generator.random() < 0.1:
+            content = mutated(agreed[kept / contracts.FILE], generator)
+            (kept / contracts.FILE).write_bytes(content)
+            if is_signed:
+                sign_json(kept / contracts.FILE, content, runs.key("uni-a"))
+        else:
+            (sent / name).write_bytes(mutated(contents[name], generator))
+            if is_signed and name == FILE:
+                sign_bytes(sent, runs, (sent / name).read_bytes())
+            elif is_signed and name.endswith(".safetensors"):
+                sign_file(sent, runs, name)
+        accepted += is_imported(runs, sent)
+        for path, content in agreed.items():
+            path.write_bytes(content)
+        if number % HONEST_EVERY == 0:
+            assert is_imported(runs, honest), "an honest bundle was refused"
     # The sums for coreutils are nobody's evidence, a loss may be another one, and a value of the weights, too.
-    assert honest < figures["accepted"] < count / 2
-    print(figures)
+    assert 0 < accepted < count / 2
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
 def test_what_a_contract_says_is_checked(shared, tmp_path, count):
+    """Mutated contracts are submitted without a start; half of them are signed again by the coordinator."""
     shutil.copytree(shared.folder, tmp_path, dirs_exist_ok=True)
-    figures = run_fuzzing("contracts", Collaboration(tmp_path).folder, count, SEED)
-    assert figures["cases"] == count and figures["accepted"] < count / 2
-    print(figures)
+    generator, own, accepted = random.Random(SEED), Collaboration(tmp_path), 0
+    sent, run = tmp_path / "sent", tmp_path / "run"
+    contents = {path.name: path.read_bytes() for path in own.contract.iterdir()}
+    names = [contracts.FILE] * 4 + sorted(contents)
+    for _ in range(count):
+        shutil.rmtree(sent, ignore_errors=True)
+        shutil.copytree(own.contract, sent)
+        name, is_signed = generator.choice(names), generator.random() < 0.5
+        content = mutated(contents[name], generator)
+        (sent / name).write_bytes(content)
+        if is_signed and name.endswith(".safetensors"):
+            values = json.loads(contents[contracts.FILE])
+            values["files"][name] = entry_of(content)
+            name, content = contracts.FILE, json.dumps(values).encode()
+        if is_signed and name == contracts.FILE:
+            own.sign(sent, content)
+        if is_taken(own.submit, sent, run, "--trust", own.fingerprint("north"), "--dry-run"):
+            accepted += 1
+            agreed, _ = contracts.read_contract(sent)
+            signed_folder.receive(sent, contracts.FILE, agreed.files, None, lambda size: None)
+        assert {path.name for path in run.rglob("*") if path.is_file()} <= {".submit.lock"}
+        shutil.rmtree(run, ignore_errors=True)
+    assert accepted < count / 2

@@ -1,7 +1,7 @@
 """In a run with a contract, an expert of another site counts only from a bundle that this site has signed."""
 
-import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -10,13 +10,8 @@ from hpcddm.files.checked_reads import Unreadable
 from hpcddm.runs import contracts, manifest
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, train
+from tests.exchange.hostile import row
 from tests.helpers import hpcddm
-
-
-def row(run, key=KEY):
-    """Return state and reason of a unit in `status --json`."""
-    units = json.loads(hpcddm("status", run.root, "--json").output)["units"]
-    return next((unit["state"], unit["reason"]) for unit in units if unit["unit"] == key)
 
 
 def copy(runs):
@@ -27,14 +22,17 @@ def is_unverified(run):
     """Whether nobody may read the expert, and status says why."""
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
         manifest.read(run.unit(KEY))
-    state, reason = row(run)
+    state, reason = row(run.root, KEY)
     return state == "elsewhere" and "unverified: is of site uni-b" in reason
 
 
 def test_status_names_the_bundle_of_an_imported_expert(runs):
-    assert row(runs.home) == ("elsewhere", "belongs to site uni-b")
+    assert row(runs.home.root, KEY) == ("elsewhere", "belongs to site uni-b")
     runs.take(runs.pack("sent"))
-    assert row(runs.home) == ("complete", "imported from uni-b (bundle 1), by its word with code c0de, torch 2.13.0")
+    assert row(runs.home.root, KEY) == (
+        "complete",
+        "imported from uni-b (bundle 1), by its word with code c0de, torch 2.13.0",
+    )
     assert f"{KEY}: complete, imported from uni-b (bundle 1)" in hpcddm("status", runs.home.root).output
 
 
@@ -42,9 +40,9 @@ def test_a_copied_expert_is_unverified_in_a_run_with_a_contract(runs):
     copy(runs)
     assert is_unverified(runs.home)
     # At its own site nothing needs to vouch for it.
-    assert row(runs.partner) == ("complete", "")
+    assert row(runs.partner.root, KEY) == ("complete", "")
     shutil.rmtree(runs.home.root / "contract")
-    assert row(runs.home) == ("complete", "")
+    assert row(runs.home.root, KEY) == ("complete", "")
 
 
 def test_other_weights_in_the_place_of_the_imported_ones_are_unverified(runs):
@@ -65,7 +63,7 @@ def test_a_bundle_of_a_revoked_key_counts_no_more_and_one_of_an_earlier_key_does
     old = runs.contract.sites["uni-b"]
     other = runs.contract.sites["uni-a"].key
     later = runs.change_revision(2, key=other)
-    assert row(later.home)[0] == "complete"
+    assert row(later.home.root, KEY)[0] == "complete"
     assert is_unverified(later.change_revision(3, key=old.key, is_revoked=True).home)
 
 
@@ -80,44 +78,35 @@ def test_export_and_sample_refuse_an_expert_that_nothing_vouches_for(runs, tmp_p
     assert manifest.read(runs.home.unit(KEY)).record["imported"]["bundle"] == 1
 
 
-def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs, tmp_path):
+def test_a_run_that_is_merged_with_a_hostile_one_keeps_its_coordinator(runs):
     home = runs.home
     contracts.vouch(home, runs.contract, "uni-a")
     # Theirs: another contract, whose coordinator is the other site, with a journal and a record of its own.
-    hostile = runs.hostile_contract(9)
-    shutil.copytree(contracts.revision_folder(RunDir(hostile), 9), contracts.revision_folder(home, 9))
+    runs.put(home, replace(runs.contract, revision=9, coordinator="uni-b"), "uni-b")
     shutil.copy(runs.partner.journal, home.journal)
     copy(runs)
-    forged = runs.forged_revision(8)
-    shutil.copytree(contracts.revision_folder(RunDir(forged), 8), contracts.revision_folder(home, 8))
+    runs.put_forged(home, 8)
     assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
     assert contracts.accepted_keys(home, "uni-a") == {runs.contract.sites["uni-a"].key}
     with pytest.raises(Unreadable, match="unverified: is of site uni-b"):
         manifest.read(home.unit(KEY))
-    assert row(home)[0] != "complete"
+    assert row(home.root, KEY)[0] != "complete"
 
 
-def add_strangers_revision(runs, run):
-    """Put a revision into a run that a stranger has signed as coordinator, with its key for every site."""
-    place = contracts.revision_folder(run, 8)
-    shutil.copytree(contracts.revision_folder(RunDir(runs.forged_revision(8)), 8), place)
-
-
-@pytest.mark.parametrize("is_moved", [False, True])
-def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp_path, is_moved):
+def test_trust_hangs_on_contract_and_key_and_not_on_the_place_of_a_run(runs, tmp_path):
     bundle = runs.pack("sent")
-    home = RunDir(runs.home.root.rename(tmp_path / "moved")) if is_moved else runs.home
-    add_strangers_revision(runs, home)
+    home = RunDir(runs.home.root.rename(tmp_path / "moved"))
+    runs.put_forged(home, 8)
     assert contracts.run_contract(home) == runs.contract and contracts.own_sites(home) == {"uni-a"}
     assert contracts.accepted_keys(home, "uni-b") == {runs.contract.sites["uni-b"].key}
     assert hpcddm("site", "import", home.root, bundle).exit_code == 0
-    assert row(home)[0] == "complete"
+    assert row(home.root, KEY)[0] == "complete"
 
 
 @pytest.mark.parametrize("verb", ["import", "bundle", "submit"])
 def test_a_contract_that_nobody_here_has_vouched_for_is_refused_in_one_line(runs, tmp_path, monkeypatch, verb):
     bundle, run = runs.pack("sent"), runs.partner if verb == "bundle" else runs.home
-    add_strangers_revision(runs, run)
+    runs.put_forged(run, 8)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of-another-account"))
     site = tmp_path / "uni-a.yaml"
     site.write_text("name: uni-a\nscheduler: local\n")

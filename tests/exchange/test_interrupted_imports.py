@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
+from itertools import count
 
 import pytest
 
@@ -19,68 +19,65 @@ from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, train
 from tests.exchange.hostile import WEIGHTS, refusal_of, refused, tree
-from tests.helpers import REPOSITORY
-
-IMPORT = """
-import sys
-from hpcddm.cli import main
-from hpcddm.commands.sites import site_import
-from hpcddm.launch.collaboration import bundle_import
-print("ready", flush=True)
-sys.stdin.readline()
-main(sys.argv[1:])
-"""
-"""The command, which waits for a line before it begins: then it takes little of a second."""
 
 
-def start(home: RunDir, sent: Path, *options: str) -> subprocess.Popen:
-    command = [sys.executable, "-c", IMPORT, "site", "import", str(home.root), str(sent), *options]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    return process
-
-
-def begin(process: subprocess.Popen) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.long)])
-@pytest.mark.parametrize("is_replaced", [False, True])
-def test_killed_at_any_moment_a_run_is_as_before_or_after(runs, tmp_path, count, is_replaced):
+def bundle_to_import(runs, is_replaced):
+    """A bundle, or a newer one than that which the run has imported."""
     sent = runs.pack("sent")
     if is_replaced:
         assert runs.take(sent).exit_code == 0
         train(runs, runs.partner, seed=2)
         sent = runs.pack("newer")
-    options, before, (after, _) = (
-        ["--replace"] * is_replaced,
-        manifest.read(runs.home.unit(KEY)),
-        read_signed_bundle(sent),
-    )
-    whole = replace(runs, home=RunDir(shutil.copytree(runs.home.root, tmp_path / "whole")))
-    process, started = start(whole.home, sent, *options), time.monotonic()
-    begin(process)
-    output, errors = process.communicate()
-    assert process.returncode == 0, errors
-    seconds, killed = time.monotonic() - started, 0
-    for number in range(count):
-        own = replace(runs, home=RunDir(shutil.copytree(runs.home.root, tmp_path / f"home-{number}")))
-        process = start(own.home, sent, *options)
-        begin(process)
-        time.sleep(random.Random(number).uniform(0, seconds))
-        process.kill()
-        process.communicate()
-        killed += process.returncode == -signal.SIGKILL
-        present = manifest.read(own.home.unit(KEY))
-        assert present == before or imported_bundle(own.home, KEY) == after
+    return sent
+
+
+NAMES = ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "ctypes.dlsym")
+"""Events of Python that change names; the last is how two of them are exchanged."""
+
+
+def is_killed(own, sent, options, changes=None, seconds=0.0):
+    """Import in a process that is killed before one of its writes and changes of names, or by time; False if never."""
+
+    def die(event, arguments):
+        nonlocal changes
+        if event in NAMES or event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            changes -= 1
+            if changes < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        if changes is not None:
+            sys.addaudithook(die)
+        os._exit(own.take(sent, *options).exit_code)
+    if changes is None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    ending = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert ending in (0, -signal.SIGKILL)
+    return ending != 0
+
+
+@pytest.mark.parametrize("times", [0, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_killed_import_is_before_or_after_and_repeating_it_completes_it(runs, tmp_path, is_replaced, times):
+    """Killed before each of its changes, and so many times at random moments."""
+    sent = bundle_to_import(runs, is_replaced)
+    options, (after, _) = ["--replace"] * is_replaced, read_signed_bundle(sent)
+    before = manifest.read(runs.home.unit(KEY))
+    for number in range(times) if times else count():
+        own = replace(runs, home=RunDir(shutil.copytree(runs.home.root, tmp_path / "home")))
+        moment = {"seconds": random.Random(number).uniform(0, 0.5)} if times else {"changes": number}
+        if not is_killed(own, sent, options, **moment) and not times:
+            break
+        present, made = manifest.read(own.home.unit(KEY)), imported_bundle(own.home, KEY)
+        assert present == before or made == after
         assert present is None or manifest.find_damage(own.home.unit(KEY), present) is None
+        assert made is not None or not is_replaced
         assert own.take(sent, *options).exit_code == 0 and imported_bundle(own.home, KEY) == after
         assert [path.name for path in own.home.imports.iterdir()] == ["expert-01"]
         shutil.rmtree(own.home.root)
-    assert killed
+    assert number > 8
 
 
 def test_half_a_bundle_is_completed_file_by_file(runs, tmp_path):
@@ -101,9 +98,8 @@ def small(tmp_path):
     """A file system of two MiB."""
     place = tmp_path / "small"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True, check=False
-    )
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place]
+    mounted = subprocess.run(command, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("mounting needs root")
     yield place
@@ -112,11 +108,7 @@ def small(tmp_path):
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_full_disk_leaves_the_run_as_it_was(runs, small, monkeypatch, is_replaced):
-    sent, options = runs.pack("sent"), ["--replace"] * is_replaced
-    if is_replaced:
-        assert runs.take(sent).exit_code == 0
-        train(runs, runs.partner, seed=2)
-        sent = runs.pack("newer")
+    sent, options = bundle_to_import(runs, is_replaced), ["--replace"] * is_replaced
     # Room is looked for first; here others take it meanwhile.
     monkeypatch.setattr("hpcddm.launch.collaboration.bundle_checks.SPARE_BYTES", -(1 << 40))
     own = replace(runs, home=RunDir(shutil.copytree(runs.home.root, small / "home")))

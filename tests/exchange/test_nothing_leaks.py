@@ -48,16 +48,13 @@ def picture(number: int) -> bytes:
 def write_tars(folder: Path) -> None:
     """Write adopted tars, in whose samples people and places are named, and one of which is broken."""
     folder.mkdir(parents=True)
-    for number in range(4):
+    for number in range(2):
         with tarfile.open(folder / f"{number}.tar", "w") as tar:
-            for sample in range(40 * number, 40 * number + 40):
+            for sample in range(80 * number, 80 * number + 80):
                 is_broken = sample == 7
                 key = f"u-{PERSON}-broken" if is_broken else f"{sample:06d}"
-                members = {
-                    "jpg": b"no picture" if is_broken else picture(sample),
-                    "cls": str(sample % CLASSES).encode(),
-                }
-                for extension, content in members.items():
+                image = b"no picture" if is_broken else picture(sample)
+                for extension, content in (("jpg", image), ("cls", str(sample % CLASSES).encode())):
                     entry = tarfile.TarInfo(f"{key}.{extension}")
                     entry.size, entry.uname, entry.gname = len(content), PERSON, HOST
                     tar.addfile(entry, io.BytesIO(content))

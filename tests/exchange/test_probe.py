@@ -1,7 +1,5 @@
 """The probe of an expert of another site: it fails, nothing reads the expert, and somebody accepts that."""
 
-import hashlib
-import json
 import shutil
 
 import numpy as np
@@ -10,7 +8,6 @@ from safetensors.numpy import load_file, save_file
 
 from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
 from hpcddm.errors import ConfigError
-from hpcddm.exchange import signing
 from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
 from hpcddm.launch.collaboration.contract_settings import with_agreed_probe
 from hpcddm.runs import manifest
@@ -19,6 +16,7 @@ from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.exchange.collaboration import Collaboration
+from tests.exchange.hostile import entry_of, listed, row, sign_list
 from tests.helpers import changed, hpcddm
 
 EXPERT, UNIT = "train/expert-01", "probe/expert-01"
@@ -45,12 +43,6 @@ def submit(sites):
     """Submit north's run up to the probe."""
     where = ("--site", sites.site("north"), "--run-dir", sites.run)
     return hpcddm("submit", sites.folder / "tiny.yaml", *where, "--until", "probe")
-
-
-def row(run, key):
-    """State and reason of a unit."""
-    units = json.loads(hpcddm("status", run, "--json").output)["units"]
-    return next((unit["state"], unit["reason"]) for unit in units if unit["unit"] == key)
 
 
 def test_the_site_that_trained_it_is_told_before_it_sends_it(exchanged):
@@ -86,12 +78,8 @@ def test_weights_that_fail_without_a_condition_alone_are_found(exchanged, tmp_pa
     (name,) = (name for name in tensors if name.endswith("embed_class.weight"))
     tensors[name][-1] = 3e38
     save_file(tensors, sent / WEIGHTS)
-    content = (sent / WEIGHTS).read_bytes()
-    bundle = json.loads((sent / "bundle.json").read_text()) | {"number": 2}
-    bundle["files"][WEIGHTS] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    signed = json.dumps(bundle).encode()
-    (sent / "bundle.json").write_bytes(signed)
-    (sent / "bundle.json.sig").write_bytes(signing.sign_here(signed, sites.key("south"), signing.BUNDLE))
+    files = listed(sent, **entry_of((sent / WEIGHTS).read_bytes()))
+    sign_list(sent, sites, signer="south", number=2, files=files)
     done = hpcddm("site", "import", sites.run, sent, "--replace")
     assert done.exit_code == 0, done.output
     done = submit(sites)

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hpcddm.errors import UserError
 from hpcddm.exchange import signing, ssh_keys, sshsig
 from hpcddm.exchange.ssh_wire import Malformed, read_strings, write_strings
+from tests.exchange.mutations import mutated
 
 CONTENT = b'{"site": "uni-b"}\n'
 needs_ssh_keygen = pytest.mark.skipif(
@@ -178,29 +179,13 @@ def test_what_is_malformed_is_refused_with_the_reason(key, case):
         signing.verify(CONTENT, change(signing.sign_here(CONTENT, key, signing.SITE)), signing.SITE)
 
 
-def mutated(generator, content):
-    changed = bytearray(content)
-    for _ in range(generator.randint(1, 4)):
-        place = generator.randrange(len(changed) or 1)
-        kind = generator.randrange(4)
-        if kind == 0:
-            changed[place : place + 1] = bytes([generator.randrange(256)])
-        elif kind == 1:
-            del changed[place : place + generator.randint(1, 8)]
-        elif kind == 2:
-            changed[place:place] = generator.randbytes(generator.randint(1, 8))
-        else:
-            changed[place:place] = changed[place : place + generator.randint(1, 40)]
-    return bytes(changed)
-
-
 @pytest.mark.parametrize("count", [2000, pytest.param(200_000, marks=pytest.mark.long)])
 def test_no_mutation_is_accepted_that_says_anything_else(key, count):
     signature, generator = signing.sign_here(CONTENT, key, signing.SITE), random.Random(0)
     parsed, accepted = sshsig.parse(signature), 0
     for _ in range(count):
         inner = generator.random() < 0.5
-        changed = armoured(mutated(generator, blob_of(signature))) if inner else mutated(generator, signature)
+        changed = armoured(mutated(blob_of(signature), generator)) if inner else mutated(signature, generator)
         try:
             signing.verify(CONTENT, changed, signing.SITE)
         except Malformed:

@@ -1,8 +1,6 @@
 """Imported weights that are swapped between any check and their loading: nothing but what was signed is loaded."""
 
-import json
 import shutil
-from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
@@ -11,40 +9,30 @@ from hpcddm.runs import import_records
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.manifest import FILE_NAME
 from tests.exchange.agreed_runs import KEY, train
+from tests.exchange.hostile import row
 from tests.helpers import hpcddm
-
-
-class Swap:
-    """Puts other weights, and a manifest that fits, in the place of those that were verified, after some checks."""
-
-    def __init__(self, runs, honest, monkeypatch) -> None:
-        self.runs, self.honest, self.checks, self.after = runs, honest, 0, -1
-        check = import_records.unverified_reason
-
-        def checked(*arguments):
-            reason = check(*arguments)
-            self.checks += 1
-            if self.checks == self.after:
-                train(self.runs, self.runs.home, seed=5)
-            return reason
-
-        monkeypatch.setattr(import_records, "unverified_reason", checked)
-
-    def reset(self, after: int) -> None:
-        shutil.rmtree(self.runs.home.unit(KEY))
-        shutil.copytree(self.honest, self.runs.home.unit(KEY))
-        self.checks, self.after = 0, after
 
 
 @pytest.mark.parametrize("verb", ["export", "convert"])
 def test_weights_that_are_swapped_after_any_check_are_not_loaded(runs, tmp_path, monkeypatch, verb):
+    """Other weights, and a manifest that fits, are put in the place of the verified ones after one of the checks."""
     assert runs.take(runs.pack("sent")).exit_code == 0
-    swap = Swap(runs, shutil.copytree(runs.home.unit(KEY), tmp_path / "honest"), monkeypatch)
-    like = Path(runs.home.root.parent / "tiny.yaml")
+    honest, check = shutil.copytree(runs.home.unit(KEY), tmp_path / "honest"), import_records.unverified_reason
+    checks, swapped_after = 0, -1
+
+    def checked(*arguments):
+        nonlocal checks
+        reason, checks = check(*arguments), checks + 1
+        if checks == swapped_after:
+            train(runs, runs.home, seed=5)
+        return reason
 
     def loaded(number: int) -> tuple[int, str, dict[str, bytes]]:
-        swap.reset(number)
-        target = tmp_path / f"{number}.safetensors"
+        nonlocal checks, swapped_after
+        checks, swapped_after = 0, number
+        shutil.rmtree(runs.home.unit(KEY))
+        shutil.copytree(honest, runs.home.unit(KEY))
+        target, like = tmp_path / f"{number}.safetensors", runs.home.root.parent / "tiny.yaml"
         folder = ("export", runs.home.root, KEY, "--output", target)
         file = ("convert", runs.home.output(KEY, "weights.safetensors"), "--like", like, "--output", target)
         done = hpcddm(*(folder if verb == "export" else file))
@@ -52,11 +40,12 @@ def test_weights_that_are_swapped_after_any_check_are_not_loaded(runs, tmp_path,
         tensors = load_file(made) if made.is_file() else {}
         return done.exit_code, done.output, {name: values.tobytes() for name, values in tensors.items()}
 
-    code, output, honest = loaded(-1)
-    assert code == 0 and honest and swap.checks > 0, output
-    ends = [loaded(number) for number in range(1, swap.checks + 1)]
+    monkeypatch.setattr(import_records, "unverified_reason", checked)
+    code, output, right = loaded(-1)
+    assert code == 0 and right and checks > 0, output
+    ends = [loaded(number) for number in range(1, checks + 1)]
     for code, output, content in ends:
-        assert content in ({}, honest) and (code == 0) == (content == honest), output
+        assert content in ({}, right) and (code == 0) == (content == right), output
         if code:
             assert KEY in output and len(output.splitlines()) == 1 and "Traceback" not in output
     assert ends[0][0] == 1
@@ -64,8 +53,7 @@ def test_weights_that_are_swapped_after_any_check_are_not_loaded(runs, tmp_path,
 
 def test_weights_that_status_calls_complete_and_that_are_swapped_then_are_not_loaded(runs, tmp_path):
     assert runs.take(runs.pack("sent")).exit_code == 0
-    units = json.loads(hpcddm("status", runs.home.root, "--json").output)["units"]
-    assert next(unit["state"] for unit in units if unit["unit"] == KEY) == "complete"
+    assert row(runs.home.root, KEY)[0] == "complete"
     kept = {runs.home.output(KEY, name): runs.home.output(KEY, name).read_bytes() for name in (FILE_NAME, CURVE)}
     train(runs, runs.home, seed=5)
     for path, content in kept.items():

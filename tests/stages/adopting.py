@@ -4,6 +4,7 @@ import tarfile
 
 from hpcddm.data import run_samples
 from hpcddm.runs.unit_keys import MONOLITH
+from tests.helpers import CLUSTERING
 
 ADOPTED = {
     "data__image_size": 16,
@@ -12,7 +13,7 @@ ADOPTED = {
     "data__condition": {"name": "none"},
     "evaluators__classifier": None,
     "encode__encoder": {"name": "pixels", "size": 4},
-    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1, "max_share": None},
+    "cluster__clustering": CLUSTERING,
     "cluster__experts": 2,
     "experts__training__batch": 12,
     "evaluate__images": 20,

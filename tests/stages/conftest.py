@@ -21,12 +21,7 @@ def adopted_run(tmp_path, collection):
     """Return a function that prepares a run of the collection, with other keys of data."""
 
     def make(heldout=None, own=None, **changes):
-        source = {
-            "name": "webdataset",
-            "folder": str(collection),
-            "heldout": heldout or {"shards": 1},
-            "label": None,
-        }
+        source = {"name": "webdataset", "folder": str(collection), "heldout": heldout or {"shards": 1}, "label": None}
         run = Bench(tmp_path, "run", data__source=source | (own or {}), **(ADOPTED | changes))
         run.settings = with_tar_counts(run.settings)
         return run

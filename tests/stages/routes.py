@@ -1,9 +1,7 @@
 """Stages run here and now on a small part of Fashion-MNIST: each training in a process of its own, as in a job."""
 
 import gzip
-import json
 import os
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Resources
-from hpcddm.data import run_samples
-from hpcddm.data.run_samples import open_catalog
 from hpcddm.files import atomic
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
@@ -32,11 +28,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import CLUSTER_REPORT, EXPERT_LISTS, ROUTER, expert_keys
-from hpcddm.stages.concepts import (
-    concept_counts_job,
-    concept_tags_job,
-    concept_vocabulary_job,
-)
+from hpcddm.stages.concepts import concept_counts_job, concept_tags_job, concept_vocabulary_job
 from hpcddm.stages.data import (
     assign_job,
     catalog_job,
@@ -51,8 +43,6 @@ from hpcddm.stages.data import (
 from hpcddm.stages.training import router_job
 from tests.helpers import ALL_DATA_STAGES, REPOSITORY, tiny, write_idx
 
-TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
-ROUTER_MODEL = {"name": "router_dit", "width": 48, "depth": 2, "heads": 3, "patch": 4}
 IMAGES = {
     "data__image_size": 28,
     "data__num_classes": 10,
@@ -133,13 +123,8 @@ class Bench:
 
     def make_data(self) -> None:
         """Make everything that trainings read."""
-        self.make(
-            *(
-                unit.key
-                for unit in plan_units(self.settings)
-                if unit.stage in ALL_DATA_STAGES and unit.key != CLUSTER_REPORT
-            )
-        )
+        units = [unit for unit in plan_units(self.settings) if unit.stage in ALL_DATA_STAGES]
+        self.make(*(unit.key for unit in units if unit.key != CLUSTER_REPORT))
 
     def make_experts(self) -> None:
         """Experts that were never trained, whose predictions differ."""
@@ -178,60 +163,4 @@ class Bench:
         settings, unit = self.router(name, **changes)
         self.train(unit, lambda: router_job.run(settings, unit), settings)
         found = manifest.read(unit.folder)
-        return {
-            "facts": found.results,
-            "outputs": sorted(one.path for one in found.outputs),
-            "folder": str(unit.folder),
-        }
-
-
-def trained(images: int = TRAINING["images"], **changes: Any) -> dict[str, Any]:
-    """Changes that make the router a trained one."""
-    return {"router": {"model": ROUTER_MODEL, "training": TRAINING | {"images": images}, **changes}}
-
-
-SAMPLES = {"images": 25, "steps": 2, "guidance": 2.0}
-FREE = {
-    "distance": {"model": {"name": "distance_router"}, "temperature": "by_level"},
-    "feature": {"model": {"name": "feature_router", "encoder": {"name": "pixels"}}, "temperature": "by_level"},
-    "uniform": {"model": {"name": "uniform_router"}, "temperature": "by_level"},
-}
-ROUTERS = {
-    "natural": trained(),
-    "balanced": trained(frequency="balanced", temperature="by_level"),
-    "samples": trained(images=640, samples=SAMPLES, temperature="one"),
-    **{name: {"router": router} for name, router in FREE.items()},
-}
-FEWER = {"cluster__experts": 3, "experts__training__batch": 48}
-
-
-def refits(root: Path, four: Bench, other: Path) -> dict:
-    """Only the head of another router's weights is trained, of as many clusters or of fewer."""
-    three = Bench(root, "three", **FEWER)
-    three.make_data()
-    start = {"weights": str(other / "weights.safetensors")}
-    found = {"four": four.route("refit", **trained(images=640, refit=start))}
-    found["three"] = three.route("refit", **FEWER, **trained(refit=start))
-    before = load_file(other / "weights.safetensors")
-    for result in found.values():
-        after = load_file(Path(result["folder"]) / "weights.safetensors")
-        result["unchanged"] = sorted(name for name in before if torch.equal(before[name], after[name]))
-        result["head"] = list(after["head.weight"].shape)
-    return found
-
-
-def main(root: Path) -> dict:
-    write_images(root / "images")
-    bench = Bench(root, "run")
-    bench.make_data()
-    bench.make_experts()
-    found: dict[str, Any] = {name: bench.route(name, **changes) for name, changes in ROUTERS.items()}
-    found["refit"] = refits(root, bench, Path(found["natural"]["folder"]))
-    found["sizes"] = manifest.read(bench.run.unit(EXPERT_LISTS)).results["sizes"]
-    clusters = run_samples.clusters(open_catalog(bench.run, "heldout"))
-    found["heldout"] = np.bincount(clusters.gather(range(len(clusters)))).tolist()
-    return found
-
-
-if __name__ == "__main__":
-    print("\nRESULT " + json.dumps(main(Path(sys.argv[1]))), flush=True)
+        return {"facts": found.results, "outputs": {one.path for one in found.outputs}, "folder": unit.folder}

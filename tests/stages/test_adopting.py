@@ -25,46 +25,35 @@ from hpcddm.data.images import TarImages
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import PASSED_OVER
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.stages.data import shard_job
 from hpcddm.training.training_inputs import noisy_batches, training_inputs
 from tests import pictures
-from tests.helpers import changed
+from tests.data.test_existing_tars import written
+from tests.helpers import EXPERIMENT, changed
 from tests.pictures import IMG2DATASET
 from tests.stages.adopting import ADOPTED, keys_of, members
 from tests.stages.routes import Bench
 from tests.whole_runs import hpcddm
 
-TRAINING = {"images": 256, "batch": 32, "learning_rate": 0.004, "warmup_images": 64, "ema_halflife_images": 64}
-TRAINING |= {"precision": "fp32"}
-NETWORK = {"width": 32, "depth": 2, "heads": 2, "patch": 4}
-EXPERIMENT = {
-    "name": "adopted",
-    "data": {
-        "source": {"name": "webdataset", "folder": "collection", "heldout": {"shards": 2}},
-        "image_size": 16,
-        "filter": "aesthetic >= 3.5",
-        "read_from": {"name": "expert_copy"},
-        "condition": {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6},
-    },
-    "encode": {"encoder": {"name": "pixels", "size": 8}},
-    "cluster": {
-        "experts": 2,
-        "clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1, "max_share": None},
-    },
-    "experts": {"model": {"name": "dit"} | NETWORK, "objective": {"name": "flow_matching"}, "training": TRAINING},
-    "monolith": {"enabled": False},
-    "router": {"model": {"name": "router_dit"} | NETWORK, "training": TRAINING},
-    "evaluators": {"extractor": {"model": {"name": "small_cnn", "width": 16, "features": 32}, "training": TRAINING}},
-    "evaluate": {"images": 20, "batch": 10, "steps": 2, "strategies": ["top-1"]},
-}
+SOURCE = {"name": "webdataset", "folder": "collection", "heldout": {"shards": 2}}
+TEXT = {"name": "text", "encoder": {"name": "words", "width": 32}, "tokens": 6}
+DATA = {"source": SOURCE, "image_size": 16, "read_from": {"name": "expert_copy"}, "condition": TEXT}
+CAPTIONED = {"data": DATA, "monolith": {"enabled": False}, "evaluate__images": 20, "evaluate__batch": 10}
+CAPTIONED |= {"evaluators": {"extractor": EXPERIMENT["evaluators"]["extractor"]}}
 """The smallest run on captioned tars; each expert reads tars of its own."""
+
+
+def scores_of(collection, pattern="*.tar"):
+    """Scores of pictures by their keys."""
+    contents = sorted(members(collection, pattern).items())
+    return {name[:-5]: json.loads(content)["aesthetic"] for name, content in contents if name.endswith("json")}
 
 
 def test_pictures_are_read_where_they_lie_and_every_sample_once(adopted_run, collection):
@@ -105,19 +94,10 @@ def test_collections_in_a_list_are_read_each_where_it_lies(tmp_path, collection)
     assert reader.images([0, len(train) - 1]).shape == (2, 16, 16, 3)
 
 
-def test_a_share_by_the_keys_hash_splits_the_same_tars(adopted_run):
-    made = adopted_run({"share": 0.3})
-    made.make_data()
-    train, heldout = set(keys_of(made, "train")), set(keys_of(made, "heldout"))
-    assert len(train | heldout) == 100 and not train & heldout and 20 <= len(heldout) <= 40
-
-
 def test_a_filter_keeps_what_it_says_and_the_manifest_says_what_it_drops(adopted_run, collection):
     made = adopted_run({"shards": 2}, data__filter="aesthetic >= 5 and width >= 20")
     made.make_data()
-    scores = {
-        name[:-5]: json.loads(content)["aesthetic"] for name, content in members(collection).items() if "json" in name
-    }
+    scores = scores_of(collection)
     kept = keys_of(made, "train") + keys_of(made, "heldout")
     assert sorted(kept) == sorted(key for key, score in scores.items() if score >= 5)
     dropped = [manifest.read(path).results["dropped"] for path in made.run.root.glob("shard/*")]
@@ -125,17 +105,6 @@ def test_a_filter_keeps_what_it_says_and_the_manifest_says_what_it_drops(adopted
     conditions = [own["by_condition"] for own in dropped]
     assert sum(own["aesthetic >= 5"] for own in conditions) == 100 - len(kept)
     assert sum(own["width >= 20"] for own in conditions) == 0
-
-
-def test_a_table_by_key_says_more_of_the_samples(adopted_run, collection, tmp_path):
-    keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
-    rows = [f"{key},{number % 2}\n" for number, key in enumerate(keys)]
-    (tmp_path / "scores").mkdir()
-    for part, own in {"0": rows[:40], "1": rows[40:]}.items():
-        (tmp_path / "scores" / f"{part}.csv").write_text("".join(["key,good\n", *own]))
-    made = adopted_run({"shards": 2}, data__filter="good == 1", data__table={"file": str(tmp_path / "scores")})
-    made.make_data()
-    assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys[1::2])
 
 
 def test_rows_and_samples_without_one_are_counted(adopted_run, collection, tmp_path):
@@ -151,17 +120,6 @@ def test_rows_and_samples_without_one_are_counted(adopted_run, collection, tmp_p
     items = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert [item["name"] for item in items if item["reason"] == "samples without a row in data.table"] == keys[:3]
     assert sorted(keys_of(made, "train") + keys_of(made, "heldout")) == sorted(keys)
-
-
-def test_a_table_of_other_keys_is_named_with_one_of_either_side(adopted_run, collection, tmp_path):
-    keys = [name[:-4] for name in members(collection) if name.endswith(".jpg")]
-    table = tmp_path / "scores.csv"
-    table.write_text("".join(["key,good\n", *(f"./{key},1\n" for key in keys)]))
-    made = adopted_run({"shards": 2}, data__filter="good == 1 or good is null", data__table={"file": str(table)})
-    with pytest.raises(
-        UserError, match=rf"scores.csv: no row for any of {len(keys)} samples: .* './{keys[0]}', that of"
-    ):
-        made.make_data()
 
 
 def test_the_digests_of_the_tars_are_in_the_manifests_on_request(adopted_run, collection):
@@ -193,16 +151,12 @@ def test_copies_for_others_show_the_same_pictures_without_exif(adopted_run, coll
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "52N13E-camera"
     for path in collection.glob("*.tar"):
-        rewritten = io.BytesIO()
-        with tarfile.open(path) as old, tarfile.open(fileobj=rewritten, mode="w") as new:
-            for member in old:
-                content = old.extractfile(member).read()
-                if member.name.endswith(".jpg"):
-                    stream = io.BytesIO()
-                    Image.open(io.BytesIO(content)).save(stream, format="JPEG", exif=exif)
-                    content, member.size = stream.getvalue(), len(stream.getvalue())
-                new.addfile(member, io.BytesIO(content))
-        path.write_bytes(rewritten.getvalue())
+        contents = members(collection, path.name)
+        for name in (name for name in contents if name.endswith(".jpg")):
+            stream = io.BytesIO()
+            Image.open(io.BytesIO(contents[name])).save(stream, format="JPEG", exif=exif)
+            contents[name] = stream.getvalue()
+        written(path, contents.items())
     made = adopted_run(data__read_from={"name": "expert_copy", "exif": "drop"})
     made.make_data()
     made.make("copy_lists/expert-00")
@@ -228,9 +182,8 @@ def test_crops_of_adopted_pictures_are_cut_from_larger_squares_of_them(adopted_r
     order = run_samples.list_order(made.settings, unit.key, listed)
     with run_samples.training_reader(made.settings, unit, listed, made.settings.data.augmentations) as reader:
         assert reader.images(listed.gather([0])).shape == (1, 32, 32, 3)
-        batch = noisy_batches(
-            made.settings, unit, reader, training_inputs(made.settings, unit, "train", reader), order
-        ).read(range(8))
+        inputs = training_inputs(made.settings, unit, "train", reader)
+        batch = noisy_batches(made.settings, unit, reader, inputs, order).read(range(8))
     assert batch.x0.shape == (8, 16, 16, 3)
     with run_samples.training_reader(made.settings, unit, listed) as reader:
         assert reader.images(listed.gather([0])).shape == (1, 16, 16, 3)
@@ -248,19 +201,8 @@ def test_a_picture_is_decoded_for_its_own_split_only(adopted_run, monkeypatch):
 
 
 PERSON = "alice-mustermann"
-STAYS = {
-    "experiment.json",
-    "command.json",
-    "defaults.json",
-    "journal.jsonl",
-    ".submit.lock",
-    "sites",
-    "specs",
-    "code",
-    "jobs",
-    "logs",
-    "scripts",
-}
+STAYS = set("experiment.json command.json defaults.json journal.jsonl .submit.lock sites specs code jobs logs".split())
+STAYS |= {"scripts"}
 """What docs/copying-runs.md says is of no use elsewhere."""
 
 
@@ -272,28 +214,26 @@ def finished(tmp_path_factory):
     """
     home = tmp_path_factory.mktemp("home") / PERSON
     collection = shutil.copytree(IMG2DATASET, home / "collection")
-    keys = sorted(name[:-4] for name in members(collection) if name.endswith(".jpg"))
     for name in ("tables", "lists", "weights"):
         (home / name).mkdir()
-    (home / "tables" / "scores.csv").write_text("\n".join(["key,good", *(f"{key},1" for key in keys), "gone,1"]))
+    scores = scores_of(collection)
+    (home / "tables" / "scores.csv").write_text("\n".join(["key,good", *(f"{key},1" for key in scores), "gone,1"]))
+    kept = [key for key, score in scores_of(collection, "0000[01].tar").items() if score >= 3.5]
+    (home / "lists" / "hats.txt").write_text("\n".join(kept[:8]))
     with tarfile.open(collection / "00000.tar", "a") as file:
         member = tarfile.TarInfo("zz-broken.jpg")
         member.size = 9
         file.addfile(member, io.BytesIO(b"no image!"))
     own = {"data__filter": "aesthetic >= 3.5 and good == 1", "data__table": {"file": "tables/scores.csv"}}
-    joined = {"name": "hats", "list": "lists/hats.txt", "images": 64, "batch": 32}
-    start = {"weights": "weights/start.safetensors"}
-    for further, until in (({}, ("--until", "cluster_report")), ({"extra": [joined], "init_from": start}, ())):
-        changes = own | {f"experts__{key}": value for key, value in further.items()}
-        (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, data__max_broken_share=0.02, **changes)))
-        done = hpcddm("submit", home / "adopted.yaml", "--site", "embedded", "--run-dir", home / "run", *until)
-        assert done.returncode == 0, done.stdout + done.stderr
-        run = RunDir(home / "run")
-        some = open_catalog(run, "train").texts("key").gather(range(8))
-        (home / "lists" / "hats.txt").write_text("\n".join(some))
-        experiment = stored_experiment(run)
-        save_file(build_denoiser.build(experiment, experiment.expert_config()).state_dict(), home / start["weights"])
-    return run, collection
+    own |= {"data__max_broken_share": 0.02, "experts__init_from": {"weights": "weights/start.safetensors"}}
+    own |= {"experts__extra": [{"name": "hats", "list": "lists/hats.txt", "images": 64, "batch": 32}]}
+    (home / "adopted.yaml").write_text(yaml.safe_dump(changed(EXPERIMENT, **CAPTIONED, **own)))
+    experiment = load_experiment(str(home / "adopted.yaml"))
+    network = build_denoiser.build(experiment, experiment.expert_config())
+    save_file(network.state_dict(), home / "weights" / "start.safetensors")
+    done = hpcddm("submit", home / "adopted.yaml", "--site", "embedded", "--run-dir", home / "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return RunDir(home / "run"), collection
 
 
 def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
@@ -310,17 +250,14 @@ def test_nothing_that_may_travel_says_where_and_by_whom_it_was_made(finished):
             assert not [needle for needle in needles if needle in told], path
         assert host not in path.name.encode()
     names = {path.name for path in contents}
-    assert {"hats.h5", "initial_weights.json", "passed_over.jsonl"} <= names and any(
-        "hats" in path.parts for path in contents
-    )
-    assert {"broken.jsonl", "catalog.json", "weights.safetensors", "curve.json", "index.html", "columns.h5"} <= names
-    assert any("tfevents" in name for name in names)
+    assert {"hats.h5", "initial_weights.json", "passed_over.jsonl", "broken.jsonl", "catalog.json"} <= names
+    assert {"weights.safetensors", "curve.json", "index.html", "columns.h5"} <= names
+    assert any("hats" in path.parts for path in contents) and any("tfevents" in name for name in names)
     (broken,) = [json.loads(content) for path, content in contents.items() if path.name == "broken.jsonl"]
     assert (broken["tar"], broken["key"]) == ("00000.tar", "zz-broken")
     stated = json.loads((run.unit(CATALOG) / "catalog.json").read_text())
-    assert sorted(tar["file"] for split in stated.values() for tar in split["tars"]) == sorted(
-        path.name for path in collection.glob("*.tar")
-    )
+    tars = {tar["file"] for split in stated.values() for tar in split["tars"]}
+    assert tars == {path.name for path in collection.glob("*.tar")}
 
 
 def test_a_table_of_captions_beside_pictures_is_not_named_by_its_place(tmp_path):
@@ -364,7 +301,7 @@ def test_experts_learn_from_adopted_tars_and_webdataset_reads_the_copies_of_thei
         assert weights["trunk.blocks.0.cross.out.weight"].abs().max() > 1e-4
     copies = sorted(map(str, run.root.glob("copy_lists/expert-*/*.tar")))
     copied = list(webdataset.WebDataset(copies, shardshuffle=False))
-    scores = {name[:-5]: json.loads(content)["aesthetic"] for name, content in contents.items() if "json" in name}
+    scores = scores_of(collection, "0000[01].tar")
     assert sorted(sample["__key__"] for sample in copied) == sorted(key for key in scores if scores[key] >= 3.5)
     for sample in copied:
         key = sample["__key__"]

@@ -25,16 +25,20 @@ def broken_in(made):
     return json.loads(path.read_text())
 
 
-def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(adopted_run, collection):
+def damage_one(collection):
+    """Overwrite the first bytes of a picture; return its key."""
     damaged = bytearray((collection / "00001.tar").read_bytes())
     with tarfile.open(collection / "00001.tar") as file:
         member = file.next()
     damaged[member.offset_data : member.offset_data + 100] = bytes(100)
     (collection / "00001.tar").write_bytes(damaged)
-    key = member.name[:-4]
-    with pytest.raises(
-        UserError, match=rf"data\.max_broken_share: 1 of 100 samples are broken, more than 0\.001.*{key} "
-    ):
+    return member.name[:-4]
+
+
+def test_broken_samples_are_left_out_up_to_a_budget_and_named_beyond_it(adopted_run, collection):
+    key = damage_one(collection)
+    said = rf"data\.max_broken_share: 1 of 100 samples are broken, more than 0\.001.*{key} "
+    with pytest.raises(UserError, match=said):
         adopted_run().make_data()
     made = adopted_run(data__max_broken_share=0.02)
     made.make_data()
@@ -89,11 +93,7 @@ def test_a_tar_without_captions_among_tars_that_have_them_is_named(adopted_run, 
 
 
 def test_the_budget_of_broken_samples_is_a_share_of_all_and_not_of_those_that_are_kept(adopted_run, collection):
-    damaged = bytearray((collection / "00001.tar").read_bytes())
-    with tarfile.open(collection / "00001.tar") as file:
-        member = file.next()
-    damaged[member.offset_data : member.offset_data + 100] = bytes(100)
-    (collection / "00001.tar").write_bytes(damaged)
+    damage_one(collection)
     made = adopted_run({"shards": 2}, data__max_broken_share=0.011, data__filter="aesthetic >= 5")
     made.make_data()
     assert manifest.read(made.run.unit(CATALOG)).results["broken"] == 1
@@ -131,9 +131,8 @@ def test_the_tar_that_changed_since_a_run_was_made_is_named_by_submit(indexed_ru
     assert len(submitted_again(indexed_run).complete) == 5
     path = collection / "00001.tar"
     os.utime(path, (1, 1))
-    with pytest.raises(
-        ConfigError, match=r"data\.content_hash: '.*' -> '.*' \(files: /.*/00001\.tar was changed\)\. Stale"
-    ):
+    said = r"data\.content_hash: '.*' -> '.*' \(files: /.*/00001\.tar was changed\)\. Stale"
+    with pytest.raises(ConfigError, match=said):
         submitted_again(indexed_run)
     assert len(submitted_again(indexed_run, ["shard"]).to_run) > 4
     path.unlink()

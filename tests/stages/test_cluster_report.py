@@ -1,6 +1,5 @@
 """What the stage cluster_report says of real images in clusters of every kind."""
 
-import csv
 import json
 
 import numpy as np
@@ -41,11 +40,8 @@ def inspected(bench, **changes):
     bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in STAGES))
     folder = bench.run.unit(CLUSTER_REPORT)
     content = json.loads((folder / "clusters.json").read_text())
-    return (
-        checked_reads.read_required_json(folder / "clusters.json", PartitionFacts),
-        content,
-        Page((folder / "clusters.html").read_text()),
-    )
+    facts = checked_reads.read_required_json(folder / "clusters.json", PartitionFacts)
+    return facts, content, Page((folder / "clusters.html").read_text())
 
 
 def looked_at(bench):
@@ -55,12 +51,8 @@ def looked_at(bench):
     clustering = variants.create(Clustering, bench.settings.cluster.clustering)
     partition = clustering.load(read_arrays(bench.run.unit("cluster/all") / "partition.h5"))
     features = run_samples.features(catalog).gather(range(600))
-    return (
-        partition.points(features),
-        features,
-        run_samples.clusters(catalog).gather(range(600)).astype(np.int64),
-        partition,
-    )
+    clusters = run_samples.clusters(catalog).gather(range(600)).astype(np.int64)
+    return partition.points(features), features, clusters, partition
 
 
 def test_clusters_of_features_are_measured_by_their_definitions(bench):
@@ -92,9 +84,8 @@ def test_classes_are_counted_in_all_of_a_cluster(bench):
     shares = [dict(cluster.classes) for cluster in facts.clusters]
     assert [set(map(int, share)) for share in shares] == [set(group) for group in GROUPS]
     assert all(sum(share.values()) == pytest.approx(1, abs=1e-5) for share in shares)
-    assert facts.clusters[3].class_entropy == 0 and facts.clusters[0].class_entropy == pytest.approx(
-        np.log(3), abs=0.02
-    )
+    assert facts.clusters[3].class_entropy == 0
+    assert facts.clusters[0].class_entropy == pytest.approx(np.log(3), abs=0.02)
     labels = run_samples.open_reader(bench.unit(CLUSTER_REPORT), "train").labels(range(600)).numpy()
     group = np.array([next(index for index, group in enumerate(GROUPS) if label in group) for label in labels])
     entropies = [-sum(p * np.log(p) for p in np.bincount(of) / 600 if p) for of in (group, labels)]
@@ -105,14 +96,11 @@ def test_classes_are_counted_in_all_of_a_cluster(bench):
 
 @pytest.mark.parametrize("name", ["random", "labels", "file"])
 def test_clusters_without_features_show_what_there_is(bench, tmp_path, name):
-    table = tmp_path / "clusters.csv"
-    unit = bench.unit("cluster/all")
-    with open(table, "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["key", "cluster"])
-        for split in ("train", "heldout"):
-            reader = run_samples.open_reader(unit, split)
-            rows.writerows([key, number % 5 // 2] for number, key in enumerate(reader.keys(range(len(reader)))))
+    table, rows = tmp_path / "clusters.csv", ["key,cluster"]
+    for split in ("train", "heldout"):
+        reader = run_samples.open_reader(bench.unit("cluster/all"), split)
+        rows += [f"{key},{number % 5 // 2}" for number, key in enumerate(reader.keys(range(len(reader))))]
+    table.write_text("\n".join(rows))
     more = {"random": {}, "labels": {"groups": GROUPS}, "file": {"table": {"file": str(table)}}}[name]
     experts = {"cluster__experts": 3, "experts__training__batch": 48} if name == "file" else {}
     facts, content, page = inspected(bench, cluster__clustering={"name": name} | more, **experts)
@@ -121,10 +109,8 @@ def test_clusters_without_features_show_what_there_is(bench, tmp_path, name):
     assert len(page.all("img")) == len(facts.clusters)
     if name == "file":
         assert [cluster.images for cluster in facts.clusters] == [240, 240, 120]
-        assert (
-            content["warnings"][0].startswith("Clusters 0, 1, 2 are starving: 120 to 240 images")
-            and "table: a file with other clusters" in page.text
-        )
+        assert content["warnings"][0].startswith("Clusters 0, 1, 2 are starving: 120 to 240 images")
+        assert "table: a file with other clusters" in page.text
 
 
 def test_it_comes_out_the_same_again_and_another_seed_shows_others(bench):

@@ -29,13 +29,9 @@ from tests.stages import routes
 from tests.stages.routes import Bench, write_images
 
 LABEL, IMAGES, FEW = "pixels-4", 60, 20
-JOBS = {
-    "reference": reference_job,
-    "reference_statistics": reference_statistics_job,
-    "measure": measure_job,
-    "neighbours": neighbours_job,
-    "compare": compare_job,
-}
+JOBS = {"reference": reference_job, "reference_statistics": reference_statistics_job, "measure": measure_job}
+JOBS |= {"neighbours": neighbours_job, "compare": compare_job}
+MADE = tuple(f"{stage}/{LABEL}" for stage in JOBS)
 CHANGES = {
     "evaluators__extractor": None,
     "evaluate__extractors": [{"name": "pixels", "size": 4}],
@@ -57,23 +53,25 @@ def draw(bench: Bench, key: str) -> None:
     bench.publish(unit, Result([EVALUATION], {}))
 
 
-@pytest.fixture
-def measured(tmp_path, monkeypatch):
-    """A run whose evaluation is measured, with more images than one unit compares."""
-    for module in (metric_inputs, of_neighbours, overlaps, neighbours, adm_precision, adm_recall):
-        monkeypatch.setattr(module, "NEIGHBOUR_IMAGES", FEW)
-    monkeypatch.setattr(neighbours_job, "ROWS_AT_ONCE", 7)
-    for metric in (adm_precision.AdmPrecision, adm_recall.AdmRecall):
-        monkeypatch.setattr(metric, "smallest", FEW + 1)
-    monkeypatch.setattr(routes, "STAGES", routes.STAGES | JOBS)
-    write_images(tmp_path / "images", 300, 200)
-    bench = Bench(tmp_path, "run", **CHANGES)
-    for unit in plan_units(bench.settings):
-        if unit.stage == "evaluate":
-            draw(bench, unit.key)
-        elif unit.stage in ("shard", "catalog") or unit.key.startswith((f"reference/{LABEL}", f"measure/{LABEL}")):
-            bench.make(unit.key)
-    return bench
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A run whose evaluation is compared, with more images than one unit compares."""
+    root = tmp_path_factory.mktemp("measured")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (metric_inputs, of_neighbours, overlaps, neighbours, adm_precision, adm_recall):
+            patch.setattr(module, "NEIGHBOUR_IMAGES", FEW)
+        patch.setattr(neighbours_job, "ROWS_AT_ONCE", 7)
+        for metric in (adm_precision.AdmPrecision, adm_recall.AdmRecall):
+            patch.setattr(metric, "smallest", FEW + 1)
+        patch.setattr(routes, "STAGES", routes.STAGES | JOBS)
+        write_images(root / "images", 300, 200)
+        bench = Bench(root, "run", **CHANGES)
+        for unit in plan_units(bench.settings):
+            if unit.stage == "evaluate":
+                draw(bench, unit.key)
+            elif unit.stage in ("shard", "catalog", "neighbours") or unit.key.startswith(MADE):
+                bench.make(unit.key)
+        yield bench
 
 
 def features(bench: Bench, stage: str, group: str) -> np.ndarray:
@@ -90,8 +88,6 @@ def figures(bench: Bench, arm: str) -> dict:
 
 
 def test_neighbours_are_found_in_ranges_and_those_of_few_images_at_once(measured):
-    measured.make(*(unit.key for unit in plan_units(measured.settings) if unit.stage == "neighbours"))
-    measured.make(f"compare/{LABEL}")
     real = features(measured, "reference", "heldout")
     assert len(real) == IMAGES
     known = manifest.read(measured.run.unit(f"compare/{LABEL}")).results[KNOWN_METRICS]
@@ -109,8 +105,6 @@ def test_neighbours_are_found_in_ranges_and_those_of_few_images_at_once(measured
 
 
 def test_an_attempt_takes_over_the_arms_that_an_earlier_one_has_finished(measured, monkeypatch):
-    measured.make(*(unit.key for unit in plan_units(measured.settings) if unit.stage == "neighbours"))
-    measured.make(f"compare/{LABEL}")
     path = Path(measured.run.unit(f"compare/{LABEL}") / COMPARISON)
     whole = path.read_bytes()
     path.unlink()
@@ -134,14 +128,13 @@ def test_an_attempt_takes_over_the_arms_that_an_earlier_one_has_finished(measure
     assert {file.name for file in path.parent.iterdir()} == {COMPARISON, "manifest.json"}
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", '{"trajectory": "x"}', '{"trajectory": "other inputs", "figures": {"top-1": {}, "floor": {}}}'],
-    ids=["empty", "a list", "no figures", "of other inputs"],
-)
+OTHER = ["", "[]", '{"trajectory": "x"}', '{"trajectory": "of others", "figures": {"top-1": {}, "floor": {}}}']
+
+
+@pytest.mark.parametrize("content", OTHER, ids=["empty", "a list", "no figures", "of other inputs"])
 def test_figures_of_other_inputs_and_what_is_none_are_ignored(measured, content):
-    measured.make(*(unit.key for unit in plan_units(measured.settings) if unit.stage == "neighbours"))
     unit = measured.unit(f"compare/{LABEL}")
+    (unit.folder / COMPARISON).unlink()
     (unit.folder / FINISHED_ARMS).write_text(content)
     measured.make(unit.key)
     found = json.loads((unit.folder / COMPARISON).read_text())
@@ -156,7 +149,6 @@ def test_a_singular_covariance_is_not_for_other_programs(tmp_path, images, expec
 
 
 def test_mean_and_covariance_are_in_the_file_of_other_programs(measured):
-    measured.make(f"reference_statistics/{LABEL}")
     real = features(measured, "reference", "heldout").astype(np.float64)
     with np.load(measured.run.unit(f"reference_statistics/{LABEL}") / STATISTICS, allow_pickle=False) as file:
         assert file["images"] == IMAGES

@@ -54,17 +54,12 @@ def test_the_number_of_ranges_changes_no_list_and_no_sample(made):
         before, after = (manifest.read(bench.run.unit(key)).results for bench in (one, other))
         assert before == after and before["digests"]
     readers = [run_samples.open_reader(bench.unit(MONOLITH), "train") for bench in (one, other)]
-    images, labels, clusters = ([ask(range(96)) for ask in asks] for asks in zip(*map(asked, readers), strict=True))
-    for first, second in (images, labels, clusters):
-        assert np.array_equal(first, second)
-    lists = [run_samples.expert_list(one.unit(MONOLITH), expert) for expert in range(3)]
-    for expert, own in enumerate(lists):
-        assert own.gather(range(len(own))).tolist() == np.flatnonzero(clusters[0] == expert).tolist()
-    assert sum(map(len, lists)) == 96
-
-
-def asked(reader):
-    return reader.images, reader.labels, reader.clusters
+    for name in ("images", "labels", "clusters"):
+        assert np.array_equal(*(getattr(reader, name)(range(96)) for reader in readers)), name
+    clusters = readers[0].clusters(range(96))
+    for expert in range(3):
+        own = numbers_in(run_samples.expert_list(one.unit(MONOLITH), expert))
+        assert own == np.flatnonzero(clusters == expert).tolist()
 
 
 def test_nothing_behind_the_funnels_reads_a_unit_of_a_range(made):
@@ -80,10 +75,8 @@ def test_the_sample_whose_features_are_no_numbers_is_named(made):
     path = bench.run.unit("encode/train-001") / "features.h5"
     with h5py.File(path, "r+") as file:
         file["features"][7, 3] = np.nan
-    first = len(run_samples.features(run_samples.open_unit_catalog(bench.unit(MONOLITH), "train"))) - len(
-        h5py.File(path)["features"]
-    )
-    key = run_samples.open_reader(bench.unit(MONOLITH), "train").keys([first + 7])[0]
+    reader = run_samples.open_reader(bench.unit(MONOLITH), "train")
+    (key,) = reader.keys([len(reader) - len(h5py.File(path)["features"]) + 7])
     with pytest.raises(UserError, match=f"encode.encoder: pixels gives {key} features that are NaN or infinite"):
         bench.make(CLUSTER)
 
@@ -95,8 +88,7 @@ def test_a_list_by_keys_has_their_samples_and_leaves_the_others_alone(made, tmp_
     (tmp_path / "hats.txt").write_text("\n".join(keys[number] for number in (70, 3, 12)))
     bench.settings = bench.experiment(**TINY, experts__extra=[JOINED | {"list": str(tmp_path / "hats.txt")}])
     bench.make("expert_lists/hats")
-    own = run_samples.expert_list(bench.unit("train/hats"), "hats")
-    assert own.gather(range(len(own))).tolist() == [3, 12, 70]
+    assert numbers_in(run_samples.expert_list(bench.unit("train/hats"), "hats")) == [3, 12, 70]
     catalog = run_samples.open_unit_catalog(bench.unit(MONOLITH), "train")
     results = manifest.read(bench.run.unit("expert_lists/hats")).results
     assert results["digests"] == {"hats": catalog.digest([3, 12, 70])}
@@ -121,9 +113,8 @@ def test_experts_are_trained_on_a_share_of_other_clusters_which_changes_no_clust
     before, unit = manifest.read(bench.run.unit(EXPERT_LISTS)).results, bench.unit(MONOLITH)
     own = [numbers_in(run_samples.expert_list(unit, expert)) for expert in range(3)]
     assert [numbers_in(run_samples.training_list(unit, expert)) for expert in range(3)] == own
-    bench.settings = bench.experiment(
-        **TINY, experts__other_clusters_share=0.2, data__read_from={"name": "expert_copy"}
-    )
+    mixing = {"experts__other_clusters_share": 0.2, "data__read_from": {"name": "expert_copy"}}
+    bench.settings = bench.experiment(**TINY, **mixing)
     bench.make(EXPERT_LISTS, "copy_lists/expert-01")
     after, unit = manifest.read(bench.run.unit(EXPERT_LISTS)).results, bench.unit(MONOLITH)
     assert [numbers_in(run_samples.expert_list(unit, expert)) for expert in range(3)] == own
@@ -168,9 +159,8 @@ def shared_keys(monkeypatch):
 
 @pytest.mark.usefixtures("shared_keys")
 def test_keys_that_samples_share_are_named(made):
-    with pytest.raises(
-        UserError, match="3 samples have a key that another one has, twice, train-0000005; .*data.duplicates: drop"
-    ):
+    said = "3 samples have a key that another one has, twice, train-0000005; .*data.duplicates: drop"
+    with pytest.raises(UserError, match=said):
         made(256)
 
 
@@ -231,9 +221,8 @@ def test_the_samples_of_a_fit_are_all_or_some_from_everywhere(count, most):
 
 def test_what_a_bound_on_clusters_costs_is_in_the_manifest_and_the_log(made, capsys):
     bench = made(2)
-    bench.settings = bench.experiment(
-        **(TINY | {"cluster__clustering": TINY["cluster__clustering"] | {"max_share": 0.5}})
-    )
+    bounded = TINY["cluster__clustering"] | {"max_share": 0.5}
+    bench.settings = bench.experiment(**(TINY | {"cluster__clustering": bounded}))
     bench.make("cluster/all")
     results = manifest.read(bench.run.unit("cluster/all")).results
     assert results["largest_share"] <= 0.5 and results["inertia"] >= results["inertia_without_max_share"] - 1e-9

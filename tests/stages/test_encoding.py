@@ -23,13 +23,10 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.stages.data import latents_job
 from tests.encoders import networks
-from tests.helpers import hpcddm, write_experiment, write_source
+from tests.helpers import CLUSTERING, hpcddm, write_experiment, write_source
 from tests.stages.routes import Bench, write_images
 
-SMALL = {
-    "cluster__clustering": {"name": "kmeans", "fine_clusters": 8, "iterations": 5, "restarts": 1, "max_share": None},
-    "cluster__experts": 2,
-}
+SMALL = {"cluster__clustering": CLUSTERING, "cluster__experts": 2}
 FIRST = "encode/train-000"
 
 
@@ -94,9 +91,8 @@ def encoded(bench):
 
 def test_weights_that_changed_since_the_submission_are_not_used(encoded, tmp_path):
     change = partial(changed_weights, tmp_path / "dinov2", lambda values: values.mul_(2))
-    with pytest.raises(
-        UserError, match=r"/dinov2: weights of dinov2: SHA-256 over config.json, .* begins \w+ and not "
-    ):
+    said = r"/dinov2: weights of dinov2: SHA-256 over config.json, .* begins \w+ and not "
+    with pytest.raises(UserError, match=said):
         encoded(change)
 
 
@@ -137,43 +133,28 @@ def test_an_autoencoder_by_its_folder_makes_a_column_of_latents(tmp_path):
     assert units["train/monolith"].parts["latents/scale"] == "space"
 
 
-def submit(tmp_path, weights, **own):
-    write_source(tmp_path / "images")
-    encoder = {"name": "dinov2", "weights": weights, "width": 24} | own
-    path = write_experiment(tmp_path, encode__encoder=encoder)
-    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run", "--dry-run")
-    return done.exit_code, done.output
+REFUSED = {
+    "missing": (
+        {"folder": "nowhere"},
+        {},
+        "nowhere: weights of dinov2: no such folder; copy config.json and",
+    ),
+    "not fetched": ({"hub": "facebook/dinov2-large"}, {}, "dinov2-large@main: weights of dinov2: no such folder; on a"),
+    "another hash": ({"folder": "dinov2", "content_hash": "0" * 64}, {}, "SHA-256 over config.json, model.safetensors"),
+    "another width": ({"folder": "dinov2"}, {"width": 1024}, "width is 1024 and config.json has hidden_size 24"),
+    "another folder": ({"folder": "images"}, {}, "images: weights of dinov2: config.json, model.safetensors or "),
+}
 
 
-@pytest.mark.parametrize(
-    "weights, own, said",
-    [
-        (
-            {"folder": "nowhere"},
-            {},
-            "nowhere: weights of dinov2: no such folder; copy config.json and model.saf",
-        ),
-        (
-            {"hub": "facebook/dinov2-large"},
-            {},
-            "dinov2-large@main: weights of dinov2: no such folder; on a nod",
-        ),
-        (
-            {"folder": "dinov2", "content_hash": "0" * 64},
-            {},
-            "SHA-256 over config.json, model.safetensors, preprocessor_conf",
-        ),
-        ({"folder": "dinov2"}, {"width": 1024}, "width is 1024 and config.json has hidden_size 24"),
-        ({"folder": "images"}, {}, "images: weights of dinov2: config.json, model.safetensors or "),
-    ],
-    ids=["missing", "not fetched", "another hash", "another width", "another folder"],
-)
+@pytest.mark.parametrize("weights, own, said", REFUSED.values(), ids=REFUSED)
 def test_submit_refuses_weights_in_one_line(tmp_path, network, monkeypatch, weights, own, said):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
     shutil.copytree(network, tmp_path / "dinov2")
-    code, output = submit(tmp_path, weights, **own)
-    assert code == 2 and output.startswith("error: encode.encoder: ") and said in output
-    assert output.count("\n") == 1 and not (tmp_path / "run").exists()
+    write_source(tmp_path / "images")
+    path = write_experiment(tmp_path, encode__encoder={"name": "dinov2", "weights": weights, "width": 24} | own)
+    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run", "--dry-run")
+    assert done.exit_code == 2 and done.output.startswith("error: encode.encoder: ") and said in done.output
+    assert done.output.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
 def test_the_same_weights_elsewhere_make_nothing_stale(tmp_path, network):
@@ -181,8 +162,7 @@ def test_the_same_weights_elsewhere_make_nothing_stale(tmp_path, network):
     contents = []
     for place in ("dinov2", "elsewhere/dinov2"):
         shutil.copytree(network, tmp_path / place)
-        weights = {"folder": str(tmp_path / place)}
-        encoder = {"name": "dinov2", "weights": weights, "width": 24}
+        encoder = {"name": "dinov2", "weights": {"folder": str(tmp_path / place)}, "width": 24}
         experiment = load_experiment(str(write_experiment(tmp_path, encode__encoder=encoder)))
         units = plan_units(with_content_hashes(experiment, RunDir(tmp_path / "run")))
         contents.append([(unit.key, unit.fingerprint_settings) for unit in units])

@@ -20,36 +20,21 @@ def identities(folder, **changes):
     return identity_hashes(plan_units(tiny(folder, **changes)))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 1},
-        {"evaluate__guidance": 2.0},
-        {"evaluate__steps": 3},
-        {"evaluate__strategies": ["full"]},
-        {"experts__model__depth": 2},
-        {"experts__training__learning_rate": 0.02},
-        {"experts__training__images": 128},
-        {"cluster__experts": 4},
-    ],
-    ids=str,
-)
+OTHER_SAMPLES = [{"seed": 1}, {"evaluate__guidance": 2.0}, {"evaluate__steps": 3}, {"evaluate__strategies": ["full"]}]
+OTHER_SAMPLES += [{"experts__model__depth": 2}, {"experts__training__learning_rate": 0.02}, {"cluster__experts": 4}]
+OTHER_SAMPLES += [{"experts__training__images": 128}]
+OTHER_RULERS = [{"data__image_size": 12}, {"evaluators__extractor__model__features": 9}]
+OTHER_RULERS += [{"evaluators__extractor__seed": 1}, {"evaluators__classifier__training__images": 32}]
+
+
+@pytest.mark.parametrize("changes", OTHER_SAMPLES, ids=str)
 def test_real_images_are_measured_once_whatever_draws_the_samples(tmp_path, changes):
     before, after = identities(tmp_path), identities(tmp_path, **changes)
     assert before[REFERENCE] == after[REFERENCE]
     assert before["compare/own"] != after["compare/own"], "which has other samples"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"data__image_size": 12},
-        {"evaluators__extractor__model__features": 9},
-        {"evaluators__extractor__seed": 1},
-        {"evaluators__classifier__training__images": 32},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", OTHER_RULERS, ids=str)
 def test_other_images_and_another_extractor_are_measured_anew(tmp_path, changes):
     assert identities(tmp_path)[REFERENCE] != identities(tmp_path, **changes)[REFERENCE]
 
@@ -72,22 +57,11 @@ def test_an_image_that_several_parts_have_counts_once(order):
 
 
 WITHOUT_CLASSES = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
+PERCEPTUAL = WITHOUT_CLASSES | {"evaluate__perceptual": {"name": "lpips_alex"}}
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (
-            {"evaluators__extractor": None},
-            "evaluators.extractor: nothing compares samples with real images; set it, or",
-        ),
-        (
-            WITHOUT_CLASSES | {"evaluate__perceptual": {"name": "lpips_alex"}},
-            "evaluate.perceptual: it compares samples of one class, and data.num_classes is not set",
-        ),
-    ],
-    ids=["no extractor", "no classes"],
-)
-def test_what_nothing_could_compute_is_refused_by_its_key(tmp_path, changes, message):
-    with pytest.raises(ConfigError, match=message):
-        tiny(tmp_path, **changes)
+def test_what_nothing_could_compute_is_refused_by_its_key(tmp_path):
+    with pytest.raises(ConfigError, match="evaluators.extractor: nothing compares samples with real images; set it"):
+        tiny(tmp_path, evaluators__extractor=None)
+    with pytest.raises(ConfigError, match="evaluate.perceptual: .* samples of one class, and data.num_classes is not"):
+        tiny(tmp_path, **PERCEPTUAL)

@@ -49,20 +49,27 @@ def made(tmp_path_factory):
         run = Bench(root, "run", data__space=SPACE, **FLIP, **PATCH_ONE)
         keys = [unit.key for unit in plan_units(run.settings)]
         run.make(*(key for key in keys if key.startswith(("shard/", "catalog/"))))
-        trained = run.unit(AUTOENCODER)
-        run.train(trained, lambda: autoencoder_job.run(run.settings, trained))
+        unit = run.unit(AUTOENCODER)
+        run.train(unit, lambda: autoencoder_job.run(run.settings, unit))
         early = ("shard/", "catalog/", "autoencoder/", "evaluators/", "train/", "router/", "reference/")
         early += tuple(f"{stage}/" for stage in FINAL_STAGES)
         run.make(*(key for key in keys if not key.startswith(early)))
     return run
 
 
-def moments(made, split="train"):
-    """The moments of all images of a split, as the autoencoder itself gives them."""
+@pytest.fixture(scope="module")
+def trained(made):
+    """The autoencoder of the run."""
+    return build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors"))
+
+
+def moments(made, trained, split="train", is_turned=False):
+    """The moments of all images of a split, or of their mirror images, as the autoencoder itself gives them."""
     reader = run_samples.open_reader(made.unit(MONOLITH), split)
-    images = pixels_to_values(torch.from_numpy(reader.images(range(len(reader)))))
+    images = reader.images(range(len(reader)))
+    images = pixels_to_values(torch.from_numpy(np.flip(images, 2).copy() if is_turned else images))
     with torch.no_grad():
-        return build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(images)
+        return trained.encode(images).numpy()
 
 
 def test_the_training_is_measured_on_heldout_images(made):
@@ -70,26 +77,18 @@ def test_the_training_is_measured_on_heldout_images(made):
     assert results["images"] == 64 and results["train_flops"] > 0 and 3 < results["heldout_psnr"] < 60
 
 
-def test_the_columns_are_what_the_autoencoder_gives_in_float16(made):
+def test_the_columns_are_what_the_autoencoder_gives_in_float16(made, trained):
     for split in ("train", "heldout"):
         column = run_samples.latents(open_catalog(made.run, split)).gather(range(100))
         assert column.dtype == np.float16 and column.shape == (100, 2, 4, 7, 7)
-        np.testing.assert_allclose(column, moments(made, split)[:100].numpy(), rtol=1e-3, atol=1e-3)
-    own = open_catalog(made.run, "train")
-    reader = run_samples.open_reader(made.unit(MONOLITH), "train")
-    turned = pixels_to_values(torch.from_numpy(np.flip(reader.images(range(9)), 2).copy()))
-    with torch.no_grad():
-        expected = build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors")).encode(
-            turned
-        )
-    np.testing.assert_allclose(
-        run_samples.mirrored_latents(own).gather(range(9)), expected.numpy(), rtol=1e-3, atol=1e-3
-    )
+        np.testing.assert_allclose(column, moments(made, trained, split)[:100], rtol=1e-3, atol=1e-3)
+    mirrored = run_samples.mirrored_latents(open_catalog(made.run, "train")).gather(range(COUNT))
+    np.testing.assert_allclose(mirrored, moments(made, trained, is_turned=True), rtol=1e-3, atol=1e-3)
 
 
-def test_measured_shift_and_scale_are_those_of_drawn_latents(made):
+def test_measured_shift_and_scale_are_those_of_drawn_latents(made, trained):
     stored = json.loads(made.run.output(LATENT_SCALE, "latent_scale.json").read_text())
-    mean, log_variance = moments(made).unbind(1)
+    mean, log_variance = torch.from_numpy(moments(made, trained)).unbind(1)
     latent = torch.randn(64, *mean.shape, generator=torch.Generator().manual_seed(0))
     drawn = mean + (log_variance / 2).exp() * latent
     channels = drawn.transpose(0, 2).flatten(1)
@@ -123,18 +122,16 @@ def test_half_of_the_visits_see_a_mirrored_image(made):
 def test_latents_without_variance_are_taken_as_they_are(tmp_path):
     alone = np.random.default_rng(0).standard_normal((5, 1, 4, 2, 2)).astype(np.float16)
     write_columns(tmp_path / "latents.h5", {MOMENTS: alone})
-    values = LatentInputs(Column(MOMENTS, {tmp_path / "latents.h5": 5})).read(
-        range(5), range(5), RandomDraws(0, "here")
-    )
+    inputs = LatentInputs(Column(MOMENTS, {tmp_path / "latents.h5": 5}))
+    values = inputs.read(range(5), range(5), RandomDraws(0, "here"))
     assert torch.equal(values, torch.from_numpy(alone[:, 0].astype(np.float32)))
 
 
-def test_the_way_back_is_the_decoder(made):
+def test_the_way_back_is_the_decoder(made, trained):
     unit = made.unit(MONOLITH)
     space, reader = create_space(made.settings.data, unit.input), run_samples.open_reader(unit, "heldout")
     images = torch.from_numpy(reader.images(range(20)))
     x = space.to_model(images)
-    trained = build_autoencoder.load(made.settings, made.run.output(AUTOENCODER, "weights.safetensors"))
     with torch.no_grad():
         decoded = trained.decode(trained.encode(pixels_to_values(images))[:, 0])
     expected = decoded.add(1).mul(127.5).round().clamp(0, 255).permute(0, 2, 3, 1).numpy()
@@ -168,9 +165,8 @@ def test_parameters_are_counted_as_they_are(tmp_path, changes):
 
 
 def test_the_loss_is_error_and_weighted_divergence(tmp_path):
-    experiment = tiny(
-        tmp_path, data__space=LATENT_SPACE | {"autoencoder": {"name": "kl_small", "factor": 2, "kl_weight": 0.5}}
-    ).data
+    weighted = {"autoencoder": {"name": "kl_small", "factor": 2, "kl_weight": 0.5}}
+    experiment = tiny(tmp_path, data__space=LATENT_SPACE | weighted).data
     network = variants.create(TrainedAutoencoder, experiment.space.autoencoder, experiment).network
     images, noise = torch.rand(3, 1, 8, 8) * 2 - 1, torch.randn(3, *experiment.x_shape)
     mean, log_variance = network.moments(images).unbind(1)
@@ -212,9 +208,8 @@ def test_weights_of_a_unit_in_latents_are_a_start_in_the_same_space(tmp_path, sp
 
 
 def test_weights_for_the_latents_of_another_runs_autoencoder_are_no_start(tmp_path):
-    experiment = tiny(
-        tmp_path, data__space=LATENT_SPACE, experts__init_from={"weights": str(tmp_path / "a.safetensors")}
-    )
+    start = {"weights": str(tmp_path / "a.safetensors")}
+    experiment = tiny(tmp_path, data__space=LATENT_SPACE, experts__init_from=start)
     unit = next(unit for unit in plan_units(experiment) if unit.key == MONOLITH)
     expected = unit.expected({key: Manifest(*key.split("/"), {}, {}, []) for key in unit.requires})
     weights = tmp_path / "unit" / WEIGHTS
@@ -238,12 +233,17 @@ def test_an_export_says_how_its_latents_are_decoded(made):
 
 
 def test_what_changes_no_latent_makes_no_training_stale(tmp_path):
+    def settings(seed=0, space=LATENT_SPACE):
+        planned = plan_units(tiny(tmp_path, data__space=space, seed=seed))
+        return {unit.key: unit.fingerprint_settings for unit in planned}
+
+    before = settings()
     changed = LATENT_SPACE | {"training": LATENT_SPACE["training"] | {"images": 50, "log_every_images": 7}}
-    units = [
-        {unit.key: unit for unit in plan_units(tiny(tmp_path, data__space=own))} for own in (LATENT_SPACE, changed)
-    ]
-    settings = [own[MONOLITH].fingerprint_settings for own in units]
-    assert settings[0] == settings[1] and units[0][AUTOENCODER] == units[1][AUTOENCODER]
+    after = settings(space=changed)
+    assert before[MONOLITH] == after[MONOLITH] and before[AUTOENCODER] == after[AUTOENCODER]
+    # One autoencoder for all seeds.
+    other = settings(seed=1)
+    assert all(before[key] == other[key] for key in (AUTOENCODER, "latents/train-000", LATENT_SCALE))
 
 
 def test_the_scale_of_one_site_serves_another_whose_latents_differ_in_last_bits(made):
@@ -254,14 +254,6 @@ def test_the_scale_of_one_site_serves_another_whose_latents_differ_in_last_bits(
     assert planned.expected(unit.inputs | rounded) == before
     other = replace(rounded["latents/train-000"], results={})
     assert planned.expected(unit.inputs | {"latents/train-000": other}) != before
-
-
-def test_every_autoencoder_that_a_run_trains_is_one_for_all_seeds(tmp_path):
-    units = [
-        {unit.key: unit for unit in plan_units(tiny(tmp_path, data__space=LATENT_SPACE, seed=seed))} for seed in (0, 1)
-    ]
-    for key in (AUTOENCODER, "latents/train-000", LATENT_SCALE):
-        assert units[0][key].fingerprint_settings == units[1][key].fingerprint_settings
 
 
 def test_given_numbers_need_no_measurement(tmp_path):

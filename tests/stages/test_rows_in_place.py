@@ -76,11 +76,8 @@ def copy_keys(copy):
 
 
 def test_the_same_lists_are_drawn_from_all_kinds_with_the_same_keys(made):
-    digests = {}
-    for kind in ("hub", "small_groups"):
-        results = manifest.read(made[kind].run.unit(CATALOG)).results
-        digests[kind] = results[manifest.DIGESTS]
-    assert digests["hub"] == digests["small_groups"]
+    first, second = (manifest.read(made[kind].run.unit(CATALOG)).results for kind in ("hub", "small_groups"))
+    assert first[manifest.DIGESTS] == second[manifest.DIGESTS]
     assert keys_of(made["hub"], "train") == keys_of(made["small_groups"], "train")
 
 
@@ -108,37 +105,33 @@ def test_plan_says_how_many_bytes_an_expert_reads_for_each_of_its_own(made, kind
         assert ratio == 1.0
     else:
         # Everything fits into the cache: two experts read every group once, half of whose images is theirs.
-        groups = [
-            group for file in variants.create(Source, shards.data.source).tars("train") for group in file.row_groups()
-        ]
-        assert 1.0 < ratio <= 2.5 and len(groups) == (8 if kind == "small_groups" else 2)
+        files = variants.create(Source, shards.data.source).tars("train")
+        groups = sum(len(list(file.row_groups())) for file in files)
+        assert 1.0 < ratio <= 2.5 and groups == (8 if kind == "small_groups" else 2)
     assert bytes_per_byte(experiment) == 1.0
     assert (advice(ratio) is None) == (ratio <= MAX_RATIO)
 
 
 def test_labels_out_of_range_are_one_line(made, tmp_path):
-    bench = Bench(
-        tmp_path,
-        "run",
-        data__source=made["hub"].settings.data.source.model_dump(),
-        **(ROWS | {"data__num_classes": 2, "evaluate__images": 20, "evaluate__batch": 10}),
-    )
+    changes = ROWS | {"data__num_classes": 2, "evaluate__images": 20, "evaluate__batch": 10}
+    bench = Bench(tmp_path, "run", data__source=made["hub"].settings.data.source.model_dump(), **changes)
     bench.settings = with_tar_counts(bench.settings)
     with pytest.raises(UserError, match="^data.num_classes: 2, but data.source has class 2$"):
         bench.make("shard/train-000")
 
 
+WITHOUT_PYARROW = """
+import pathlib, sys
+sys.modules["pyarrow"] = None
+from hpcddm.data import images, run_samples
+from hpcddm.runs.run_dir import RunDir
+print(images.TarImages(run_samples.open_catalog(RunDir(pathlib.Path(sys.argv[1])), "train")).images([3]).shape)
+"""
+
+
 def test_a_training_on_images_with_offsets_needs_no_pyarrow(made):
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "from pathlib import Path\n"
-        "from hpcddm.data.run_samples import open_catalog\n"
-        "from hpcddm.data.images import TarImages\n"
-        "from hpcddm.runs.run_dir import RunDir\n"
-        "print(TarImages(open_catalog(RunDir(Path(sys.argv[1])), 'train')).images([3]).shape)"
-    )
     for kind in KINDS:
-        done = python(code, made[kind].run.root)
+        done = python(WITHOUT_PYARROW, made[kind].run.root)
         if kind in BY_OFFSET:
             assert done.stdout == "(1, 16, 16, 3)\n", done.stderr
         else:

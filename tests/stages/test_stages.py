@@ -53,9 +53,8 @@ def test_the_experts_together_see_what_the_monolith_sees_without_the_routers_sha
 @pytest.mark.parametrize("own_seed", [0, 3])
 def test_a_measuring_network_is_trained_from_its_own_seed_and_not_the_experiments(tmp_path, monkeypatch, own_seed):
     tasks = []
-    monkeypatch.setattr(
-        evaluators_job, "train", lambda task, training, unit: tasks.append(task) or TrainingResult([], {}, {})
-    )
+    done = TrainingResult([], {}, {})
+    monkeypatch.setattr(evaluators_job, "train", lambda task, training, unit: tasks.append(task) or done)
     images = ArrayReader(np.zeros((1, SIDE, SIDE, 1), np.uint8), np.zeros(1, int), np.zeros(1, int))
     monkeypatch.setattr(run_samples, "training_reader", lambda settings, unit: nullcontext(images))
     unit = SimpleNamespace(key="evaluators/classifier", name="classifier", ranks=SimpleNamespace(rank=1))
@@ -72,9 +71,8 @@ def test_a_measuring_network_that_is_given_is_taken_as_it_is(tmp_path, monkeypat
     save_file(network.state_dict(), file)
     images = ArrayReader(np.zeros((8, SIDE, SIDE, 1), np.uint8), np.arange(8) % 4, np.zeros(8, int))
     monkeypatch.setattr(run_samples, "open_reader", lambda unit, split: images)
-    unit = SimpleNamespace(
-        key="evaluators/classifier", folder=folder, run=RunDir(tmp_path / "run"), ranks=SimpleNamespace(rank=0)
-    )
+    rank, own = SimpleNamespace(rank=0), RunDir(tmp_path / "run")
+    unit = SimpleNamespace(key="evaluators/classifier", folder=folder, run=own, ranks=rank)
 
     def run(content):
         given = {"weights": str(file), "content_hash": content}
@@ -98,13 +96,8 @@ def test_a_network_that_is_given_costs_no_training_and_is_under_the_fingerprint(
     file = tmp_path / "ruler.safetensors"
     file.write_bytes(b"weights")
     own, given = tiny(tmp_path), tiny(tmp_path, evaluators__classifier__pretrained={"weights": str(file)})
-    settings = [
-        {
-            unit.key: unit.fingerprint_settings
-            for unit in plan_units(with_content_hashes(one, RunDir(tmp_path / "run"), "images"))
-        }
-        for one in (own, given)
-    ]
+    hashed = [with_content_hashes(one, RunDir(tmp_path / "run"), "images") for one in (own, given)]
+    settings = [{unit.key: unit.fingerprint_settings for unit in plan_units(one)} for one in hashed]
     changed = {key for key in settings[0] if settings[0][key] != settings[1][key]}
     assert changed == {"evaluators/classifier"}
     digest = settings[1]["evaluators/classifier"]["evaluators.classifier.pretrained.content_hash"]
@@ -134,19 +127,14 @@ def test_all_arms_cost_the_same(tmp_path, mixed):
     assert monolith.images % monolith.batch == 0
 
 
-def test_a_mixed_expert_has_its_own_precision(tmp_path):
-    experiment = tiny(tmp_path, experts__overrides=[{"clusters": [1], "precision": "bf16"}])
-    assert [unit_training(experiment, expert_key(expert)).precision for expert in (0, 1)] == ["fp32", "bf16"]
-
-
 def test_an_expert_has_its_own_rate_batch_and_images(tmp_path):
     warm = {"warmup_images": 32, "schedule": "cosine", "decay_images": 48, "snapshots": [32, 64]}
     changes = {f"experts__training__{key}": value for key, value in warm.items()}
-    experiment = tiny(tmp_path, experts__overrides=[OWN], **changes)
+    experiment = tiny(tmp_path, experts__overrides=[OWN | {"precision": "bf16"}], **changes)
     first, second = (unit_training(experiment, expert_key(expert)) for expert in (0, 1))
     plain = tiny(tmp_path, **changes)
     assert first == unit_training(plain, expert_key(0)) == unit_training(plain, expert_key(1))
-    assert (second.images, second.batch, second.learning_rate) == (120, 24, 0.5)
+    assert (second.images, second.batch, second.learning_rate, second.precision) == (120, 24, 0.5, "bf16")
     # As many steps of warm-up and half-life as the others have; the rate ends at 48 / 64 of its own images.
     assert (second.warmup_images, second.decay_images, second.ema_halflife_images) == (48, 76, 150)
     assert first.snapshots == [16, 32] and second.snapshots == [72, 120]
