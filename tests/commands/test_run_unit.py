@@ -177,10 +177,7 @@ def test_ranks_that_cannot_work_are_refused_before_anything_starts(run, key, ran
 def test_logs_are_found_by_unit_attempt_and_rank(run):
     assert f"{MONOLITH} is complete after" in hpcddm("logs", run.root, MONOLITH).stdout
     for arguments, message in (
-        (
-            ["train/expert-00"],
-            "no attempt at 'train/expert-00'; there are logs of: assign/heldout-000, assign/",
-        ),
+        (["train/expert-00"], "no attempt at 'train/expert-00'; there are logs of: assign/heldout-000, assign/"),
         ([MONOLITH, "--attempt", 5], "train/monolith has no attempt 5; there are: 1"),
         ([MONOLITH, "--attempt", 0], "train/monolith has no attempt 0; there are: 1"),
         ([MONOLITH, "--rank", 3], "no such log; ranks: 0"),

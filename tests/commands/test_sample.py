@@ -185,10 +185,7 @@ def test_the_line_about_the_picture_names_its_class_or_that_of_every_column(run)
     one = hpcddm("sample", run.root, *options, "--class", "lady bird").stdout.splitlines()
     assert one[-1] == f"{output}: 8 images of Lady bird, full, 1 euler steps, guidance 1"
     every = hpcddm("sample", run.root, *options).stdout.splitlines()
-    assert every[-2:] == [
-        f"{output}: 8 images, full, 1 euler steps, guidance 1",
-        "columns: ant, bee, cat, Lady bird",
-    ]
+    assert every[-2:] == [f"{output}: 8 images, full, 1 euler steps, guidance 1", "columns: ant, bee, cat, Lady bird"]
     with Image.open(output) as drawing:
         assert round(drawing.size[0] / drawing.size[1]) == 2, "four columns and two rows"
 

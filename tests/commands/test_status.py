@@ -87,12 +87,7 @@ def squeue(word, reason="", nodes="", start="N/A"):
 # What the queue says, what the last attempt left (of this submission), and what follows.
 STATES = [
     (squeue("PENDING", "Priority"), None, "pending", "other jobs come first"),
-    (
-        squeue("PENDING", "Resources", start="2026-11-20T10:00:00"),
-        None,
-        "pending",
-        "may start 2026-11-20 10:00:00",
-    ),
+    (squeue("PENDING", "Resources", start="2026-11-20T10:00:00"), None, "pending", "may start 2026-11-20 10:00:00"),
     (squeue("PENDING", "BeginTime"), {"verdict": verdict("requeue")}, "requeued", "after a requeue"),
     (squeue("PENDING", "JobHeldUser"), None, "held", "JobHeldUser"),
     (squeue("PENDING", "launch failed requeued held"), {}, "held", "launch failed requeued held"),
@@ -108,12 +103,7 @@ STATES = [
     (squeue("REVOKED"), None, "running", "Slurm calls its job REVOKED"),
     (squeue("RUNNING", nodes="h[1-2]"), None, "starting", ""),
     (squeue("RUNNING", nodes="h[1-2]"), {"heartbeat": beat()}, "running", ""),
-    (
-        squeue("RUNNING", nodes="h[1-2]"),
-        {"heartbeat": beat(age=600)},
-        "running",
-        "no sign of life for 10 minutes",
-    ),
+    (squeue("RUNNING", nodes="h[1-2]"), {"heartbeat": beat(age=600)}, "running", "no sign of life for 10 minutes"),
     (
         squeue("RUNNING", nodes="h1"),
         {"ended": {"outcome": "stopped", "reason": "SIGUSR2", "ended": ENDED}},

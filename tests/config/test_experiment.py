@@ -30,10 +30,7 @@ TAKEN = "experts.extra.0.name: {} is taken already; choose another name"
 WRONG = {
     "unknown key": ({"colour": 1}, "colour: unknown key; valid keys: name, seed,"),
     "unknown nested key": ({"experts__training__image": 1}, "experts.training.image: unknown key; valid keys: images,"),
-    "unknown key in a variant": (
-        {"experts__model__widht": 8},
-        "experts.model.widht: unknown key; valid keys: name, ",
-    ),
+    "unknown key in a variant": ({"experts__model__widht": 8}, "experts.model.widht: unknown key; valid keys: name, "),
     "wrong type": ({"experts__training__images": "many"}, "experts.training.images: input should be a valid integer"),
     "wrong type in a variant": ({"experts__model__width": [1]}, "experts.model.width: input should be a valid integer"),
     "negative": ({"experts__training__batch": -8}, "experts.training.batch: input should be greater than 0, found -8"),
@@ -46,10 +43,7 @@ WRONG = {
     ),
     "variant without a name": ({"encode__encoder": "pixels"}, "encode.encoder: needs a mapping with 'name', one of: "),
     "bad name": ({"name": "../up"}, "name: string should match pattern"),
-    "more experts than fine clusters": (
-        {"cluster__experts": 16},
-        "cluster.clustering: fine 8 is less than experts 16",
-    ),
+    "more experts than fine clusters": ({"cluster__experts": 16}, "cluster.clustering: fine 8 is less than experts 16"),
     "batch that K does not divide": (
         {"cluster__experts": 3},
         "experts.training.batch: 16 images cannot be divided among 3 experts; take 15 or 18",
@@ -67,10 +61,7 @@ WRONG = {
         {"evaluate__strategies": ["top-9"]},
         "evaluate.strategies: top-9 needs 9 experts, there are 2",
     ),
-    "more experts than there are": (
-        {"evaluate__min_experts": 3},
-        "evaluate.min_experts: needs 3 experts, there are 2",
-    ),
+    "more experts than there are": ({"evaluate__min_experts": 3}, "evaluate.min_experts: needs 3 experts, there are 2"),
     "no expert at all": ({"evaluate__min_experts": 0}, "evaluate.min_experts: input should be greater than 0"),
     "an augmentation that is there twice": (
         {"data__augmentations": [{"name": "flip"}, {"name": "shift", "max_pixels": 1}, {"name": "flip"}]},
@@ -145,10 +136,7 @@ WRONG = {
         {"router": {"model": {"name": "uniform_router"}, "frequency": "balanced"}},
         "router.frequency: uniform_router is not trained; remove it",
     ),
-    "one strategy twice": (
-        {"evaluate__strategies": ["top-1", "top1"]},
-        "evaluate.strategies: top-1 is listed twice",
-    ),
+    "one strategy twice": ({"evaluate__strategies": ["top-1", "top1"]}, "evaluate.strategies: top-1 is listed twice"),
     "too few images": ({"evaluate__images": 8}, "evaluate.images: 8 are too few for the report; needs at least 20"),
     "guidance backwards": ({"evaluate__guidance_interval": [0.9, 0.1]}, "evaluate.guidance_interval: [0.9, 0.1]: from"),
     "a student of half an image": ({"distill": {"share": 0.03}}, "distill.share: 0.03 of a batch of 16 is not a whole"),
@@ -189,10 +177,7 @@ WRONG_SITES = {
     "unknown scheduler": ({"scheduler": "pbs"}, "scheduler: input should be 'slurm' or 'local', found 'pbs'"),
     "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: partition,"),
     "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train/monolith.nodes: input should be gr"),
-    "a key misspelt": (
-        {"schedular": "local"},
-        "schedular: unknown key; valid keys: partition, account",
-    ),
+    "a key misspelt": ({"schedular": "local"}, "schedular: unknown key; valid keys: partition, account"),
     "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
     "one cluster without a name": (
         {"stages": {"train/expert-02": {"cluster": "south"}}},

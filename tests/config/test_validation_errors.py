@@ -42,9 +42,7 @@ def test_missing_unknown_and_wrong_keys_of_all_levels_are_named_at_once_with_the
     path = tmp_path / "e.yaml"
     path.write_text(FILE)
     lines = [line.removeprefix(str(path)) for line in mistakes(load_experiment, str(path))]
-    assert lines[:1] == [
-        ":3: data.source.folder: this key is needed",
-    ]
+    assert lines[:1] == [":3: data.source.folder: this key is needed"]
     assert [line.partition("; valid")[0] for line in lines[1:4]] == [
         ":4: data.image_siz: unknown key",
         ":7: experts.model.dept: unknown key",

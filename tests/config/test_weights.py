@@ -90,10 +90,7 @@ def test_the_hash_alone_is_under_the_fingerprint(folder):
 @pytest.mark.parametrize(
     "name, said",
     [
-        (
-            None,
-            "net: weights of mine: no such folder; copy config.json and net.safetensors there, or name ano",
-        ),
+        (None, "net: weights of mine: no such folder; copy config.json and net.safetensors there, or name ano"),
         ("config.json", "net: weights of mine: config.json is missing; copy config.json and net.safetensors there"),
         ("net.safetensors", "net.safetensors or net-\\*-of-\\*.safetensors or \\*.bin is missing; copy"),
     ],
