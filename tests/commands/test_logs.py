@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from hpcddm.launch.submission import store_experiment
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import beat, submitted, write_attempt
-from tests.helpers import hpcddm, tiny
+from tests.commands.runs import bare_run
+from tests.helpers import hpcddm
 
 EXPERTS = [expert_key(0), expert_key(1)]
 EXPERT = EXPERTS[0]
@@ -22,8 +21,7 @@ EXPERT = EXPERTS[0]
 @pytest.fixture
 def run(tmp_path):
     """A run of which only the stored experiment is there."""
-    run = RunDir(tmp_path / "run")
-    store_experiment(tiny(tmp_path), run)
+    run = bare_run(tmp_path / "run")
     run.jobs.mkdir()
     return run
 

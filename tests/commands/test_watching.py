@@ -13,11 +13,10 @@ import pytest
 
 from hpcddm.commands import run_status
 from hpcddm.commands import status as verb
-from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, submitted, write_attempt
+from tests.commands.runs import complete_run
 from tests.helpers import finish, hpcddm, tiny
 
 EXPERT = expert_key(1)
@@ -26,11 +25,7 @@ EXPERT = expert_key(1)
 @pytest.fixture
 def run(tmp_path):
     """A run with one expert to be made."""
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
-    store_experiment(experiment, run)
-    finish(plan_units(experiment), run)
-    (run.unit(EXPERT) / "manifest.json").unlink()
-    return run
+    return complete_run(tmp_path / "run", EXPERT)
 
 
 def test_watching_needs_a_terminal(run):
