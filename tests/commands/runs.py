@@ -13,6 +13,7 @@ from tests.launch.queues import Queue
 def bare_run(root, **changes):
     """Store the experiment alone; return the run."""
     run = RunDir(root)
+    root.parent.mkdir(exist_ok=True)
     store_experiment(tiny(root.parent, **changes), run)
     return run
 

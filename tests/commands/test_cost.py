@@ -134,9 +134,10 @@ def test_gpus_that_accounting_does_not_count_are_taken_from_our_records(run, req
 DISABLED = "Slurm accounting storage is disabled"
 
 
-@pytest.mark.parametrize(
-    "row, words", [("", "sacct knows nothing of it"), (DISABLED, f"sacct does not answer: {DISABLED}")]
-)
+SILENCE = {"": "sacct knows nothing of it", DISABLED: f"sacct does not answer: {DISABLED}"}
+
+
+@pytest.mark.parametrize("row, words", SILENCE.items())
 def test_without_sacct_the_own_records_count_and_the_output_says_so(run, requeued, sacct, row, words):
     sacct(*filter(None, [row]), code=int(bool(row)))
     assert [one["seconds"] for one in attempts(run)] == [HOUR, HOUR]

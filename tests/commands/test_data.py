@@ -103,13 +103,7 @@ def test_a_split_without_classes_or_with_few_images_is_not_used(tmp_path, split,
     assert f"the folder {split} is not used" in shown
 
 
-ODD_CLASSES = {
-    "test": "a split",
-    "Val2017": "a split",
-    "train_masks": "a split",
-    "bird-labels": "annotations",
-    "bird": "",
-}
+ODD_CLASSES = dict.fromkeys(("test", "Val2017", "train_masks"), "a split") | {"bird-labels": "annotations", "bird": ""}
 
 
 @pytest.mark.parametrize("name, what", ODD_CLASSES.items())
@@ -121,9 +115,10 @@ def test_a_class_that_may_be_none_is_odd_and_submit_says_the_classes(tmp_path, n
     assert f"classes in train   3 classes: {', '.join(readings[0]['class_names'])}\n" in done.output
 
 
-@pytest.mark.parametrize(
-    "name", ["annotations/captions_train2017.json", "captions.txt", "Flickr8k.token.txt", "results_20130124.token"]
-)
+CAPTIONS = ["annotations/captions_train2017.json", "captions.txt", "Flickr8k.token.txt", "results_20130124.token"]
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
 def test_captions_of_coco_and_flickr_are_said_not_to_be_used(tmp_path, name):
     flat(tmp_path / "d" / "images")
     (tmp_path / "d" / name).parent.mkdir(exist_ok=True)
@@ -149,9 +144,8 @@ def test_tiny_imagenet_is_read_as_it_unpacks(tmp_path):
     for split in ("val", "test"):
         class_folder(root / split, ("images",), count=30)
     readings, shown = accepted(tmp_path, root)
-    assert (
-        readings[0]["data"]["source"]["folder"] == str(root / "train") and "classes   2: n01443537, n01629819" in shown
-    )
+    assert readings[0]["data"]["source"]["folder"] == str(root / "train")
+    assert "classes   2: n01443537, n01629819" in shown
 
 
 def test_folders_inside_those_of_classes_are_refused(tmp_path):
@@ -294,9 +288,10 @@ def test_one_split_of_parquet_holds_a_share_out(tmp_path):
     assert readings[0]["class_names"] == ["high", "low"]
 
 
-@pytest.mark.parametrize(
-    "label, why", [(lambda n: n / 7, "has the type double"), (lambda n: n % 3 - 1, "has class -1")]
-)
+NO_CLASSES = [(lambda number: number / 7, "has the type double"), (lambda number: number % 3 - 1, "has class -1")]
+
+
+@pytest.mark.parametrize("label, why", NO_CLASSES)
 def test_a_label_that_is_no_class_is_left_out(tmp_path, label, why):
     readings, shown = accepted(tmp_path, parquet(tmp_path / "d" / "train.parquet", 150, label=label))
     assert readings[0]["data"]["source"]["label"] is None and why in shown

@@ -23,9 +23,8 @@ from hpcddm.stages.training import router_job
 from tests.commands.runs import complete_run
 from tests.helpers import JOINED, finish, hpcddm, python, tiny
 
-USAGE = [
-    variants.settings_class("sampling/strategies", name).usage for name in variants.list_variants("sampling/strategies")
-]
+ROOM = "sampling/strategies"
+USAGE = [variants.settings_class(ROOM, name).usage for name in variants.list_variants(ROOM)]
 NAMES = f"valid names: {', '.join(USAGE)}, expert-0, expert-1, monolith"
 
 
@@ -249,9 +248,7 @@ ALONE = [
 
 
 @pytest.mark.parametrize("changes, strategy, key, names", ALONE)
-def test_a_student_and_an_expert_that_joined_draw_alone_and_belong_to_no_ensemble(
-    tmp_path, changes, strategy, key, names
-):
+def test_a_student_and_an_expert_that_joined_draw_alone(tmp_path, changes, strategy, key, names):
     run = completed(tmp_path, **changes)
     assert refused(run, "--strategy", "best").endswith(f"{names}\n")
     drawn(run, "--strategy", strategy, "--class", 1)

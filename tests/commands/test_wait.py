@@ -82,9 +82,8 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
     monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.1)
-    monkeypatch.setattr(
-        "hpcddm.launch.slurm.launcher.SlurmLauncher.states", lambda *given: answers.append(1) or next(jobs, {})
-    )
+    states = "hpcddm.launch.slurm.launcher.SlurmLauncher.states"
+    monkeypatch.setattr(states, lambda *given: answers.append(1) or next(jobs, {}))
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2
 
 

@@ -62,9 +62,7 @@ def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(run)
 
 
 @pytest.mark.parametrize("height, complete, remark", [(60, True, True), (16, False, True), (13, False, False)])
-def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_what_to_type(
-    run, monkeypatch, height, complete, remark
-):
+def test_on_a_small_screen_units_and_then_remarks_make_way_for_what_to_type(run, monkeypatch, height, complete, remark):
     token = submitted(run, [EXPERT])
     write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "failed", "reason": "the loss is nan"})
     answer(monkeypatch, {})

@@ -8,10 +8,11 @@ from hpcddm.config.class_names import class_number, describe_names, read_names
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from tests.helpers import hpcddm, tiny, write_experiment, write_source
+from tests.helpers import hpcddm, tiny, write_experiment
 
 NAMES = ["T-shirt/top", "Café au lait", "Ankle boot", "靴"]
 
@@ -97,13 +98,10 @@ def test_a_path_is_relative_to_the_file_or_for_an_override_to_the_current_folder
 
 
 def test_a_run_keeps_the_names_when_the_file_changes_and_when_it_moves(tmp_path):
-    write_source(tmp_path / "images")
     (tmp_path / "names.txt").write_text("\n".join(NAMES))
-    file, run = write_experiment(tmp_path, data__class_names="names.txt"), tmp_path / "run"
-    done = hpcddm("submit", file, "--run-dir", run, "--until", "shard")
-    assert done.exit_code == 0, done.output
+    store_experiment(tiny(tmp_path, data__class_names="names.txt"), RunDir(tmp_path / "run"))
     (tmp_path / "names.txt").write_text("other")
-    run.rename(tmp_path / "moved")
+    (tmp_path / "run").rename(tmp_path / "moved")
     assert stored_experiment(RunDir(tmp_path / "moved")).data.class_names == NAMES
     assert "4 classes: T-shirt/top, Café au lait, Ankle boot, 靴" in hpcddm("status", tmp_path / "moved").stdout
 

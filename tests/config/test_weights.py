@@ -101,10 +101,10 @@ def test_what_is_missing_is_named_with_what_to_copy(folder, tmp_path, name, said
         weights.verified_folder(own(folder))
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [("[1]", "config.json holds no usable JSON"), ("{", "config.json holds no usable JSON"), ("{}", "width is 3")],
-)
+UNUSABLE = "config.json holds no usable JSON"
+
+
+@pytest.mark.parametrize("text, said", [("[1]", UNUSABLE), ("{", UNUSABLE), ("{}", "width is 3")])
 def test_a_description_of_another_network_is_an_error(folder, text, said):
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError, match=f"net: weights of mine: .*{said}"):
