@@ -14,13 +14,13 @@ from hpcddm.commands import wait as waiting
 from hpcddm.config import trusted_submissions
 from hpcddm.errors.printing import quoted
 from hpcddm.launch.base import Job
-from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION, EXTRACTOR, REPORT, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
+from tests.commands.runs import bare_run
 from tests.errors.test_next_step import commands_of, require_advice
 from tests.helpers import FINAL, REPOSITORY, finish, hpcddm, tiny, write_experiment, write_source
 
@@ -32,11 +32,8 @@ ODD = "it's [a] folder; $HOME"
 def run(tmp_path, monkeypatch):
     """A run in a folder with an odd name, of which nothing is made."""
     monkeypatch.setattr(waiting, "READ_SECONDS", 0.05)
-    place = tmp_path / ODD
-    place.mkdir()
-    run = RunDir(place / "run")
-    store_experiment(tiny(place), run)
-    return run
+    (tmp_path / ODD).mkdir()
+    return bare_run(tmp_path / ODD / "run")
 
 
 def made(run, *stages_not):
@@ -50,6 +47,15 @@ def keep(run, words=("submit", "tiny.yaml"), folder=None, until=None):
     one = last_command.SubmitCommand(list(words), str(folder or run.root.parent), until)
     last_command.store_command(one, run)
     return one
+
+
+def made_up_to(stage, run):
+    """Make what a submission up to a stage asks for complete; return all units, and the keys of these."""
+    units = plan_units(tiny(run.root.parent))
+    needed = needed_by(stage, units)
+    finish([unit for unit in units if unit.key in needed], run)
+    keep(run, until=stage)
+    return units, needed
 
 
 def seen(run, code=0):
@@ -66,23 +72,19 @@ def seen(run, code=0):
 
 JOB = JobId("17_0")
 SITUATIONS = {
-    "nothing submitted": (None, {}, 3),
     "waits": (Job(JOB, "pending", "Priority"), {}, 5),
     "held": (Job(JobId("17_0@annex"), "held", "JobHeldUser"), {}, 3),
     "runs": (Job(JOB, "running", "h1"), {"heartbeat": beat()}, 5),
     "suspended": (Job(JOB, "suspended"), {"heartbeat": beat()}, 5),
-    "failed": (None, {"verdict": {"decision": "failed", "reason": "x"}}, 3),
-    "gave up": (None, {"verdict": {"decision": "gave up", "reason": "x"}}, 3),
-    "too little memory": (None, {"verdict": {"decision": "gave up", "reason": "x", "memory_gb": 9}}, 3),
-    "by hand": (None, {"verdict": {"decision": "by hand", "reason": "x"}}, 3),
-    "told to stop": (None, {"verdict": {"decision": "stopped", "reason": "x"}}, 3),
+    "too little memory": (None, {"verdict": {"decision": "gave up", "memory_gb": 9}}, 3),
     "cannot start": (None, {"verdict": {"decision": "waiting", "reason": "x; next: hpcddm status old"}}, 3),
-    "cancelled": (None, {"verdict": {"decision": "cancelled", "reason": "x"}}, 3),
-    "lost": (None, {}, 3),
 }
-AT_ONCE = ("by hand", "told to stop", "cannot start", "cancelled", "nothing submitted")
+SITUATIONS |= dict.fromkeys(("nothing submitted", "lost"), (None, {}, 3))
+DECISIONS = ("failed", "gave up", "by hand", "stopped", "cancelled")
+SITUATIONS |= {decision: (None, {"verdict": {"decision": decision}}, 3) for decision in DECISIONS}
+AT_ONCE = ("by hand", "stopped", "cannot start", "cancelled", "nothing submitted")
 """Situations in which there is nothing to be read before."""
-VERDICT = {"exit_code": 1, "started": 0.0, "ended": 1.0}
+VERDICT = {"reason": "x", "exit_code": 1, "started": 0.0, "ended": 1.0}
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -93,7 +95,7 @@ def test_whatever_becomes_of_a_unit_all_that_is_advised_can_be_pasted(run, monke
     if sites == 2:
         Journal(run.journal).record_submitted(Journal(run.journal).record_intent("slurm", "south", [OTHER]), "3")
     if name != "nothing submitted":
-        files = {key: value | VERDICT if key == "verdict" else value for key, value in files.items()}
+        files = {key: VERDICT | value if key == "verdict" else value for key, value in files.items()}
         token = submitted(run, [EXPERT])
         if files:
             write_attempt(run, EXPERT, 1, token, "17_0", **files)
@@ -103,18 +105,20 @@ def test_whatever_becomes_of_a_unit_all_that_is_advised_can_be_pasted(run, monke
     shown, values, _ = seen(run, code)
     commands = commands_of(values["next"])
     assert (commands[0] == ["rm", str(run.stop)]) == (stop and name in AT_ONCE)
-    retries = [
-        words for line in shown.splitlines() for words in commands_of(line.partition("next: ")[2]) if "retry" in words
-    ]
+    advised = [words for line in shown.splitlines() for words in commands_of(line.partition("next: ")[2])]
+    retries = [words for words in advised if "retry" in words]
     assert all(("--site" in words) == (sites == 2) for words in retries)
     if name == "too little memory":
         assert retries and all(words[3:6] == [EXPERT, "--resource", "memory_gb=9"] for words in retries)
     assert "status old" not in shown
-    if code == 5:
-        assert "submit" not in shown and "retry" not in shown, "jobs that wait or run do it"
+    assert code != 5 or ("submit" not in shown and "retry" not in shown), "jobs that wait or run do it"
 
 
-def test_a_silent_scheduler_is_looked_at_again(run, monkeypatch):
+def test_nothing_but_a_look_or_patience_is_advised_while_the_scheduler_is_silent_or_a_job_submits(run, monkeypatch):
+    submitted(run, [CONTINUATION])
+    answer(monkeypatch, {CONTINUATION: Job(JOB, "pending", "Dependency")})
+    shown, values, _ = seen(run, 5)
+    assert commands_of(values["next"]) == [["hpcddm", "wait", str(run.root)]] and "submit " not in shown
     made(run, "report")
     submitted(run, [REPORT])
     answer(monkeypatch, None)
@@ -122,18 +126,10 @@ def test_a_silent_scheduler_is_looked_at_again(run, monkeypatch):
     assert commands_of(values["next"]) == [["hpcddm", "status", str(run.root)]] and "submit" not in shown
 
 
-def test_nothing_is_advised_while_a_job_submits_what_had_no_room(run, monkeypatch):
-    submitted(run, [CONTINUATION])
-    answer(monkeypatch, {CONTINUATION: Job(JOB, "pending", "Dependency")})
-    shown, values, _ = seen(run, 5)
-    assert commands_of(values["next"]) == [["hpcddm", "wait", str(run.root)]] and "submit " not in shown
-
-
 def test_the_typed_command_is_repeated_with_its_overrides_and_from_its_folder(run, monkeypatch):
     made(run, "report")
     words = ["submit", "tiny.yaml", "data.source.folder=my $pictures", "evaluate.strategies=[top-1, 'top-2']"]
-    words += ["--site", "sites/my site.yaml"]
-    keep(run, words)
+    words = keep(run, [*words, "--site", "sites/my site.yaml"]).words
     monkeypatch.chdir(run.root.parent)
     (there,) = require_advice(hpcddm("status", "run").output, 1)
     assert commands_of(there) == [["hpcddm", *words, "--run-dir", "run"]]
@@ -153,9 +149,10 @@ def test_what_others_typed_is_not_advised(run, monkeypatch, tmp_path):
     assert commands_of(values["next"]) == [submit] and "evil" not in shown and "/theirs" not in shown
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "{}", '{"words": 3, "folder": "/"}', '{"words": [], "folder": "/", "until": "x"}']
-)
+DAMAGED = ["[]", "{}", '{"words": 3, "folder": "/"}', '{"words": [], "folder": "/", "until": "x"}']
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_a_damaged_record_of_the_command_is_passed_over(run, content):
     made(run, "report")
     run.command.write_text(content)
@@ -164,10 +161,7 @@ def test_a_damaged_record_of_the_command_is_passed_over(run, content):
 
 @pytest.mark.parametrize("until", ["cluster", "train", "report"])
 def test_a_run_that_was_asked_to_stop_at_a_stage_is_complete_up_to_it(run, monkeypatch, until):
-    units = plan_units(tiny(run.root.parent))
-    needed = needed_by(until, units)
-    finish([unit for unit in units if unit.key in needed], run)
-    keep(run, until=until)
+    units, needed = made_up_to(until, run)
     answer(monkeypatch, {})
     shown, values, waited = seen(run, 0)
     if until == "report":
@@ -184,11 +178,8 @@ def test_a_run_that_was_asked_to_stop_at_a_stage_is_complete_up_to_it(run, monke
 
 @pytest.mark.parametrize("decision, code", [("failed", 3), ("cancelled", 0)])
 def test_what_failed_behind_the_last_stage_still_needs_somebody(run, monkeypatch, decision, code):
-    units = plan_units(tiny(run.root.parent))
-    needed = needed_by("cluster", units)
-    finish([unit for unit in units if unit.key in needed], run)
-    keep(run, until="cluster")
-    verdict = {"decision": decision, "reason": "x", **VERDICT}
+    made_up_to("cluster", run)
+    verdict = VERDICT | {"decision": decision}
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=verdict)
     answer(monkeypatch, {})
     seen(run, code)
@@ -240,12 +231,8 @@ def test_a_sweep_is_repeated_as_a_sweep(run, monkeypatch):
     made(run, "report")
     one = keep(home, ["sweep", "guidance", "--only", "guidance=1.5", "--site", "north"], "/")
     assert trusted_submissions.is_known(home.root, asdict(one))
-    for step in (
-        last_command.repeat_commands(run),
-        last_command.retry_commands(run),
-        last_command.retry_commands(home),
-    ):
-        assert step == (("cd", "/"), ("hpcddm", *one.words, "--run-dir", home.root))
+    steps = [last_command.repeat_commands(run), *map(last_command.retry_commands, (run, home))]
+    assert steps == [(("cd", "/"), ("hpcddm", *one.words, "--run-dir", home.root))] * 3
     home.command.unlink()
     assert str(last_command.resubmit_step(run)) == "submit the sweep again with the command that began it"
 
@@ -261,16 +248,13 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_first_submission_at_one_of_two_sites_advises_to_repeat_what_was_typed(here):
+def test_the_first_submission_at_one_of_two_sites_advises_to_repeat_what_was_typed(here, monkeypatch):
     words = ["submit", "tiny.yaml", "--site", "mine site.yaml", "--run-dir", "run"]
     done = hpcddm(*words)
     assert done.exit_code == 0, done.output
     (line,) = {line for line in require_advice(done.output)}
     assert "waiting for elsewhere" in done.output and commands_of(line) == [["hpcddm", *words]]
-
-
-def test_a_submission_that_names_no_site_is_at_the_site_of_the_one_before(here, monkeypatch):
-    assert hpcddm("submit", "tiny.yaml", "--site", "mine site.yaml", "--run-dir", "run").exit_code == 0
+    # One that names no site is at this one.
     monkeypatch.chdir(here / "images")
     again = hpcddm("submit", here / "run/experiment.json", "--run-dir", here / "run")
     assert again.exit_code == 0 and "   site mine   " in again.output, again.output

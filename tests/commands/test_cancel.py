@@ -6,12 +6,10 @@ import pytest
 
 from hpcddm.errors import UserError
 from hpcddm.launch import continuation
-from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONTINUATION
-from tests.helpers import hpcddm, tiny
+from tests.commands.runs import bare_run
+from tests.helpers import hpcddm
 from tests.launch.queues import Queue
 
 UNITS = ["train/expert-00", "train/expert-01", "evaluate/0000000-0000024", "report/all"]
@@ -20,9 +18,7 @@ UNITS = ["train/expert-00", "train/expert-01", "evaluate/0000000-0000024", "repo
 @pytest.fixture
 def run(tmp_path):
     """A run of which some units were submitted, one of them twice."""
-    run = RunDir(tmp_path / "run")
-    run.root.mkdir()
-    store_experiment(tiny(tmp_path), run)
+    run = bare_run(tmp_path / "run")
     journal = Journal(run.journal)
     for job, units in (("7", UNITS[:2]), ("8", UNITS[1:])):
         journal.record_submitted(journal.record_intent("slurm", "north", units), job)
@@ -44,6 +40,16 @@ def cancel(run, *arguments, code=0):
     return done.output
 
 
+def cancelled(run):
+    """The units that the journal knows as cancelled, of both submissions."""
+    return [one.cancelled for one in Journal(run.journal).submissions()]
+
+
+def refuse(*jobs):
+    if jobs:
+        raise UserError("scancel: Access/permission denied")
+
+
 def test_everything_goes_and_what_waits_goes_first(run, queue):
     cancel(run)
     assert queue.gone == ["8_2", "8_1", "8_0", "7_0"]
@@ -51,38 +57,29 @@ def test_everything_goes_and_what_waits_goes_first(run, queue):
 
 def test_the_journal_says_of_which_submission_it_was(run, queue):
     cancel(run, "train/expert-00", "train/expert-01")
-    first, second = Journal(run.journal).submissions()
-    assert (first.cancelled, second.cancelled) == (("train/expert-00",), ("train/expert-01",))
+    assert cancelled(run) == [("train/expert-00",), ("train/expert-01",)]
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
 def test_a_scheduler_that_refuses_leaves_the_journal_as_it_was(run, queue, monkeypatch, state):
-    def refuse(*jobs):
-        if jobs:
-            raise UserError("scancel: Access/permission denied")
-
     queue.state = state
     monkeypatch.setattr(queue, "cancel", refuse)
     monkeypatch.setattr(queue, "signal_stop", refuse)
     assert "permission denied" in cancel(run, code=1)
-    assert all(one.cancelled == () for one in Journal(run.journal).submissions())
+    assert cancelled(run) == [(), ()]
 
 
 def test_only_what_a_refused_request_named_is_kept(run, queue, monkeypatch):
-    def refuse(*jobs):
-        raise UserError("scancel: Access/permission denied")
+    def one_runs(submissions):
+        jobs = all_wait(submissions)
+        return jobs | {UNITS[0]: replace(jobs[UNITS[0]], state="running")}
 
-    kinds = {"train/expert-00": "running"}
-    states = queue.states
+    all_wait = queue.states
     monkeypatch.setattr(queue, "signal_stop", refuse)
-    monkeypatch.setattr(
-        queue,
-        "states",
-        lambda known: {key: replace(job, state=kinds.get(key, "pending")) for key, job in states(known).items()},
-    )
+    monkeypatch.setattr(queue, "states", one_runs)
     cancel(run, code=1)
-    first, second = Journal(run.journal).submissions()
-    assert first.cancelled == () and {*second.cancelled} == {*UNITS[1:]}
+    first, second = cancelled(run)
+    assert first == () and {*second} == {*UNITS[1:]}
 
 
 def test_the_rest_goes_only_when_the_scheduler_answers_and_is_told_of(run, queue):
@@ -117,7 +114,7 @@ def test_what_runs_is_told_to_save_after_the_journal_knows_it_and_is_waited_for(
     queue.state = "running"
 
     def leave(*jobs):
-        assert Journal(run.journal).submissions()[0].cancelled == ("train/expert-00",)
+        assert cancelled(run)[0] == ("train/expert-00",)
         queue.dismissed += jobs
         queue.alive = []
 
@@ -156,21 +153,11 @@ def test_nobody_is_waited_for_with_now_and_after_the_second_interrupt(run, queue
     assert (queue.dismissed, queue.gone) == (["8_0"], ["7_0", "8_0"]) and said.count("Ctrl-C again") == 1
 
 
-def test_nothing_in_the_queue_is_no_error(run, queue):
-    queue.alive = []
-    assert "nothing was cancelled" in cancel(run) and queue.gone == []
-    assert all(one.cancelled == () for one in Journal(run.journal).submissions())
-
-
-def test_a_silent_scheduler_is_told_and_nothing_is_journalled(run, queue):
-    queue.alive = None
-    assert "the scheduler does not answer; nothing was cancelled" in cancel(run, code=4)
-    assert all(one.cancelled == () for one in Journal(run.journal).submissions())
-
-
-def test_an_unknown_unit_is_named_with_those_that_there_are(run, queue, tmp_path):
-    said = cancel(run, "train/expert-7", code=2)
-    assert "has no unit 'train/expert-7'" in said and plan_units(tiny(tmp_path))[0].key in said and queue.gone == []
+@pytest.mark.parametrize("alive, code, words", [([], 0, ""), (None, 4, "the scheduler does not answer; ")])
+def test_nothing_in_the_queue_is_no_error_and_silence_is_and_neither_is_journalled(run, queue, alive, code, words):
+    queue.alive = alive
+    assert f"{words}nothing was cancelled" in cancel(run, code=code)
+    assert cancelled(run) == [(), ()] and queue.gone == []
 
 
 def test_a_run_without_a_queue_says_how_it_is_stopped(run):
@@ -185,6 +172,8 @@ def test_a_stage_means_all_its_units(run, queue, name, gone):
     assert queue.gone == gone
 
 
-def test_a_name_that_means_no_unit_is_answered_with_units_and_stages(run, queue):
-    said = cancel(run, "trian", code=2)
-    assert "has no unit 'trian'; valid: shard/train-000, " in said and "; or a stage: shard, catalog, " in said
+@pytest.mark.parametrize("name", ["trian", "train/expert-7"])
+def test_a_name_that_means_no_unit_is_answered_with_units_and_stages(run, queue, name):
+    said = cancel(run, name, code=2)
+    assert f"has no unit '{name}'; valid: shard/train-000, " in said and "; or a stage: shard, catalog, " in said
+    assert queue.gone == []

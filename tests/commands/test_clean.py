@@ -7,16 +7,15 @@ import pytest
 
 from hpcddm.commands import clean as command
 from hpcddm.launch.base import Job
-from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId
 from hpcddm.runs.lease import lease
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
-from tests.helpers import finish, hpcddm, tiny
+from tests.commands.runs import complete_run
+from tests.helpers import hpcddm
 
 EXPERT, OTHER = expert_key(0), expert_key(1)
 
@@ -32,11 +31,8 @@ def state(run, key, name, trajectory):
 @pytest.fixture
 def run(tmp_path):
     """A run with two experts to be made, and with something of everything that can pile up."""
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
-    store_experiment(experiment, run)
-    finish(plan_units(experiment), run)
+    run = complete_run(tmp_path / "run", EXPERT, OTHER)
     for key in (EXPERT, OTHER):
-        (run.unit(key) / "manifest.json").unlink()
         for number in (1, 2):
             write_attempt(run, key, number, ended={"outcome": "stopped", "reason": "SIGUSR2"})
     (run.superseded / "17" / "report").mkdir(parents=True)
@@ -81,21 +77,17 @@ def test_the_last_state_of_a_finished_training_goes_under_a_name_of_its_own(run)
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("job", ["pending", "running", "held", "suspended"])
-def test_a_unit_in_a_queue_is_left_alone(run, monkeypatch, job):
-    answer(monkeypatch, {EXPERT: Job(JobId("17_0"), job)})
-    submitted(run, [EXPERT])
+@pytest.mark.parametrize("job", ["pending", "running", "held", "suspended", None])
+def test_a_unit_in_a_queue_or_that_shows_life_is_left_alone(run, monkeypatch, job):
+    if job:
+        answer(monkeypatch, {EXPERT: Job(JobId("17_0"), job)})
+        submitted(run, [EXPERT])
+    else:
+        write_attempt(run, EXPERT, 3, heartbeat=beat())
     kept = state(run, EXPERT, "images-0000128", "of other settings")
     hpcddm("clean", run.root, "--yes")
     assert kept.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
     assert not (run.logs(OTHER) / "attempt-1" / "rank0.log").exists()
-
-
-def test_a_unit_that_shows_life_is_left_alone(run):
-    write_attempt(run, EXPERT, 3, heartbeat=beat())
-    kept = state(run, EXPERT, "images-0000128", "of other settings")
-    hpcddm("clean", run.root, "--yes")
-    assert kept.is_dir() and (run.logs(EXPERT) / "attempt-1" / "rank0.log").exists()
 
 
 def test_where_nobody_knows_what_runs_nothing_goes(run, monkeypatch):
@@ -122,10 +114,8 @@ def test_what_a_link_leads_to_is_anothers(run, tmp_path):
 
 
 def test_while_the_user_thinks_others_may_submit_and_what_they_take_up_again_stays(run, monkeypatch):
-    bad, gone = (
-        state(run, EXPERT, "images-0000128", "of other settings"),
-        state(run, "train/expert-07", "images-0000064", "any"),
-    )
+    bad = state(run, EXPERT, "images-0000128", "of other settings")
+    gone = state(run, "train/expert-07", "images-0000064", "any")
 
     def think(question):
         with lease(run.lock, "another submit"):

@@ -26,23 +26,48 @@ from tests.foreign_cases import edited
 from tests.helpers import JOINED, REPOSITORY, hpcddm, python, tiny, write_source
 from tests.models.checkpoints import public
 
+EXPERT = "train/expert-01"
 MODEL = {"width": public.WIDTH, "depth": public.DEPTH, "heads": public.HEADS, "patch": 2}
 SMALL = {f"experts__model__{key}": value for key, value in MODEL.items()}
 EPSILON = {"name": "epsilon", "schedule": {"name": "linear_beta_1000"}}
 
 
-@pytest.fixture
-def like(tmp_path):
-    """An experiment whose denoisers have the body of the public checkpoint, and images of another kind."""
-    tiny(tmp_path, **SMALL)
-    return tmp_path / "tiny.yaml"
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A public checkpoint with random weights."""
+    path = tmp_path_factory.mktemp("published") / "DiT.pt"
+    torch.save(public.random_original(), path)
+    return path
 
 
-def trained(tmp_path, unit="train/expert-01", results=None, **changes):
-    """A run in which one unit is complete, its network having random weights; returns run and network."""
+def convert(tmp_path, source, *options, output="seed.safetensors", **changes):
+    """Convert to experts with the body of the public checkpoint; return the file and what is said."""
+    if changes or not (tmp_path / "tiny.yaml").exists():
+        tiny(tmp_path, **SMALL | changes)
+    done = hpcddm("convert", source, "--like", tmp_path / "tiny.yaml", "--output", tmp_path / output, *options)
+    assert done.exit_code == 0, done.output
+    return tmp_path / output, done.output
+
+
+def refused(code, *arguments):
+    """The one line of a verb that refuses."""
+    done = hpcddm(*arguments)
+    assert done.exit_code == code and len(done.output.splitlines()) == 1, done.output
+    return done.output
+
+
+def export(tmp_path, run):
+    """Export the expert of a run; return the folder."""
+    done = hpcddm("export", run.root, EXPERT, "--output", tmp_path / "exported")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "exported"
+
+
+def trained(tmp_path, results=None, **changes):
+    """A run in which one expert is complete, its network having random weights; returns run and network."""
     run = RunDir(tmp_path / "run")
     write_source(tmp_path / "images")
-    experiment = tiny(tmp_path, **changes)
+    experiment = tiny(tmp_path, **SMALL | changes)
     run.root.mkdir(exist_ok=True)
     store_experiment(with_relative_paths(experiment, run), run)
     model = experiment.expert_config().model
@@ -50,12 +75,12 @@ def trained(tmp_path, unit="train/expert-01", results=None, **changes):
     torch.manual_seed(5)
     for values in network.parameters():
         values.add_(0.2 * torch.randn_like(values))
-    planned = next(one for one in plan_units(experiment) if one.key == unit)
-    folder = run.unit(unit)
+    planned = next(one for one in plan_units(experiment) if one.key == EXPERT)
+    folder = run.unit(EXPERT)
     folder.mkdir(parents=True)
     save_file(network.state_dict(), folder / "weights.safetensors")
     outputs = manifest.describe_outputs(folder, ["weights.safetensors"])
-    manifest.publish(folder, Manifest(*unit.split("/"), planned.fingerprint_settings, {}, outputs, results or {}))
+    manifest.publish(folder, Manifest(*EXPERT.split("/"), planned.fingerprint_settings, {}, outputs, results or {}))
     return run, network
 
 
@@ -64,38 +89,23 @@ def metadata(file):
         return json.loads(opened.metadata()["hpcddm"])
 
 
-def inputs(channels=1, count=5):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(count, channels, 8, 8, generator=generator)
-    return x, torch.tensor([0, 1, 250, 711, 999]), torch.tensor([0, 1, 2, 3, 4])
-
-
-def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, like):
-    torch.save(public.random_original(), tmp_path / "DiT.pt")
-    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", like, "--output", tmp_path / "seed.safetensors")
-    assert done.exit_code == 0, done.output
-    tensors, own = load_file(tmp_path / "seed.safetensors"), metadata(tmp_path / "seed.safetensors")
+def test_a_published_checkpoint_becomes_a_start_and_the_file_says_how(tmp_path, published):
+    output, said = convert(tmp_path, published)
+    tensors, own = load_file(output), metadata(output)
     experiment = tiny(tmp_path, **SMALL)
     variants.create(Denoiser, experiment.experts.model, experiment.data).load_state_dict(tensors)
-    assert own["source"] == "DiT.pt"
-    assert own["source_sha256"] == atomic.sha256(tmp_path / "DiT.pt")
-    assert own["layout"] == "original_dit"
-    assert own["verdicts"].keys() >= tensors.keys()
+    assert (own["source"], own["source_sha256"]) == ("DiT.pt", atomic.sha256(published))
+    assert own["layout"] == "original_dit" and own["verdicts"].keys() >= tensors.keys()
     # Images with 1 channel instead of 4, 4 classes instead of 10, velocity instead of epsilon.
     reset = {"trunk.embed_patch.weight", "trunk.embed_patch.bias", "head.weight", "head.bias"}
     found = {name for name, (verdict, _) in own["verdicts"].items() if verdict != "kept"}
     assert found == reset | {"trunk.embed_class.weight"}
-    assert str(tmp_path) not in json.dumps(own)
-    for words in (
-        "trunk.blocks.*.attention.qkv.weight",
-        "10 classes there, 4 here: each begins",
-        "0 folded, 5 reset, 0 dropped",
-    ):
-        assert words in done.output
-    assert not list(tmp_path.glob(".*.part"))
+    assert str(published.parent) not in json.dumps(own) and str(tmp_path) not in json.dumps(own)
+    assert "trunk.blocks.*.attention.qkv.weight" in said and "10 classes there, 4 here: each begins" in said
+    assert "0 folded, 5 reset, 0 dropped" in said and not list(tmp_path.glob(".*.part"))
 
 
-def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdict_says_so(tmp_path, like):
+def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdict_says_so(tmp_path):
     average, raw = public.random_original(seed=0), public.random_original(seed=1)
     contents = {
         "alone": average,
@@ -103,17 +113,13 @@ def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdic
         "list": {"model": raw, "ema": list(average.values())},
         "wrapped": {"model": raw, "model_ema": {f"module._orig_mod.{name}": one for name, one in average.items()}},
     }
-    made = {}
+    made, notes = {}, {}
     for name, content in contents.items():
         torch.save(content, tmp_path / f"{name}.pt")
-        output = tmp_path / f"{name}.safetensors"
-        done = hpcddm("convert", tmp_path / f"{name}.pt", "--like", like, "--output", output)
-        assert done.exit_code == 0, done.output
-        made[name] = load_file(output)
+        output, said = convert(tmp_path, tmp_path / f"{name}.pt", output=f"{name}.safetensors")
+        made[name], notes[name] = load_file(output), metadata(output)["notes"]
         assert all(torch.equal(made[name][key], values) for key, values in made["alone"].items())
-        lines = " ".join(done.output.split())
-        assert all(f"note: {note}" in lines for note in metadata(output)["notes"])
-    notes = {name: metadata(tmp_path / f"{name}.safetensors")["notes"] for name in contents}
+        assert all(f"note: {note}" in " ".join(said.split()) for note in notes[name])
     assert "weights taken: all of the file" in notes["alone"][0]
     assert notes["train"][0] == "weights taken: 'ema'; not taken: 'model'"
     assert "'ema', a list that has the names of 'model' in their order" in notes["list"][0]
@@ -131,34 +137,23 @@ def test_a_checkpoint_of_a_training_converts_as_its_average_alone_and_the_verdic
         ("linear_beta", "+0.01 at t = 0.1, +0.01 at t = 0.3, +0.02 at t = 0.5, +0.04 at t = 0.7, +0.07 at t = 0.9"),
     ],
 )
-def test_the_verdict_says_by_how_much_log_snr_moves_where_the_paths_differ(tmp_path, path, moves):
-    torch.save(public.random_original(), tmp_path / "DiT.pt")
-    tiny(tmp_path, **SMALL, experts__objective={"name": "v_prediction", "schedule": {"name": path}})
-    output = tmp_path / "seed.safetensors"
-    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", tmp_path / "tiny.yaml", "--output", output)
-    assert done.exit_code == 0, done.output
-    note = metadata(output)["notes"][-1]
+def test_the_verdict_says_by_how_much_log_snr_moves_where_the_paths_differ(tmp_path, published, path, moves):
+    objective = {"name": "v_prediction", "schedule": {"name": path}}
+    note = metadata(convert(tmp_path, published, experts__objective=objective)[0])["notes"][-1]
     shown = "linear_beta (beta_min 0.1, beta_max 20.0)" if path == "linear_beta" else path
     start = f"epsilon on the path linear_beta_1000 there, v_prediction on the path {shown} here"
     assert note == start + (f"; both are given 1000 t, and log-SNR here less that there is {moves}" if moves else "")
 
 
-def test_the_same_command_writes_the_same_bytes(tmp_path, like):
-    torch.save(public.random_original(), tmp_path / "DiT.pt")
-    digests = set()
-    for seed in (0, 0, 1):
-        output = tmp_path / "seed.safetensors"
-        assert hpcddm("convert", tmp_path / "DiT.pt", "--like", like, "--output", output, "--seed", seed).exit_code == 0
-        digests.add(atomic.sha256(output))
-    assert len(digests) == 2
+def test_the_same_command_writes_the_same_bytes(tmp_path, published):
+    first, again, other = (atomic.sha256(convert(tmp_path, published, "--seed", seed)[0]) for seed in (0, 0, 1))
+    assert first == again != other
 
 
 def test_a_seed_model_and_a_unit_of_a_run_convert_alike(tmp_path):
-    run, network = trained(tmp_path, **SMALL)
-    output, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    like = tmp_path / "tiny.yaml"
-    assert hpcddm("convert", run.unit("train/expert-01"), "--like", like, "--output", output).exit_code == 0
-    assert hpcddm("convert", output, "--like", like, "--output", again, "--layout", "hpcddm").exit_code == 0
+    run, network = trained(tmp_path)
+    output, _ = convert(tmp_path, run.unit(EXPERT))
+    again, _ = convert(tmp_path, output, "--layout", "hpcddm", output="again.safetensors")
     for file in (output, again):
         assert metadata(file)["layout"] == "hpcddm"
         assert {verdict for verdict, _ in metadata(file)["verdicts"].values()} == {"kept"}
@@ -167,69 +162,57 @@ def test_a_seed_model_and_a_unit_of_a_run_convert_alike(tmp_path):
 
 
 def test_overrides_shape_the_target_and_mixed_experts_have_their_own(tmp_path):
-    run, _ = trained(tmp_path, **SMALL)
-    mixed = [{"clusters": [1], "objective": EPSILON}]
-    tiny(tmp_path, **SMALL, experts__overrides=mixed)
-    call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml"]
-    call += ["--output", tmp_path / "seed.safetensors"]
-    assert hpcddm(*call, "--expert", 1, "experts.model.modulation=single").exit_code == 0
-    own = metadata(tmp_path / "seed.safetensors")
+    run, _ = trained(tmp_path)
+    single, mixed = "experts.model.modulation=single", [{"clusters": [1], "objective": EPSILON}]
+    own = metadata(convert(tmp_path, run.unit(EXPERT), "--expert", 1, single, experts__overrides=mixed)[0])
     # The folder names expert 1, which in the run as it was trained predicted a velocity.
     assert own["objective"]["name"] == "epsilon"
     assert own["verdicts"]["head.weight"] == ["reset", "predicted flow_matching, shall predict epsilon"]
     assert own["verdicts"]["trunk.blocks.0.table"][0] == "folded"
+    call = ("convert", run.unit(EXPERT), "--like", tmp_path / "tiny.yaml", "--output", tmp_path / "a.safetensors")
     assert hpcddm(*call, "--expert", 2).exit_code == 2
-    tiny(tmp_path, **SMALL, experts__extra=[JOINED | {"objective": EPSILON}])
-    assert hpcddm(*call, "--expert", "hats").exit_code == 0
-    assert metadata(tmp_path / "seed.safetensors")["objective"]["name"] == "epsilon"
+    extra = [JOINED | {"objective": EPSILON}]
+    output, _ = convert(tmp_path, run.unit(EXPERT), "--expert", "hats", experts__extra=extra)
+    assert metadata(output)["objective"]["name"] == "epsilon"
     assert "--expert bags: valid are 0, 1, hats" in hpcddm(*call, "--expert", "bags").output
 
 
 def test_an_error_names_the_key_of_the_expert_that_was_asked_for(tmp_path):
-    run, _ = trained(tmp_path, **SMALL)
+    run, _ = trained(tmp_path)
     other = {"name": "dit", **MODEL, "heads": 2}
     mixed = [{"clusters": [0], "precision": "bf16"}, {"clusters": [1], "model": other}]
-    tiny(tmp_path, **SMALL, experts__overrides=mixed)
-    call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml"]
-    call += ["--output", tmp_path / "seed.safetensors"]
-    done = hpcddm(*call, "--expert", 1)
-    assert done.exit_code == 1
-    assert "experts.overrides.1.model.heads is 2 and the source's is 4" in done.output
-    assert "set experts.overrides.1.model.heads=4" in done.output
-    assert hpcddm(*call, "--expert", 0).exit_code == 0
+    output, _ = convert(tmp_path, run.unit(EXPERT), "--expert", 0, experts__overrides=mixed)
+    call = ("convert", run.unit(EXPERT), "--like", tmp_path / "tiny.yaml", "--output", output, "--expert", 1)
+    said = refused(1, *call)
+    assert "experts.overrides.1.model.heads is 2 and the source's is 4" in said
+    assert "set experts.overrides.1.model.heads=4" in said
 
 
 def test_the_file_carries_what_its_source_cost_and_what_that_had_started_from(tmp_path):
     seed = {"sha256": "0" * 64, "source": "digits", "images": 1000, "train_flops": 70}
-    run, _ = trained(tmp_path, results={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
-    output, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    call = ["convert", run.unit("train/expert-01"), "--like", tmp_path / "tiny.yaml", "--output", output]
-    done = hpcddm(*call)
-    assert done.exit_code == 0, done.output
-    assert "its source saw 1,024 images" in done.output
-    assert hpcddm("convert", output, "--like", tmp_path / "tiny.yaml", "--output", again).exit_code == 0
-    for file in (output, again):
+    run, _ = trained(tmp_path, results={"images": 24, "train_flops": 8, "start": seed})
+    output, said = convert(tmp_path, run.unit(EXPERT))
+    assert "its source saw 1,024 images" in said
+    for file in (output, convert(tmp_path, output, output="again.safetensors")[0]):
         assert (metadata(file)["images"], metadata(file)["train_flops"]) == (1024, 78)
     seed["train_flops"] = None
-    trained(tmp_path / "unknown", results={"images": 24, "train_flops": 8, "start": seed}, **SMALL)
-    call[1] = tmp_path / "unknown" / "run" / "train" / "expert-01"
-    assert hpcddm(*call).exit_code == 0
-    assert metadata(output)["train_flops"] is None
+    run, _ = trained(tmp_path / "unknown", results={"images": 24, "train_flops": 8, "start": seed})
+    assert metadata(convert(tmp_path, run.unit(EXPERT))[0])["train_flops"] is None
 
 
 def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path):
     """The error says what to do, and then it works."""
-    run, _ = trained(tmp_path, experts__objective=EPSILON, **SMALL)
-    source, output = run.unit("train/expert-01") / "weights.safetensors", tmp_path / "a.safetensors"
-    for file, is_right in ((source, False), (output, True)):
+    run, _ = trained(tmp_path, experts__objective=EPSILON)
+    source = run.unit(EXPERT) / "weights.safetensors"
+    output, _ = convert(tmp_path, source, experts__objective={"name": "flow_matching"})
+
+    def check(file):
         experiment = tiny(tmp_path, **SMALL, experts__init_from={"weights": str(file)})
-        if is_right:
-            done = hpcddm("convert", source, "--like", tmp_path / "tiny.yaml", "--output", output)
-            assert done.exit_code == 0, done.output
-            initial_weights.check_file(init_request(experiment, "train/monolith"), file)
-        else:
-            with pytest.raises(UserError, match="experts.objective.name is flow_matching and the file's is epsilon"):
-                initial_weights.check_file(init_request(experiment, "train/monolith"), file)
+        initial_weights.check_file(init_request(experiment, "train/monolith"), file)
+
+    check(output)
+    with pytest.raises(UserError, match="experts.objective.name is flow_matching and the file's is epsilon"):
+        check(source)
 
 
 @pytest.mark.parametrize(
@@ -242,55 +225,51 @@ def test_what_was_converted_is_taken_as_a_start_and_what_was_not_is_not(tmp_path
         (["--layout", "hpcddm"], "nothing says what denoiser this is", 1),
     ],
 )
-def test_mistakes_of_convert_are_one_line(tmp_path, like, options, message, code):
-    torch.save(public.random_original(), tmp_path / "DiT.pt")
-    done = hpcddm("convert", tmp_path / "DiT.pt", "--like", like, "--output", tmp_path / "seed.safetensors", *options)
-    assert done.exit_code == code
-    assert message in done.output
-    assert len(done.output.splitlines()) == 1
-    assert not list(tmp_path.glob("*.safetensors"))
+def test_mistakes_of_convert_are_one_line(tmp_path, published, options, message, code):
+    tiny(tmp_path, **SMALL)
+    call = ("convert", published, "--like", tmp_path / "tiny.yaml", "--output", tmp_path / "seed.safetensors")
+    assert message in refused(code, *call, *options) and not list(tmp_path.glob("*.safetensors"))
 
 
-def test_changed_weights_of_a_run_are_refused(tmp_path):
-    run, network = trained(tmp_path, **SMALL)
-    file = run.unit("train/expert-01") / "weights.safetensors"
-    save_file({name: values + 1 for name, values in network.state_dict().items()}, file)
-    done = hpcddm("convert", file, "--like", tmp_path / "tiny.yaml", "--output", tmp_path / "seed.safetensors")
-    assert done.exit_code == 1
-    assert "its bytes are not those of its manifest" in done.output
+@pytest.mark.parametrize("verb", ["convert", "export"])
+def test_changed_weights_of_a_run_are_refused_though_they_describe_themselves(tmp_path, verb):
+    run, network = trained(tmp_path)
+    file, made = run.unit(EXPERT) / "weights.safetensors", tmp_path / "made.safetensors"
+    description = initial_weights.describe_network(file, {}, None)
+    tensors = {name: values * 1.5 for name, values in network.state_dict().items()}
+    save_file(tensors, file, {initial_weights.METADATA: json.dumps(description)} if verb == "export" else None)
+    edited(file.with_name("manifest.json"), lambda own: own["outputs"][0].update(size=file.stat().st_size))
+    call = {"convert": (file, "--like", tmp_path / "tiny.yaml"), "export": (run.root, EXPERT)}[verb]
+    assert f"{file}: its bytes are not those of its manifest" in refused(1, verb, *call, "--output", made)
+    assert not made.exists()
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("spacing", ["original", "diffusers"])
 def test_stock_diffusers_loads_an_export_and_says_what_our_network_says(tmp_path, spacing):
-    run, network = trained(tmp_path, **SMALL, experts__objective=EPSILON, experts__model__time_spacing=spacing)
-    folder = tmp_path / "exported"
-    done = hpcddm("export", run.root, "train/expert-01", "--output", folder)
-    assert done.exit_code == 0, done.output
+    run, network = trained(tmp_path, experts__objective=EPSILON, experts__model__time_spacing=spacing)
+    folder = export(tmp_path, run)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = DiTTransformer2DModel.from_pretrained(folder, subfolder="transformer").eval()
-    x, steps, classes = inputs()
-    x, network, model = x.double(), network.double(), model.double()
-    expected = network(x, steps.double() / 1000, classes)
-    null = torch.where(classes == 4, 1000, classes)
+    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0)).double()
+    steps, classes = torch.tensor([0, 1, 250, 711, 999]), torch.arange(5)
+    expected = network.double()(x, steps.double() / 1000, classes)
     if spacing == "original":
         public.use_the_originals_frequencies(model)
-    found = model(x, steps, null).sample.float()
+    found = model.double()(x, steps, torch.where(classes == 4, 1000, classes)).sample.float()
     assert expected.std() > 0.3
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     readme = (folder / "README.txt").read_text()
     for words in ("Classes are 0 to 3; the null class is 1000", "epsilon on the path linear_beta_1000", "(1, 8, 8)"):
         assert words in readme
-    assert ("downscale_freq_shift = 0" in readme) == (spacing == "original")
-    assert str(tmp_path) not in readme
+    assert ("downscale_freq_shift = 0" in readme) == (spacing == "original") and str(tmp_path) not in readme
 
 
 def test_what_an_export_names_is_enough_to_load_it(tmp_path):
     names = ["cat", "dog", 'a "bird"', "fish"]
-    run, _ = trained(tmp_path, **SMALL, experts__objective=EPSILON, data__class_names=names)
-    assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
-    lines = (tmp_path / "exported" / "README.txt").read_text().splitlines()
+    folder = export(tmp_path, trained(tmp_path, experts__objective=EPSILON, data__class_names=names)[0])
+    lines = (folder / "README.txt").read_text().splitlines()
     (requirement,) = [line.removeprefix("pip install ").strip("'") for line in lines if line.startswith("pip install ")]
     assert f"    {requirement}\n" in (REPOSITORY / "setup.cfg").read_text()
     assert f"class_names = {json.dumps(names)}" in lines
@@ -303,43 +282,24 @@ def test_what_an_export_names_is_enough_to_load_it(tmp_path):
         f"u.find_spec = lambda name, *rest: None if name.split('.')[0] in {absent} else find(name, *rest)\n"
         "import sys\nfrom pathlib import Path\nFOLDER = Path(sys.argv[1])\n" + "\n".join(code)
     )
-    done = python(script, tmp_path / "exported", timeout=300)
+    done = python(script, folder, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
-def test_weights_that_describe_themselves_are_compared_with_the_manifest_all_the_same(tmp_path):
-    run, network = trained(tmp_path, **SMALL)
-    file = run.unit("train/expert-01") / "weights.safetensors"
-    description = initial_weights.describe_network(file, {}, None)
-    tensors = {name: values * 1.5 for name, values in network.state_dict().items()}
-    save_file(tensors, file, {initial_weights.METADATA: json.dumps(description)})
-    edited(file.with_name("manifest.json"), lambda own: own["outputs"][0].update(size=file.stat().st_size))
-    done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
-    assert done.exit_code == 1 and f"{file}: its bytes are not those of its manifest" in done.output
-    assert not (tmp_path / "exported").exists()
-
-
 def test_an_export_comes_back_to_the_bit(tmp_path):
-    run, network = trained(tmp_path, **SMALL)
-    assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
-    call = ["convert", tmp_path / "exported", "--like", tmp_path / "tiny.yaml", "--output", tmp_path / "a.safetensors"]
-    done = hpcddm(*call)
-    assert done.exit_code == 0, done.output
-    assert metadata(tmp_path / "a.safetensors")["layout"] == "diffusers_dit"
-    tensors = load_file(tmp_path / "a.safetensors")
+    run, network = trained(tmp_path)
+    output, _ = convert(tmp_path, export(tmp_path, run))
+    tensors = load_file(output)
+    assert metadata(output)["layout"] == "diffusers_dit"
     assert all(torch.equal(tensors[name], values) for name, values in network.state_dict().items())
-
-
-def autoencoder():
-    """The smallest one that there is: its images are not looked at."""
-    return AutoencoderKL(1, 1, block_out_channels=(8,), latent_channels=1, norm_num_groups=4, sample_size=8)
 
 
 @pytest.mark.parametrize("objective", [EPSILON, {"name": "flow_matching"}, {"name": "v_prediction"}])
 def test_the_stock_pipeline_draws_with_an_export(tmp_path, objective):
-    run, _ = trained(tmp_path, **SMALL, experts__objective=objective)
-    assert hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported").exit_code == 0
-    pipeline = DiTPipeline.from_pretrained(tmp_path / "exported", vae=autoencoder())
+    # The smallest one that there is: its images are not looked at.
+    vae = AutoencoderKL(1, 1, block_out_channels=(8,), latent_channels=1, norm_num_groups=4, sample_size=8)
+    folder = export(tmp_path, trained(tmp_path, experts__objective=objective)[0])
+    pipeline = DiTPipeline.from_pretrained(folder, vae=vae)
     pipeline.set_progress_bar_config(disable=True)
     images = pipeline([0, 3], guidance_scale=2.0, num_inference_steps=4, output_type="np").images
     assert images.shape == (2, 8, 8, 3) or images.shape == (2, 8, 8, 1)
@@ -377,31 +337,20 @@ def test_a_scheduler_goes_from_noise_to_the_image_of_an_ideal_network(name, sche
     [
         ("train/expert-00", {}, "train/expert-00 is missing", 1),
         ("router/all", {}, "router/all: no denoiser of this run; valid names: train/", 2),
-        ("train/expert-01", {"experts__model__modulation": "single"}, "DiTTransformer2DModel is a dit with", 1),
+        (EXPERT, {"experts__model__modulation": "single"}, "DiTTransformer2DModel is a dit with", 1),
     ],
 )
 def test_mistakes_of_export_are_one_line(tmp_path, unit, changes, message, code):
-    run, _ = trained(tmp_path, **SMALL, **changes)
-    done = hpcddm("export", run.root, unit, "--output", tmp_path / "exported")
-    assert done.exit_code == code
-    assert message in done.output
-    assert len(done.output.splitlines()) == 1
+    run, _ = trained(tmp_path, **changes)
+    assert message in refused(code, "export", run.root, unit, "--output", tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
 
 
-def test_what_is_made_anew_is_exported_only_when_it_is_complete(tmp_path):
+def test_what_is_made_anew_is_exported_only_when_it_is_complete_and_overwrites_nothing(tmp_path):
     """The clusters are, and so the expert is older than what it was made of, though its folder is whole."""
-    run, _ = trained(tmp_path, **SMALL)
+    run, _ = trained(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").write_text("")
+    assert "is not empty" in refused(1, "export", run.root, EXPERT, "--output", tmp_path / "taken")
     run.unit("expert_lists/all").mkdir()
-    done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
-    assert done.exit_code == 1
-    assert "train/expert-01 is waiting (" in done.output
-
-
-def test_an_export_overwrites_nothing(tmp_path):
-    run, _ = trained(tmp_path, **SMALL)
-    (tmp_path / "exported").mkdir()
-    (tmp_path / "exported" / "mine").write_text("")
-    done = hpcddm("export", run.root, "train/expert-01", "--output", tmp_path / "exported")
-    assert done.exit_code == 1
-    assert "is not empty" in done.output
+    assert f"{EXPERT} is waiting (" in refused(1, "export", run.root, EXPERT, "--output", tmp_path / "exported")

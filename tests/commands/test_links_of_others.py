@@ -6,41 +6,21 @@ import shutil
 
 import pytest
 
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.script_template import store_parts
-from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import expert_key
-from tests.helpers import finish, hpcddm, tiny, write_source
-from tests.launch.queues import Queue
+from tests.commands.runs import submitted_run
+from tests.helpers import finish, hpcddm
 
 EXPERT, OTHER = expert_key(1), expert_key(0)
 NAMES = ("state", "tensorboard", "snapshots", "images-000000000064", "train", "expert-01", "attempt-1", "1")
-FILES = (
-    ".lease",
-    "manifest.json",
-    "journal.jsonl",
-    "remaining.json",
-    "python_env.sh.j2",
-    "north.json",
-    "experiment.json",
-)
+FILES = ".lease manifest.json journal.jsonl remaining.json python_env.sh.j2 north.json experiment.json".split()
 
 
 def digest(folder):
     """Hash names and contents of all below a folder."""
     files = {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
     return hashlib.sha256(repr(files).encode()).hexdigest()
-
-
-class Willing(Queue):
-    """A queue that lets everything pass its check."""
-
-    def check(self, arrays):
-        """Fine."""
 
 
 @pytest.fixture
@@ -58,32 +38,14 @@ def users(tmp_path):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A submitted run of which an expert failed, with a state and logs, and what --redo replaced."""
-    write_source(tmp_path / "images")
-    run = RunDir(tmp_path / "run")
-    experiment = with_content_hashes(tiny(tmp_path), run)
-    run.root.mkdir()
-    store_experiment(with_relative_paths(experiment, run), run)
-    queue = Willing(run)
-    store_site(queue.site, run)
+    run, _, units = submitted_run(tmp_path, monkeypatch)
     store_parts(run, {})
-    journal = Journal(run.journal)
-    journal.record_submitted(
-        journal.record_intent("slurm", "north", [unit.key for unit in plan_units(experiment)]), "7"
-    )
-    finish(plan_units(experiment), run)
+    finish(units, run)
     (run.unit(EXPERT) / "manifest.json").unlink()
     for place in (run.unit(EXPERT) / "state", run.logs(EXPERT) / "attempt-1", run.superseded / "1", run.jobs):
         place.mkdir(parents=True)
         (place / "file").write_text("x")
-
-    def create_launcher(site, home):
-        queue.site = site
-        return queue
-
-    for module in ("retry", "submit"):
-        monkeypatch.setattr(f"hpcddm.commands.{module}.create_launcher", create_launcher)
     monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.states", lambda self, submissions: {})
-    monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
     return run
 
 
@@ -98,17 +60,31 @@ def link(run, inside, users):
     path.symlink_to(target if target.is_file() else users)
 
 
+def submit(run, *options):
+    return hpcddm("submit", run.root.parent / "tiny.yaml", "--site", "slurm", "--run-dir", run.root, *options)
+
+
 VERBS = {
     "status": lambda run: hpcddm("status", run.root),
-    "submit": lambda run: hpcddm("submit", run.root.parent / "tiny.yaml", "--site", "slurm", "--run-dir", run.root),
-    "redo": lambda run: hpcddm(
-        "submit", run.root.parent / "tiny.yaml", "--site", "slurm", "--run-dir", run.root, "--redo", "train"
-    ),
+    "submit": submit,
+    "redo": lambda run: submit(run, "--redo", "train"),
     "retry": lambda run: hpcddm("retry", run.root),
     "clean": lambda run: hpcddm("clean", run.root, "--yes"),
     "sample": lambda run: hpcddm("sample", run.root, "--strategy", "top-1", "--output", run.root.parent / "grid.png"),
     "export": lambda run: hpcddm("export", run.root, EXPERT, "--output", run.root.parent / "exported"),
 }
+
+
+def all_leave_the_users_files_alone(run, users, verbs):
+    """Run verbs; yield the name and the end of each, none of which is a traceback or has changed what the user has."""
+    before = digest(users)
+    for name in verbs:
+        done = VERBS[name](run)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (name, done.exception)
+        assert digest(users) == before, name
+        yield name, done
+
+
 IN_UNIT = (f"train/{EXPERT.split('/')[1]}", *(f"{EXPERT}/{name}" for name in ("state", ".lease", "tensorboard")))
 ELSEWHERE = ("train", f"logs/{EXPERT}", "logs", "superseded", "jobs", "code", "specs", "scripts", "template", "sites")
 ELSEWHERE += ("journal.jsonl", ".submit.lock")
@@ -117,11 +93,7 @@ ELSEWHERE += ("journal.jsonl", ".submit.lock")
 @pytest.mark.parametrize("inside", [*IN_UNIT, *ELSEWHERE])
 def test_nothing_of_the_users_changes_and_no_verb_ends_in_a_traceback(run, users, inside):
     link(run, inside, users)
-    before = digest(users)
-    for name, verb in VERBS.items():
-        done = verb(run)
-        assert done.exception is None or isinstance(done.exception, SystemExit), (name, done.exception)
-        assert digest(users) == before, name
+    for name, _ in all_leave_the_users_files_alone(run, users, VERBS):
         assert os.path.islink(run.root / inside) or inside == f"{EXPERT}/.lease", name
 
 
@@ -138,11 +110,7 @@ def test_the_other_name_of_a_hard_link_keeps_its_content(run, users, inside):
     other = users / path.name
     other.write_bytes(content)
     os.link(other, path)
-    before = digest(users)
-    for name in ("status", "submit", "redo", "retry", "clean"):
-        done = VERBS[name](run)
-        assert done.exception is None or isinstance(done.exception, SystemExit), (name, done.exception)
-        assert digest(users) == before, name
+    for name, done in all_leave_the_users_files_alone(run, users, ("status", "submit", "redo", "retry", "clean")):
         if inside in ("journal.jsonl", ".submit.lock") and name in ("submit", "redo", "retry"):
             assert done.exit_code == 1 and f"{path}: has another name, too (a hard link)" in done.output
 
@@ -166,17 +134,13 @@ def test_one_unit_with_a_link_keeps_no_other_back(run, users):
     assert [key for line in Journal(run.journal).submissions()[1:] for key in line.units] == [OTHER]
 
 
-def test_an_expert_that_is_a_link_is_shown_as_damaged_and_not_exported(run, users):
+def test_what_is_a_link_is_shown_as_damaged_and_not_exported(run, users):
     link(run, EXPERT, users)
-    run.journal.unlink()
-    shown = VERBS["status"](run)
-    assert shown.exit_code == 0 and "damaged" in shown.output and f"{run.root}/{EXPERT} is a link" in shown.output
-    assert f"{EXPERT}: {run.root}/{EXPERT} is a link" in VERBS["export"](run).output
-
-
-def test_the_file_that_a_unit_lists_may_not_be_a_link(run, users):
     output = run.unit(OTHER) / "output.bin"
     output.unlink()
     output.symlink_to(run.unit("report/all") / "output.bin")
     run.journal.unlink()
-    assert f"{output} is a link" in VERBS["status"](run).output
+    shown = VERBS["status"](run)
+    assert shown.exit_code == 0 and "damaged" in shown.output and f"{run.root}/{EXPERT} is a link" in shown.output
+    assert f"{output} is a link" in shown.output
+    assert f"{EXPERT}: {run.root}/{EXPERT} is a link" in VERBS["export"](run).output

@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from hpcddm.launch.submission import store_experiment
 from hpcddm.runs.journal import Journal
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import beat, submitted, write_attempt
-from tests.helpers import hpcddm, tiny
+from tests.commands.runs import bare_run
+from tests.helpers import hpcddm
 
 EXPERTS = [expert_key(0), expert_key(1)]
 EXPERT = EXPERTS[0]
@@ -22,8 +21,7 @@ EXPERT = EXPERTS[0]
 @pytest.fixture
 def run(tmp_path):
     """A run of which only the stored experiment is there."""
-    run = RunDir(tmp_path / "run")
-    store_experiment(tiny(tmp_path), run)
+    run = bare_run(tmp_path / "run")
     run.jobs.mkdir()
     return run
 
@@ -58,17 +56,24 @@ def test_the_last_job_that_left_something_is_the_one_to_read(run):
 
 def test_what_nobody_kept_and_an_attempt_that_is_not_there_are_errors(run):
     journal(run, "slurm", "17")
-    for arguments in ([EXPERT], ["router/all"], [EXPERT, "--attempt", 1], [EXPERT, "--attempt", 0]):
-        (run.jobs / "17_0.out").write_text("kept") if "--attempt" in arguments else None
-        done = hpcddm("logs", run.root, *arguments)
-        assert done.exit_code == 2 and f"no attempt at '{arguments[0]}'" in done.stderr
+    assert f"no attempt at '{EXPERT}'" in hpcddm("logs", run.root, EXPERT).stderr
+    (run.jobs / "17_0.out").write_text("kept")
+    for number in (1, 0):
+        done = hpcddm("logs", run.root, EXPERT, "--attempt", number)
+        assert done.exit_code == 2 and f"no attempt at '{EXPERT}'" in done.stderr
 
 
-def test_a_file_that_is_named_almost_like_a_log_is_none(run):
+def test_a_rank_or_attempt_that_is_not_there_is_told_with_those_that_are(run):
     folder = write_attempt(run, EXPERT, 1)
     (folder / "rank1x.log").write_text("")
-    done = hpcddm("logs", run.root, EXPERT, "--rank", 7)
-    assert done.exit_code == 2 and "rank7.log: no such log; ranks: 0" in done.stderr
+    for option, number, words in (
+        ("--rank", 7, "rank7.log: no such log; ranks: 0"),
+        ("--attempt", 5, f"{EXPERT} has no attempt 5; there are: 1"),
+        ("--attempt", 0, f"{EXPERT} has no attempt 0; there are: 1"),
+    ):
+        done = hpcddm("logs", run.root, EXPERT, option, number)
+        assert done.exit_code == 2 and words in done.stderr
+    assert f"no attempt at 'router/all'; there are logs of: {EXPERT}" in hpcddm("logs", run.root, "router/all").stderr
 
 
 def test_a_unit_that_died_on_this_machine_before_it_could_open_an_attempt(run, monkeypatch):
@@ -146,26 +151,21 @@ def test_following_goes_on_with_the_next_attempt_and_ends_with_the_unit(run):
     said = hpcddm("logs", run.root, EXPERT, "--follow").stdout
     thread.join()
     assert time.time() - started < 20
-    words = [
-        "attempt 1 says this\nhalf \u00e9 whole\n",
-        "--- attempt 1 ended: requeue (SIGUSR2)",
-        "waiting for attempt 2",
-    ]
-    words += ["attempt 2 says this\nthe end\n", "--- attempt 2 ended: complete"]
+    words = ["attempt 1 says this\nhalf \u00e9 whole\n", "--- attempt 1 ended: requeue (SIGUSR2)"]
+    words += ["waiting for attempt 2", "attempt 2 says this\nthe end\n", "--- attempt 2 ended: complete"]
     places = [said.find(word) for word in words]
     assert -1 not in places and places == sorted(places), said
 
 
-@pytest.mark.parametrize("decision", ["gave up", "failed", "cancelled", "by hand", "stopped"])
+@pytest.mark.parametrize("decision", ["gave up", "failed", "cancelled", "by hand", "stopped", None])
 def test_following_ends_with_a_unit_that_does_not_come_back(run, decision):
-    write_attempt(run, EXPERT, 1, submitted(run, EXPERTS), "17_0", verdict=verdict(decision, "why"))
+    """On this machine, where nobody decides, with the word of rank 0."""
+    if decision:
+        write_attempt(run, EXPERT, 1, submitted(run, EXPERTS), "17_0", verdict=verdict(decision, "why"))
+    else:
+        write_attempt(run, EXPERT, 1, ended={"outcome": "failed", "reason": "why"})
     said = hpcddm("logs", run.root, EXPERT, "--follow").stdout
-    assert said.endswith(f"--- attempt 1 ended: {decision} (why)\n") and "attempt 1 says this" in said
-
-
-def test_following_a_unit_of_this_machine_ends_with_the_word_of_rank_0(run):
-    write_attempt(run, EXPERT, 1, ended={"outcome": "failed", "reason": "no disk"})
-    assert hpcddm("logs", run.root, EXPERT, "--follow").stdout.endswith("--- attempt 1 ended: failed (no disk)\n")
+    assert said.endswith(f"--- attempt 1 ended: {decision or 'failed'} (why)\n") and "attempt 1 says this" in said
 
 
 def test_following_shows_the_end_of_a_long_log_and_leaves_quietly_on_ctrl_c(run):
@@ -194,7 +194,5 @@ def test_a_stage_with_one_unit_needs_no_unit(run):
     write_attempt(run, "report/all", 1)
     assert "attempt 1 says this" in hpcddm("logs", run.root, "report").output
     several = hpcddm("logs", run.root, "train")
-    assert (
-        several.exit_code == 2
-        and f"train has 3 units; name one: train/monolith, {', '.join(EXPERTS)}" in several.output
-    )
+    named = f"train has 3 units; name one: train/monolith, {', '.join(EXPERTS)}"
+    assert several.exit_code == 2 and named in several.output

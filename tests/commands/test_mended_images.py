@@ -72,13 +72,20 @@ def write(tmp_path, source, **changes):
 
 
 def submit(tmp_path, path, *options, code=0):
-    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run", *options)
+    done = hpcddm("submit", path, "--site", "embedded", "--run-dir", tmp_path / "run", "--until", "catalog", *options)
     assert done.exit_code == code, done.output
     return done.output
 
 
-def keys(run, split="train"):
-    return set(open_catalog(run, split).texts("key").gather(range(len(open_catalog(run, split)))))
+def keys(run):
+    """The keys of the samples of both splits."""
+    catalogs = [open_catalog(run, split) for split in ("train", "heldout")]
+    return {key for one in catalogs for key in one.texts("key").gather(range(len(one)))}
+
+
+def names(folder):
+    """The keys that the pictures of a folder have."""
+    return {f"{picture.parent.name}-{picture.name.replace('.', '_')}" for picture in folder.glob("*/*")}
 
 
 @pytest.fixture
@@ -119,22 +126,20 @@ def test_the_advice_about_a_broken_picture_works(tmp_path, folder, mended, conte
     file = folder / "cat" / "torn.jpg"
     file.write_bytes(content)
     path, run = write(tmp_path, of_folder(folder)), RunDir(tmp_path / "run")
-    said = submit(tmp_path, path, "--until", "catalog", code=1)
+    said = submit(tmp_path, path, code=1)
     assert f"cat-torn_jpg ({file}: no readable image" in said and "remove or replace it" in said and ": :" not in said
     MENDED[mended](file)
     again = AGAIN[way](tmp_path, path)
     assert again.exit_code == 0, again.output
-    there = {f"{picture.parent.name}-{picture.name.replace('.', '_')}" for picture in folder.glob("*/*")}
-    assert keys(run) | keys(run, "heldout") == there
+    assert keys(run) == names(folder)
 
 
 def test_a_lost_picture_that_is_converted_counts_no_more(tmp_path, folder):
     lost = folder / "cat" / "photo.heic"
     lost.write_bytes(HEIC)
     path = write(tmp_path, of_folder(folder))
-    assert "pictures in HEIC, counted as broken: 1 (cat/photo.heic)" in submit(
-        tmp_path, path, "--until", "catalog", code=1
-    )
+    said = submit(tmp_path, path, code=1)
+    assert "pictures in HEIC, counted as broken: 1 (cat/photo.heic)" in said
     lost.unlink()
     assert hpcddm("retry", tmp_path / "run").exit_code == 0
 
@@ -145,30 +150,29 @@ def test_a_broken_picture_in_a_tar_is_seen_when_the_tar_is_written_again(tmp_pat
                for end, content in (("png", encoded(number)), ("cls", str(number % 2).encode()))]  # fmt: skip
     write_tar(tar, [*members, ("torn.jpg", TORN), ("torn.cls", b"1")])
     path, run = write(tmp_path, source), RunDir(tmp_path / "run")
-    assert "0.tar: torn" in submit(tmp_path, path, "--until", "catalog", code=1)
+    assert "0.tar: torn" in submit(tmp_path, path, code=1)
     write_tar(tar, members)
     write_tar(tmp_path / "tars" / "1.tar", [("more.png", encoded(1)), ("more.cls", b"1")])
     assert hpcddm("retry", run.root).exit_code == 0
-    assert len(keys(run) | keys(run, "heldout")) == 61 and "more" in keys(run) | keys(run, "heldout")
+    assert len(keys(run)) == 61 and "more" in keys(run)
 
 
 def test_a_table_that_is_mended_is_read_anew(tmp_path, folder):
-    names = [f"{picture.parent.name}-{picture.name.replace('.', '_')}" for picture in folder.glob("*/*")]
     table = tmp_path / "scores.jsonl"
 
     def write_table(score):
-        table.write_text("".join(json.dumps({"key": name, "score": score}) + "\n" for name in names))
+        table.write_text("".join(json.dumps({"key": name, "score": score}) + "\n" for name in names(folder)))
 
     write_table(0)
     more = {"data__filter": "score > 0", "data__table": {"file": str(table)}}
     path, run = write(tmp_path, of_folder(folder), **more), RunDir(tmp_path / "run")
-    assert "no train sample is left" in submit(tmp_path, path, "--until", "catalog", code=1)
+    assert "no train sample is left" in submit(tmp_path, path, code=1)
     write_table(1)
     # A command is a process of its own, which hashes a file once.
     content_hashes._hash_of.cache_clear()
     again = hpcddm("retry", run.root)
     assert again.exit_code == 0, again.output
-    assert keys(run) | keys(run, "heldout") == set(names)
+    assert keys(run) == names(folder)
 
 
 def test_a_sweep_sees_it_too(tmp_path, folder, monkeypatch):
@@ -185,19 +189,18 @@ def test_a_sweep_sees_it_too(tmp_path, folder, monkeypatch):
     again = hpcddm("sweep", sweep, "--site", "embedded", "--dir", home)
     assert again.exit_code == 0 and not shown[-1].items, again.output
     for label in ("guidance=1.0", "guidance=2.0"):
-        assert "cat-torn_jpg" in keys(RunDir(home / label)) | keys(RunDir(home / label), "heldout")
+        assert "cat-torn_jpg" in keys(RunDir(home / label))
 
 
 def test_once_a_catalog_has_numbered_them_the_images_are_those_of_the_run_until_they_are_made_anew(tmp_path, folder):
     path, run = write(tmp_path, of_folder(folder)), RunDir(tmp_path / "run")
-    submit(tmp_path, path, "--until", "catalog")
+    submit(tmp_path, path)
     before = manifest.read(run.unit("catalog/all"))
     (folder / "cat" / "late.png").write_bytes(encoded(5))
-    assert "all requested units are complete" in submit(tmp_path, path, "--until", "catalog")
-    assert manifest.read(run.unit("catalog/all")) == before and len(keys(run) | keys(run, "heldout")) == 120
-    submit(tmp_path, path, "--until", "catalog", "--redo", "shard")
-    assert len(keys(run) | keys(run, "heldout")) == 121
-    submit(tmp_path, path, "--until", "catalog")
-    assert manifest.read(run.unit("shard/train-000")).settings["data.content_hash"] != before.settings.get(
-        "data.content_hash"
-    )
+    assert "all requested units are complete" in submit(tmp_path, path)
+    assert manifest.read(run.unit("catalog/all")) == before and len(keys(run)) == 120
+    submit(tmp_path, path, "--redo", "shard")
+    assert len(keys(run)) == 121
+    submit(tmp_path, path)
+    after = manifest.read(run.unit("shard/train-000")).settings["data.content_hash"]
+    assert after != before.settings.get("data.content_hash")

@@ -19,12 +19,8 @@ from tests.helpers import EXPERIMENT, changed, hpcddm
 from tests.stages.routes import Bench
 
 BASE = {"data__image_size": 16, "data__channels": 3, "data__shards": 1, "evaluate__images": 20, "evaluate__batch": 10}
-WITHOUT_CLASSES = {
-    "data__num_classes": None,
-    "data__condition": {"name": "none"},
-    "evaluators__classifier": None,
-    "experts__condition_dropout": 0.0,
-}
+WITHOUT_CLASSES = {"data__num_classes": None, "data__condition": {"name": "none"}, "evaluators__classifier": None}
+WITHOUT_CLASSES |= {"experts__condition_dropout": 0.0}
 PNG = encoded(1)
 
 
@@ -59,22 +55,25 @@ EXPECTED = [
 ]
 
 
+def submit(tmp_path, changes, *options):
+    """What a submission that makes nothing ends with and says."""
+    path = written(tmp_path, changes)
+    done = hpcddm("submit", path, "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "run", *options)
+    return done.exit_code, done.output
+
+
 def test_submit_and_plan_say_what_is_passed_over(tmp_path, folder, monkeypatch):
-    path = written(tmp_path, of_folder(folder))
-    done = hpcddm("submit", path, "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "run")
-    assert done.exit_code == 0, done.output
-    said = [line for line in done.output.splitlines() if line.startswith("passed over")]
+    code, output = submit(tmp_path, of_folder(folder))
+    assert code == 0, output
+    said = [line for line in output.splitlines() if line.startswith("passed over")]
     assert said == [f"passed over in train   {line}" for line in EXPECTED]
     monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda *question: 60.0)
-    planned = hpcddm("plan", path, "--site", "embedded", "--run-dir", tmp_path / "run")
-    assert [line for line in planned.output.splitlines() if line.startswith("passed over")] == [
-        f"passed over   {line}" for line in EXPECTED
-    ]
-    as_json = hpcddm("plan", path, "--site", "embedded", "--run-dir", tmp_path / "run", "--json")
-    counts = json.loads(as_json.output)["passed_over"]
-    assert {reason: one["count"] for reason, one in counts.items()} == {
-        line.partition(":")[0]: number for line, number in zip(EXPECTED, (1, 1, 25), strict=True)
-    }
+    plan = ("plan", tmp_path / "case.yaml", "--site", "embedded", "--run-dir", tmp_path / "run")
+    said = [line for line in hpcddm(*plan).output.splitlines() if line.startswith("passed over")]
+    assert said == [f"passed over   {line}" for line in EXPECTED]
+    counts = json.loads(hpcddm(*plan, "--json").output)["passed_over"]
+    reasons = [line.partition(":")[0] for line in EXPECTED]
+    assert {reason: one["count"] for reason, one in counts.items()} == dict(zip(reasons, (1, 1, 25), strict=True))
     assert counts["files .txt"]["first"] == [f"cat/{number:03d}.txt" for number in range(20)]
 
 
@@ -93,9 +92,8 @@ def items_of(bench):
 def test_manifests_and_the_page_have_the_counts_and_a_file_has_all(tmp_path, folder):
     bench = made(tmp_path, of_folder(folder) | {"data__shards": 3})
     results = manifest.read(bench.run.unit(CATALOG)).results
-    assert results["broken"] == 0 and data_lines(bench.run, {CATALOG})[:3] == [
-        f"passed over   {line}" for line in EXPECTED
-    ]
+    said = [f"passed over   {line}" for line in EXPECTED]
+    assert results["broken"] == 0 and data_lines(bench.run, {CATALOG})[:3] == said
     assert _of_left_out(results) == [("Passed over", "; ".join(EXPECTED))]
     rows = items_of(bench)
     assert len(rows) == 27 and {row["name"] for row in rows} >= {"cat/024.txt", "bird/", "@eaDir/index.db"}
@@ -141,23 +139,23 @@ def test_what_is_in_tars_and_beside_them_is_counted_once_over_splits_and_ranges(
     assert {Path(row["tar"]).name for row in items_of(bench)} == {"", "0.tar", "1.tar", "2.tar"}
 
 
-def test_a_tar_without_its_end_is_refused_by_submit_and_read_by_one_key(tmp_path):
-    write_tar(tmp_path / "data" / "0.tar", [(f"{place:02d}.png", encoded(place)) for place in range(60)], has_end=False)
+def tar_of_pictures(tmp_path, **options):
+    """Write one tar; return settings that read its folder."""
+    write_tar(tmp_path / "data" / "0.tar", [(f"{place:02d}.png", encoded(place)) for place in range(60)], **options)
     source = {"name": "webdataset", "folder": str(tmp_path / "data"), "heldout": {"share": 0.4}}
-    path = written(tmp_path, BASE | WITHOUT_CLASSES | {"data__source": source})
-    arguments = ("submit", path, "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "run")
-    refused = hpcddm(*arguments)
-    assert (
-        refused.exit_code == 1 and "0.tar: a torn or foreign tar (probably cut: the zeros are missing" in refused.output
-    )
-    assert hpcddm(*arguments, "data.source.require_end=false").exit_code == 0
+    return BASE | WITHOUT_CLASSES | {"data__source": source}
+
+
+def test_a_tar_without_its_end_is_refused_by_submit_and_read_by_one_key(tmp_path):
+    changes = tar_of_pictures(tmp_path, has_end=False)
+    code, output = submit(tmp_path, changes)
+    assert code == 1 and "0.tar: a torn or foreign tar (probably cut: the zeros are missing" in output
+    assert submit(tmp_path, changes, "data.source.require_end=false")[0] == 0
 
 
 @pytest.mark.parametrize("target", ["nowhere.tar", "lost.tar"])
 def test_a_link_to_no_tar_is_named(tmp_path, target):
-    write_tar(tmp_path / "data" / "0.tar", [(f"{place:02d}.png", encoded(place)) for place in range(60)])
+    changes = tar_of_pictures(tmp_path)
     (tmp_path / "data" / "lost.tar").symlink_to(target)
-    source = {"name": "webdataset", "folder": str(tmp_path / "data"), "heldout": {"share": 0.4}}
-    path = written(tmp_path, BASE | WITHOUT_CLASSES | {"data__source": source})
-    refused = hpcddm("submit", path, "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "run")
-    assert refused.exit_code == 1 and "data/lost.tar leads to no file; fetch the file, or remove this" in refused.output
+    code, output = submit(tmp_path, changes)
+    assert code == 1 and "data/lost.tar leads to no file; fetch the file, or remove this" in output

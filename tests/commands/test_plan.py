@@ -30,6 +30,17 @@ WITHOUT_WORK = ("catalog", "cluster", "assign", "expert_lists", "compare")
 """Stages that see no image."""
 
 
+def content_of(experiment, folder, *arguments, at="slurm"):
+    """Plan an experiment; return the object for programs."""
+    done = hpcddm("plan", experiment, "--site", at, "--run-dir", folder / "run", "--json", *arguments)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)
+
+
+def rows_of(content):
+    return {row["stage"]: row for row in content["stages"]}
+
+
 @pytest.fixture
 def planned(tmp_path, monkeypatch):
     """A function that plans the tiny experiment and returns the rows by name, and the totals."""
@@ -38,12 +49,8 @@ def planned(tmp_path, monkeypatch):
     def plan(*arguments, at="slurm", measures=False, **changes):
         if not measures:
             monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda *question: 60.0)
-        experiment = write_experiment(tmp_path, **changes)
-        run = tmp_path / "run"
-        done = hpcddm("plan", experiment, "--site", at, "--run-dir", run, "--json", *arguments)
-        assert done.exit_code == 0, done.output
-        content = json.loads(done.output)
-        return {row["stage"]: row for row in content["stages"]}, content["total"]
+        content = content_of(write_experiment(tmp_path, **changes), tmp_path, *arguments, at=at)
+        return rows_of(content), content["total"]
 
     return plan
 
@@ -61,12 +68,7 @@ def site(tmp_path):
 
 
 def test_the_training_flops_are_those_of_the_manifests(finished, tmp_path):
-    done = hpcddm(
-        *("plan", "quickstart", *TINY, "--site", "embedded", "--run-dir", tmp_path / "none"),
-        *("--json", "--flops-per-second", SPEED),
-    )
-    assert done.exit_code == 0, done.output
-    rows = {row["stage"]: row for row in json.loads(done.output)["stages"]}
+    rows = rows_of(content_of("quickstart", tmp_path, *TINY, "--flops-per-second", SPEED, at="embedded"))
     trained = {path.parent.name: manifest.read(path.parent).results for path in finished.glob("train/*/manifest.json")}
     assert rows["train/monolith"]["flops"] == trained.pop("monolith")["train_flops"]
     assert rows["train"]["flops"] == sum(results["train_flops"] for results in trained.values())
@@ -97,27 +99,23 @@ def test_slots_are_the_time_over_what_the_limit_leaves_before_the_signal(planned
 
 def test_a_time_limit_shorter_than_the_signal_lead_is_refused(tmp_path, site):
     write_source(tmp_path / "images")
-    call = ("plan", write_experiment(tmp_path), "--site", site(resources={"minutes": 2}), "--run-dir", tmp_path / "run")
-    done = hpcddm(*call, "--flops-per-second", SPEED)
+    done = hpcddm("plan", write_experiment(tmp_path), "--site", site(resources={"minutes": 2}))
     assert done.exit_code == 2 and "minutes: 2 do not exceed signal_lead_seconds, 120" in done.output
 
 
-def collection_of(experiment, tmp_path, *arguments):
-    done = hpcddm("plan", experiment, "--site", "slurm", "--run-dir", tmp_path / "run", "--json", *arguments)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.output)["collection"]
+def tars(folder, **heldout):
+    return UNLABELLED | {"data__source": {"name": "webdataset", "folder": str(folder), "heldout": heldout}}
 
 
 def test_the_images_as_a_whole_and_an_epoch_of_one_expert(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *others: work.images / 10)
-    tars = {"name": "webdataset", "folder": str(IMG2DATASET), "heldout": {"shards": 1}}
-    experiment = write_experiment(tmp_path, data__source=tars, **UNLABELLED)
-    said = collection_of(experiment, tmp_path)
+    experiment = write_experiment(tmp_path, **tars(IMG2DATASET, shards=1))
+    said = content_of(experiment, tmp_path)["collection"]
     assert said["files"] == 4 and said["bytes"] == sum(path.stat().st_size for path in IMG2DATASET.glob("*.tar"))
     assert said["index_units"] == 4 and said["index_hours"] == pytest.approx(said["samples"]["train"] / 3 / 36000, 0.1)
     assert said["epoch_samples"] == -(-said["samples"]["train"] // 2)
     assert said["epoch_hours"] == pytest.approx(said["epoch_samples"] / 36000)
-    assumed = collection_of(experiment, tmp_path, "--assume", "samples=400000000")
+    assumed = content_of(experiment, tmp_path, "--assume", "samples=400000000")["collection"]
     assert assumed["epoch_hours"] == pytest.approx(2e8 / 36000)
     per_sample = said["bytes"] / sum(said["samples"].values())
     assert assumed["files"] == 40_000 + 1 and assumed["bytes"] == pytest.approx(4e8 * per_sample, 0.1)
@@ -127,17 +125,14 @@ def test_the_images_as_a_whole_and_an_epoch_of_one_expert(tmp_path, monkeypatch)
 
 def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_planned(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "MIN_SECONDS", 0.0)
-    source = {"name": "webdataset", "folder": "/nowhere", "heldout": {"share": 0.01}}
-    experiment = write_experiment(tmp_path, data__source=source, **UNLABELLED)
-    arguments = ("--site", "slurm", "--run-dir", tmp_path / "run", "--json", "--assume", "samples=1000000")
-    content = json.loads(hpcddm("plan", experiment, *arguments).output)
-    said, rows = content["collection"], {row["stage"]: row for row in content["stages"]}
+    experiment = write_experiment(tmp_path, **tars("/nowhere", share=0.01))
+    content = content_of(experiment, tmp_path, "--assume", "samples=1000000")
+    said, rows = content["collection"], rows_of(content)
     assert said["bytes"] is said["epoch_hours"] is None and said["files"] == 100
     why = "data.source.folder: /nowhere is not a folder; with a few of its tars there this is measured"
-    assert said["epoch_detail"] == why
     unknown = {name for name, row in rows.items() if row["unit_hours"] is None}
     assert unknown == {"shard", "encode", "cluster_report", "reference", *WITHOUT_WORK}
-    assert rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
+    assert said["epoch_detail"] == rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
     assert all(row["bytes_kept"] > 0 and row["files"] > 0 for row in rows.values())
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)
 
@@ -146,13 +141,10 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
 def test_the_time_of_encode_has_the_reading_in_it_but_of_an_encoder_that_sees_no_picture(tmp_path, monkeypatch):
     speed = {READING: 10, ENCODER: 1000}
     monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda self, work, *_: work.images / speed.get(work.network, 1))
-    source = {"name": "webdataset", "folder": str(IMG2DATASET), "heldout": {"shards": 1}}
 
     def encode(**changes):
-        experiment = write_experiment(tmp_path, data__source=source, **UNLABELLED, **changes)
-        arguments = ("--site", "slurm", "--run-dir", tmp_path / "run", "--json", "--assume", "samples=10000,tars=1")
-        stages = json.loads(hpcddm("plan", experiment, *arguments).output)["stages"]
-        return next(row for row in stages if row["stage"] == "encode")
+        experiment = write_experiment(tmp_path, **tars(IMG2DATASET, shards=1), **changes)
+        return rows_of(content_of(experiment, tmp_path, "--assume", "samples=10000,tars=1"))["encode"]
 
     reading = encode()
     assert reading["unit_hours"] == pytest.approx(10_000 * (1 / 10 + 1 / 1000) / 3600)
@@ -215,10 +207,8 @@ def test_the_runs_own_attempts_come_before_a_measurement(planned, tmp_path):
     assert rows["train"]["unit_hours"] == pytest.approx(200 / 3600)
     assert rows["train"]["time_source"] == "this run"
     assert "train/expert-01 attempt 1: 10 images/s on 4 ranks, node7" in rows["train"]["time_detail"]
-    monolith = rows["train/monolith"]
-    assert monolith["unit_hours"] / rows["train"]["unit_hours"] == pytest.approx(
-        monolith["flops"] / (rows["train"]["flops"] / 2)
-    )
+    monolith, train = rows["train/monolith"], rows["train"]
+    assert monolith["unit_hours"] / train["unit_hours"] == pytest.approx(monolith["flops"] / (train["flops"] / 2))
 
 
 def test_units_of_another_kind_are_a_row_of_their_own_and_tell_nothing_of_the_others_speed(planned, tmp_path):
@@ -232,10 +222,12 @@ def test_units_of_another_kind_are_a_row_of_their_own_and_tell_nothing_of_the_ot
         assert rows[other]["unit_hours"] == pytest.approx(100 * 4 / 3600)
 
 
-@pytest.mark.parametrize("changes", [{"done": 20}, {"rate": 0.0}, {"total": 0, "done": 0}])
-def test_an_attempt_that_has_hardly_begun_tells_nothing(planned, tmp_path, changes):
-    beat(tmp_path / "run", "train/expert-01", **changes)
-    assert planned()[0]["train"]["time_source"] == "benchmark"
+def test_attempts_that_have_hardly_begun_tell_nothing(planned, tmp_path):
+    beat(tmp_path / "run", "train/expert-00", done=20)
+    beat(tmp_path / "run", "train/expert-01", rate=0.0)
+    beat(tmp_path / "run", "train/monolith", total=0, done=0)
+    rows, _ = planned()
+    assert rows["train"]["time_source"] == rows["train/monolith"]["time_source"] == "benchmark"
 
 
 def test_only_the_sites_own_units_are_planned(planned, site, tmp_path):
@@ -257,7 +249,7 @@ def test_storage_is_set_against_the_free_room_of_the_runs_disk(planned, tmp_path
     assert total["bytes_free"] > 0 and total["files_still_needed"] == sum(row["files"] for row in rows.values())
 
 
-def test_the_table_names_every_stage_and_the_source_of_every_time(tmp_path):
+def test_the_page_names_every_stage_every_column_the_source_of_every_time_and_whose_images_a_batch_counts(tmp_path):
     write_source(tmp_path / "images")
     run = tmp_path / "run"
     done = hpcddm("plan", write_experiment(tmp_path), "--site", "slurm", "--run-dir", run, "--flops-per-second", SPEED)
@@ -266,6 +258,11 @@ def test_the_table_names_every_stage_and_the_source_of_every_time(tmp_path):
         assert f"│ {stage} " in done.output, stage
     assert "time      given (1e+09 FLOPs per second and rank): " in done.output
     assert "inodes free" in done.output and "without the stages of unknown time" in done.output
+    assert "batch     16 images per step over all 2 experts, 8 each" in done.output.splitlines()
+    for column in "nodes x ranks|CPUs|GPUs|FLOPs|a unit takes|CPU-h|GPU-h|slots|kept|at work".split("|"):
+        assert column in "\n".join(LEGEND), column
+    assert all(line in done.output for line in LEGEND)
+    assert "over all experts" in " ".join(hpcddm("plan", "--help").output.split())
 
 
 def test_the_own_numbers_of_an_expert_are_planned_and_shown(planned, tmp_path):
@@ -296,21 +293,18 @@ def test_experts_that_see_few_images_are_warned_of(tmp_path):
 def test_a_data_set_that_is_not_here_is_planned_by_its_numbers(tmp_path, site, monkeypatch):
     monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda *question: 60.0)
     source = {"name": "webdataset", "folder": "/nowhere", "heldout": {"share": 0.01}}
-    experiment = write_experiment(tmp_path, data__source=source)
-
-    def planned(assumption):
-        options = ("--site", site(), "--run-dir", tmp_path / "run", "--flops-per-second", SPEED, "--json")
-        return hpcddm("plan", experiment, *options, "--assume", assumption)
-
-    small, great = (json.loads(planned(f"samples={count}").output) for count in (1_000_000, 153_600_000))
-    rows = [{row["stage"]: row for row in content["stages"]} for content in (small, great)]
-    assert [own["shard"]["units"] for own in rows] == [100 + 1, 256 + 1]
-    assert rows[1]["train"]["flops"] == rows[0]["train"]["flops"], "the budget is that of the settings"
-    kept = [own["encode"]["bytes_kept"] for own in rows]
-    assert 140 < kept[1] / kept[0] < 156, "features, and a few small files for each unit"
+    experiment, options = write_experiment(tmp_path, data__source=source), ("--flops-per-second", SPEED, "--assume")
+    small, great = (
+        rows_of(content_of(experiment, tmp_path, *options, f"samples={count}", at=site()))
+        for count in (1_000_000, 153_600_000)
+    )
+    assert (small["shard"]["units"], great["shard"]["units"]) == (100 + 1, 256 + 1)
+    assert great["train"]["flops"] == small["train"]["flops"], "the budget is that of the settings"
+    growth = great["encode"]["bytes_kept"] / small["encode"]["bytes_kept"]
+    assert 140 < growth < 156, "features, and a few small files for each unit"
     assert "/nowhere" in hpcddm("plan", experiment, "--site", site()).output
     for wrong, error in (("samples=-1", "N of 1 and more"), ("heldout=5", "samples=N is missing"), ("x=1", "x=1")):
-        refused = planned(wrong)
+        refused = hpcddm("plan", experiment, "--site", site(), *options, wrong)
         assert refused.exit_code != 0 and error in refused.output
 
 
@@ -327,51 +321,22 @@ def test_what_cannot_be_measured_is_tried_once_and_stops_no_other_measurement(tm
     assert len(starts) == 1
 
 
-def test_experts_are_planned_beside_the_sizes_of_their_clusters(tmp_path, site):
+def test_experts_are_planned_beside_the_sizes_of_their_clusters(tmp_path, site, monkeypatch):
+    monkeypatch.setattr(benchmark.Benchmark, "seconds", lambda *question: 60.0)
     write_source(tmp_path / "images")
-    run, sizes = RunDir(tmp_path / "run"), {"expert-00": 64, "expert-01": 24}
-    arguments = (
-        "plan",
-        write_experiment(tmp_path),
-        "--site",
-        site(resources={"gpus_per_node": 2, "ranks_per_node": 2}),
-    )
-    arguments += ("--run-dir", run.root, "--flops-per-second", SPEED)
-    assert json.loads(hpcddm(*arguments, "--json").output)["experts"] == []
-    lists = {name: {"samples": size} for name, size in sizes.items()} | {
-        "expert-01": {"samples": 24, "other_clusters": 8}
-    }
-    results = {"lists": lists, "sizes": list(sizes.values())}
+    experiment, run = write_experiment(tmp_path), RunDir(tmp_path / "run")
+    at, speed = site(resources={"gpus_per_node": 2, "ranks_per_node": 2}), ("--flops-per-second", SPEED)
+    assert content_of(experiment, tmp_path, *speed, at=at)["experts"] == []
+    lists = {"expert-00": {"samples": 64}, "expert-01": {"samples": 24, "other_clusters": 8}}
+    results = {"lists": lists, "sizes": [64, 24]}
     run.unit(EXPERT_LISTS).mkdir(parents=True)
     manifest.publish(run.unit(EXPERT_LISTS), manifest.Manifest("expert_lists", "all", {}, {}, [], results))
-    content = json.loads(hpcddm(*arguments, "--json").output)
-    (flops,) = [row["flops"] / 2 for row in content["stages"] if row["stage"] == "train"]
+    content = content_of(experiment, tmp_path, *speed, at=at)
+    flops = rows_of(content)["train"]["flops"] / 2
     hours = flops / SPEED / 3600
     first, second = ({"expert": number, "flops": flops, "gpu_hours": pytest.approx(hours)} for number in (0, 1))
     # 64 images are seen by both together, so 32 by each.
     assert content["experts"] == [first | {"images": 64, "passes": 0.5}, second | {"images": 24, "passes": 1.0}]
     said = "expert 0 sees each of its 64 images 0.5 times, expert 1 sees each of its 24 images 1 times"
-    assert f"clusters  {said}; {flops:.3g} FLOPs, {hours:.3g} GPU-hours at most for one" in hpcddm(*arguments).output
-
-
-def test_the_page_says_whose_images_a_batch_counts_and_what_its_columns_are(tmp_path):
-    write_source(tmp_path / "images")
-    call = ["plan", write_experiment(tmp_path), "--site", "embedded", "--run-dir", tmp_path / "run"]
-    done = hpcddm(*call, "--flops-per-second", SPEED)
-    assert done.exit_code == 0, done.output
-    assert "batch     16 images per step over all 2 experts, 8 each" in done.output.splitlines()
-    for column in (
-        "nodes x ranks",
-        "CPUs",
-        "GPUs",
-        "FLOPs",
-        "a unit takes",
-        "CPU-h",
-        "GPU-h",
-        "slots",
-        "kept",
-        "at work",
-    ):
-        assert column in "\n".join(LEGEND), column
-    assert all(line in done.output for line in LEGEND)
-    assert "over all experts" in " ".join(hpcddm("plan", "--help").output.split())
+    shown = hpcddm("plan", experiment, "--site", at, "--run-dir", run.root, *speed).output
+    assert f"clusters  {said}; {flops:.3g} FLOPs, {hours:.3g} GPU-hours at most for one" in shown

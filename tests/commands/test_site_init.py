@@ -17,14 +17,11 @@ from hpcddm.pipeline.unit_graph import usable_gpus
 from tests.helpers import hpcddm
 
 OLD_CONFIG = """Configuration data as of 2026-01-12T10:00:00
-AccountingStorageBackupHost = (null)
 AccountingStorageEnforce = associations,limits,qos
 AccountingStorageType   = accounting_storage/slurmdbd
 ClusterName             = Ye_Olde
-GresTypes               = gpu
 JobRequeue              = 0
 KillWait                = 30 sec
-MailProg                = /bin/mail
 MaxArraySize            = 1001
 PreemptMode             = OFF
 SelectType              = select/cons_res
@@ -49,13 +46,16 @@ gpu|2|48|768000|gpu:a100:8(S:0-1),nvme:1
 """
 OLD = SlurmOutputs(OLD_CONFIG, OLD_PARTITIONS, OLD_NODES, "0815|normal,long|500\nteaching|normal|\n", True)
 
+MIDDLE_CONFIG = """Configuration data as of 2026-01-12T10:00:00
+AccountingStorageEnforce = none
+AccountingStorageType   = accounting_storage/none
+JobRequeue              = 1
+SelectType              = select/cons_tres
+SelectTypeParameters    = CR_CPU
+SLURM_VERSION           = 22.05.8
+"""
 MIDDLE = SlurmOutputs(
-    OLD_CONFIG.replace("20.11.9", "22.05.8")
-    .replace("select/cons_res", "select/cons_tres")
-    .replace("JobRequeue              = 0", "JobRequeue              = 1")
-    .replace("associations,limits,qos", "none")
-    .replace("accounting_storage/slurmdbd", "accounting_storage/none")
-    .replace("CR_CORE_MEMORY", "CR_CPU"),
+    MIDDLE_CONFIG,
     "PartitionName=main AllowAccounts=ALL AllowQos=ALL Default=YES DefaultTime=00:10:00 GraceTime=20 "
     "MaxNodes=UNLIMITED MaxTime=01:00:00 Nodes=h[1-4] PreemptMode=REQUEUE State=UP TotalCPUs=16 TotalNodes=4 "
     "TRES=cpu=16,mem=32000M,node=4,billing=16\n",
@@ -66,19 +66,14 @@ NEW_CONFIG = """Configuration data as of 2026-02-01T08:00:00
 AccountingStorageEnforce = associations,limits,qos,safe
 AccountingStorageType   = accounting_storage/slurmdbd
 ClusterName             = aurora
-CgroupPlugin            = autodetect
 JobRequeue              = 1
-KillWait                = 30 sec
-MailProg                = /usr/bin/mail
 MaxArraySize            = 10001
 PreemptMode             = CANCEL
 SelectType              = select/cons_tres
 SelectTypeParameters    = CR_CORE_MEMORY,CR_CORE_DEFAULT_DIST_BLOCK
 SLURM_VERSION           = 24.05.4
-TmpFS                   = /tmp
 
 Cgroup Support Configuration:
-ConstrainCores          = yes
 SignalChildrenProcesses = no
 """
 NEW = SlurmOutputs(
@@ -120,20 +115,16 @@ def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue_by_
     assert "#   gpu*: up to 1-00:00:00, 6 nodes of 32 CPUs, 384 GB, 4 GPUs v100; 2 nodes of 48 CPUs" in text
 
 
-@pytest.mark.parametrize(
-    "gres, gpu_type, per_node, said",
-    [
-        (
-            "gpu:h100:2(S:0-1),gpu:h100_4g.40gb:2,gpu:h100_1g.10gb:8",
-            "h100",
-            2,
-            "2 GPUs h100; also 2 h100_4g.40gb, 8 h1",
-        ),
-        ("gpu:h100_1g.10gb:8,gpu:h100:1(S:0),gpu:h100:1(S:1)", "h100", 2, "2 GPUs h100; also 8 h100_1g.10gb"),
-        ("gpu:t4:1,gpu:a100:4", "a100", 4, "4 GPUs a100; also 1 t4"),
-        ("gpu:1g.10gb:7,gpu:3g.40gb:2", "1g.10gb", 1, "7 GPUs 1g.10gb; also 2 3g.40gb"),
-    ],
-)
+SLICED = "gpu:h100:2(S:0-1),gpu:h100_4g.40gb:2,gpu:h100_1g.10gb:8"
+GRES = [
+    (SLICED, "h100", 2, "2 GPUs h100; also 2 h100_4g.40gb, 8 h1"),
+    ("gpu:h100_1g.10gb:8,gpu:h100:1(S:0),gpu:h100:1(S:1)", "h100", 2, "2 GPUs h100; also 8 h100_1g.10gb"),
+    ("gpu:t4:1,gpu:a100:4", "a100", 4, "4 GPUs a100; also 1 t4"),
+    ("gpu:1g.10gb:7,gpu:3g.40gb:2", "1g.10gb", 1, "7 GPUs 1g.10gb; also 2 3g.40gb"),
+]
+
+
+@pytest.mark.parametrize("gres, gpu_type, per_node, said", GRES)
 def test_gpus_of_several_kinds_in_one_node_are_kept_apart_and_whole_ones_are_taken(gres, gpu_type, per_node, said):
     nodes = f"gpu|9|64|515000|gpu:2g.20gb:4\ngpu|4|64|515000|{gres}\n"
     site, text = drafted(dataclasses.replace(OLD, nodes=nodes if per_node > 1 else nodes.partition("\n")[2]))
@@ -164,12 +155,9 @@ def test_new_slurm_where_the_partition_takes_certain_accounts_and_memory_flags_a
     assert site.resources_for("shard").cpus_per_rank == 24
 
 
-def test_without_a_default_partition_the_first_one_is_taken_and_said():
+def test_without_a_default_partition_the_first_one_is_taken_and_said_and_a_wrong_one_lists_the_valid_ones():
     site, text = drafted(NEW)
     assert site.partition == "debug" and "the cluster has no default: choose" in text
-
-
-def test_a_wrong_partition_lists_the_valid_ones():
     with pytest.raises(ConfigError, match="--partition gpu: no such partition; valid: debug, h100"):
         SiteDraft(NEW, "gpu")
 

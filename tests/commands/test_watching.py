@@ -13,11 +13,10 @@ import pytest
 
 from hpcddm.commands import run_status
 from hpcddm.commands import status as verb
-from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
-from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import expert_key
 from tests.attempts import answer, submitted, write_attempt
+from tests.commands.runs import complete_run
 from tests.helpers import finish, hpcddm, tiny
 
 EXPERT = expert_key(1)
@@ -26,11 +25,7 @@ EXPERT = expert_key(1)
 @pytest.fixture
 def run(tmp_path):
     """A run with one expert to be made."""
-    run, experiment = RunDir(tmp_path / "run"), tiny(tmp_path)
-    store_experiment(experiment, run)
-    finish(plan_units(experiment), run)
-    (run.unit(EXPERT) / "manifest.json").unlink()
-    return run
+    return complete_run(tmp_path / "run", EXPERT)
 
 
 def test_watching_needs_a_terminal(run):
@@ -67,9 +62,7 @@ def test_watching_ends_quietly_on_ctrl_c_and_by_itself_when_all_is_complete(run)
 
 
 @pytest.mark.parametrize("height, complete, remark", [(60, True, True), (16, False, True), (13, False, False)])
-def test_on_a_small_screen_complete_units_make_way_and_then_remarks_but_never_what_to_type(
-    run, monkeypatch, height, complete, remark
-):
+def test_on_a_small_screen_units_and_then_remarks_make_way_for_what_to_type(run, monkeypatch, height, complete, remark):
     token = submitted(run, [EXPERT])
     write_attempt(run, EXPERT, 1, token, "17_0", verdict={"decision": "failed", "reason": "the loss is nan"})
     answer(monkeypatch, {})

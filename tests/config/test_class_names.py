@@ -8,10 +8,11 @@ from hpcddm.config.class_names import class_number, describe_names, read_names
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from tests.helpers import hpcddm, tiny, write_experiment, write_source
+from tests.helpers import hpcddm, tiny, write_experiment
 
 NAMES = ["T-shirt/top", "Café au lait", "Ankle boot", "靴"]
 
@@ -33,44 +34,39 @@ def test_a_file_has_a_name_per_line_or_is_a_json_list(tmp_path, name, content):
     assert tiny(tmp_path, data__class_names=name).data.class_names == NAMES
 
 
-@pytest.mark.parametrize(
-    "name, content, message",
-    [
-        ("names.txt", b"a\n\nc\nd\n", "the name of class 1 is empty"),
-        ("names.txt", b"a\nb\nc\na\n", "classes 0 and 3 are both called 'a'; rename one"),
-        ("names.txt", b"a\nb\n a\nd\n", "classes 0 and 2 are both called 'a'"),
-        ("names.txt", b"", "the name of class 0 is empty"),
-        ("names.txt", "a\nb\nc\nd".encode("utf-16"), "is not UTF-8 (byte 0); save it as UTF-8"),
-        ("names.txt", "Café".encode("latin-1"), "is not UTF-8 (byte 3)"),
-        ("names.txt", b"a\nb\nc\n\x1b[31md", "the name of class 3 contains a line break or another control character"),
-        ("names.json", b'["a", "b", "c", "d\\ud800"]', "the name of class 3 contains"),
-        ("names.json", b'{"0": "a", "1": "b"}', "holds no JSON list of names (Input should be a valid array)"),
-        ("names.json", b'["a", "b", 3, null]', "holds no JSON list of names (2: Input should be a valid string)"),
-        ("names.txt", b'["a", "b", "c", "d"', "holds no JSON list of names (Expecting ',' delimiter"),
-    ],
-)
+WRONG_FILES = [
+    ("names.txt", b"a\n\nc\nd\n", "the name of class 1 is empty"),
+    ("names.txt", b"a\nb\nc\na\n", "classes 0 and 3 are both called 'a'; rename one"),
+    ("names.txt", b"a\nb\n a\nd\n", "classes 0 and 2 are both called 'a'"),
+    ("names.txt", b"", "the name of class 0 is empty"),
+    ("names.txt", "a\nb\nc\nd".encode("utf-16"), "is not UTF-8 (byte 0); save it as UTF-8"),
+    ("names.txt", "Café".encode("latin-1"), "is not UTF-8 (byte 3)"),
+    ("names.txt", b"a\nb\nc\n\x1b[31md", "the name of class 3 contains a line break or another control character"),
+    ("names.json", b'["a", "b", "c", "d\\ud800"]', "the name of class 3 contains"),
+    ("names.json", b'{"0": "a", "1": "b"}', "holds no JSON list of names (Input should be a valid array)"),
+    ("names.json", b'["a", "b", 3, null]', "holds no JSON list of names (2: Input should be a valid string)"),
+    ("names.txt", b'["a", "b", "c", "d"', "holds no JSON list of names (Expecting ',' delimiter"),
+    ("none.txt", None, "is missing"),
+    (".", None, "is a folder instead of a file"),
+]
+
+
+@pytest.mark.parametrize("name, content, message", WRONG_FILES)
 def test_a_file_that_does_not_name_every_class_is_an_error_of_one_line(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError) as caught:
         tiny(tmp_path, data__class_names=name)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{tmp_path}/tiny.yaml:") and f": data.class_names: {tmp_path / name}: {message}" in line
 
 
-@pytest.mark.parametrize("name, reason", [("none.txt", "is missing"), (".", "is a folder instead of a file")])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name, reason):
-    with pytest.raises(ConfigError, match=f"data.class_names: {(tmp_path / name).resolve()}: {reason}$"):
-        tiny(tmp_path, data__class_names=name)
-
-
 @pytest.mark.parametrize(
     "names, message",
     [
         (["a", "b", "c"], "data.class_names: 3 names for the 4 classes of data.num_classes; name every class once"),
-        (["a", "b", "c", "d", "e"], "data.class_names: 5 names for the 4 classes"),
         ([], "data.class_names: 0 names for the 4 classes"),
         (["a", "b", "b", "d"], "data.class_names: classes 1 and 2 are both called 'b'; rename one"),
-        (["a", " ", "c", "d"], "data.class_names: the name of class 1 is empty"),
         (["a", "b\nc", "c", "d"], "data.class_names: the name of class 1 contains a line break"),
         (["a", 1, "c", "d"], "data.class_names.1: input should be a valid string, found 1; put it in quotes"),
         ({"a": 0}, "data.class_names: input should be a valid list"),
@@ -102,13 +98,10 @@ def test_a_path_is_relative_to_the_file_or_for_an_override_to_the_current_folder
 
 
 def test_a_run_keeps_the_names_when_the_file_changes_and_when_it_moves(tmp_path):
-    write_source(tmp_path / "images")
     (tmp_path / "names.txt").write_text("\n".join(NAMES))
-    file, run = write_experiment(tmp_path, data__class_names="names.txt"), tmp_path / "run"
-    done = hpcddm("submit", file, "--run-dir", run, "--until", "shard")
-    assert done.exit_code == 0, done.output
+    store_experiment(tiny(tmp_path, data__class_names="names.txt"), RunDir(tmp_path / "run"))
     (tmp_path / "names.txt").write_text("other")
-    run.rename(tmp_path / "moved")
+    (tmp_path / "run").rename(tmp_path / "moved")
     assert stored_experiment(RunDir(tmp_path / "moved")).data.class_names == NAMES
     assert "4 classes: T-shirt/top, Café au lait, Ankle boot, 靴" in hpcddm("status", tmp_path / "moved").stdout
 
@@ -126,10 +119,9 @@ def test_names_are_in_the_fingerprints_of_the_pages_alone(tmp_path):
     assert all(after[key] == before[key] | {"data.class_names": NAMES} for key in changed)
 
 
-@pytest.mark.parametrize("vocabulary, is_changed", [({"name": "labels"}, True), ({"name": "captions"}, False)])
-def test_concepts_that_are_classes_depend_on_their_names(tmp_path, vocabulary, is_changed):
-    tagger = {"name": "labels"} if is_changed else {"name": "lit"}
-    concepts = {"concepts": {"vocabulary": vocabulary, "tagger": tagger}}
+@pytest.mark.parametrize("vocabulary, tagger, is_changed", [("labels", "labels", True), ("captions", "lit", False)])
+def test_concepts_that_are_classes_depend_on_their_names(tmp_path, vocabulary, tagger, is_changed):
+    concepts = {"concepts": {"vocabulary": {"name": vocabulary}, "tagger": {"name": tagger}}}
     plain, named = tiny(tmp_path, **concepts), tiny(tmp_path, data__class_names=NAMES, **concepts)
     key = "concept_vocabulary/all"
     assert (fingerprints(plain)[key] != fingerprints(named)[key]) == is_changed
@@ -158,12 +150,12 @@ def test_a_class_is_known_by_its_name_in_any_case_or_by_its_number(text, number)
 @pytest.mark.parametrize(
     "text, nearest",
     [("Ankle boots", "nearest: Ankle boot;"), ("boot", "nearest: Ankle boot;"), ("T-shirt", "nearest: T-shirt/top;")]
-    + [("4", "4: unknown; 4 classes"), ("", "unknown; 4 classes"), ("9" * 5000, "unknown; 4 classes")],
+    + [("4", "unknown; 4 classes"), ("", "unknown; 4 classes"), ("9" * 5000, "unknown; 4 classes")],
 )
 def test_an_unknown_class_is_an_error_with_the_nearest_names_and_all(text, nearest):
     with pytest.raises(ValueError) as caught:
         class_number(text, NAMES)
-    assert nearest.removeprefix("4: ") in str(caught.value)
+    assert nearest in str(caught.value)
     assert str(caught.value).endswith("4 classes: T-shirt/top, Café au lait, Ankle boot, 靴, or 0 to 3")
 
 

@@ -1,6 +1,7 @@
 import time
 
 import pytest
+import yaml
 
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.schema import settings_to_hash, validate
@@ -9,7 +10,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, plan_units
-from tests.helpers import EXPERIMENT, JOINED, REPOSITORY, changed, tiny
+from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 
 
 @pytest.mark.parametrize("path", sorted(REPOSITORY.glob("experiments/*.yaml")), ids=lambda path: path.stem)
@@ -26,157 +27,69 @@ def test_every_site_of_the_repository_is_valid(path):
     assert {key.split("/")[0] for key in site.stages} <= set(STAGE_NAMES)
 
 
+HATS = "{{name: {}, list: hats.txt, images: 32, batch: 8}}"
 TAKEN = "experts.extra.0.name: {} is taken already; choose another name"
+WRONG_PATCH = "{name: dit, width: 8, depth: 1, heads: 2, patch: 3}"
+WORDS = "data.condition={name: text, encoder: {name: words}}"
 WRONG = {
-    "unknown key": ({"colour": 1}, "colour: unknown key; valid keys: name, seed,"),
-    "unknown nested key": ({"experts__training__image": 1}, "experts.training.image: unknown key; valid keys: images,"),
-    "unknown key in a variant": (
-        {"experts__model__widht": 8},
-        "experts.model.widht: unknown key; valid keys: name, ",
-    ),
-    "wrong type": ({"experts__training__images": "many"}, "experts.training.images: input should be a valid integer"),
-    "wrong type in a variant": ({"experts__model__width": [1]}, "experts.model.width: input should be a valid integer"),
-    "negative": ({"experts__training__batch": -8}, "experts.training.batch: input should be greater than 0, found -8"),
-    "infinite": ({"experts__training__learning_rate": float("inf")}, "experts.training.learning_rate: "),
-    "missing": ({"data__source": {"name": "idx"}}, "data.source.folder: this key is needed"),
-    "unknown variant": ({"experts__objective__name": "flow"}, "unknown name 'flow'; valid names: epsilon, flow_"),
-    "variant of another role": (
-        {"router__model": {"name": "dit"}},
-        "router.model: unknown name 'dit'; valid names: dist",
-    ),
-    "variant without a name": ({"encode__encoder": "pixels"}, "encode.encoder: needs a mapping with 'name', one of: "),
-    "bad name": ({"name": "../up"}, "name: string should match pattern"),
-    "more experts than fine clusters": (
-        {"cluster__experts": 16},
-        "cluster.clustering: fine 8 is less than experts 16",
-    ),
-    "batch that K does not divide": (
-        {"cluster__experts": 3},
-        "experts.training.batch: 16 images cannot be divided among 3 experts; take 15 or 18",
-    ),
-    "patch that does not divide": (
-        {"experts__model__patch": 3},
-        "experts.model: patch 3 does not divide the side 8 of x in the space pixels",
-    ),
-    "pixels larger than the image": ({"encode__encoder__size": 9}, "encode.encoder: pixel size 9 exceeds image_size 8"),
-    "unknown strategy": (
-        {"evaluate__strategies": ["best"]},
-        "evaluate.strategies: unknown name 'best'; valid names: full, nucleus-0.9, ",
-    ),
-    "more experts per sample than there are": (
-        {"evaluate__strategies": ["top-9"]},
-        "evaluate.strategies: top-9 needs 9 experts, there are 2",
-    ),
-    "more experts than there are": (
-        {"evaluate__min_experts": 3},
-        "evaluate.min_experts: needs 3 experts, there are 2",
-    ),
-    "no expert at all": ({"evaluate__min_experts": 0}, "evaluate.min_experts: input should be greater than 0"),
-    "an augmentation that is there twice": (
-        {"data__augmentations": [{"name": "flip"}, {"name": "shift", "max_pixels": 1}, {"name": "flip"}]},
-        "data.augmentations.0: flip is listed twice",
-    ),
-    "an unknown augmentation": (
-        {"data__augmentations": [{"name": "blur"}]},
-        "data.augmentations.0: unknown name 'blur'; valid names: flip, random_crop, shift",
-    ),
-    "sites for other experts": ({"experts__sites": ["here"]}, "experts.sites: names 1 sites for 2 experts"),
-    "a extra expert named like an arm": ({"experts__extra": [JOINED | {"name": "top-2"}]}, TAKEN.format("top-2")),
-    "a extra expert named like a unit": ({"experts__extra": [JOINED | {"name": "student"}]}, TAKEN.format("student")),
-    "a extra expert named like others": (
-        {"experts__extra": [JOINED | {"name": "expert-07"}]},
-        TAKEN.format("expert-07"),
-    ),
-    "two extra experts of one name": ({"experts__extra": [JOINED] * 2}, "experts.extra.0.name: hats is listed 2"),
-    "a extra expert without images": (
-        {"experts__extra": [{"name": "hats", "list": "hats.txt", "batch": 8}]},
-        "experts.extra.0.images: this key is needed",
-    ),
-    "a extra expert of no site among others": (
-        {"experts__extra": [JOINED], "experts__sites": ["north", "south"]},
-        "experts.extra.0.site: this key is needed",
-    ),
-    "classes that do not divide": (
-        {"evaluate__images": 25},
-        "evaluate.images: 25 cannot be balanced over 4 classes; take 24 or 32",
-    ),
-    "a first sample inside a batch": (
-        {"evaluate__first_sample": 4},
-        "evaluate.first_sample: 4 is not a multiple of the 4 classes and of evaluate.batch 8; take 8",
-    ),
-    "ragged batches": (
-        {"evaluate__images": 20},
-        "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 16 or 24",
-    ),
-    "too few images for the units": (
-        {"evaluate__images": 20, "evaluate__units": 4},
-        "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 32",
-    ),
-    "more units than batches": (
-        {"evaluate__units": 4},
-        "evaluate.units: 4 units for 3 batches; take at most 3, or a smaller evaluate.batch",
-    ),
-    "an override of a cluster that is not there": (
-        {"experts__overrides": [{"clusters": [2], "precision": "fp32"}]},
-        "experts.overrides: cluster 2: there are 2, numbered from 0",
-    ),
-    "a cluster with two overrides": (
-        {"experts__overrides": [{"clusters": [1]}, {"clusters": [1]}]},
-        "experts.overrides: cluster 1 is named 2 times",
-    ),
-    "one number where two are needed": (
-        {"experts__training__betas": [0.9]},
-        "experts.training.betas.1: this key is needed",
-    ),
-    "unknown key in a list": (
-        {"experts__overrides": [{"cluster": [1]}]},
-        "experts.overrides.0.cluster: unknown key; valid",
-    ),
-    "an override's model that does not fit": (
-        {
-            "experts__overrides": [
-                {"clusters": [1], "model": {"name": "dit", "width": 8, "depth": 1, "heads": 2, "patch": 3}}
-            ]
-        },
-        "experts.overrides.0.model: patch 3 does not divide the side 8 of x in the space pixels",
-    ),
-    "a trained router without training": ({"router__training": None}, "router.training: this key is needed"),
-    "a router that is computed, balanced": (
-        {"router": {"model": {"name": "uniform_router"}, "frequency": "balanced"}},
-        "router.frequency: uniform_router is not trained; remove it",
-    ),
-    "one strategy twice": (
-        {"evaluate__strategies": ["top-1", "top1"]},
-        "evaluate.strategies: top-1 is listed twice",
-    ),
-    "too few images": ({"evaluate__images": 8}, "evaluate.images: 8 are too few for the report; needs at least 20"),
-    "guidance backwards": ({"evaluate__guidance_interval": [0.9, 0.1]}, "evaluate.guidance_interval: [0.9, 0.1]: from"),
-    "a student of half an image": ({"distill": {"share": 0.03}}, "distill.share: 0.03 of a batch of 16 is not a whole"),
-    "a student that cannot wait": (
-        {"distill": {}, "evaluate__min_experts": 1},
-        "evaluate.min_experts: distill waits for all experts; remove one of the two",
-    ),
-    "prompts for other classes": (
-        {"data__condition": {"name": "text", "encoder": {"name": "words"}, "prompts": ["a shoe"]}},
-        "data.condition: prompts: 1 for 4 classes",
-    ),
-    "samples of the experts by caption": (
-        {"data__condition": {"name": "text", "encoder": {"name": "words"}}, "router__samples": {"images": 10}},
-        "router.samples: are drawn class by class, and a class does not determine a caption; remove it",
-    ),
-    "a prior by class without classes": (
-        {"data__condition": {"name": "none"}, "router": {"model": {"name": "uniform_router", "prior": "class"}}},
-        "router.model: prior class needs condition class_label, not none; take natural or equal",
-    ),
-    "what the data say said by a model": (
-        {"router__model__condition": "text"},
-        "router.model.condition: input should be 'given' or 'none', found 'text'",
-    ),
+    "colour=1": "colour: unknown key; valid keys: name, seed,",
+    "experts.training.image=1": "experts.training.image: unknown key; valid keys: images,",
+    "experts.model.widht=8": "experts.model.widht: unknown key; valid keys: name, ",
+    "experts.training.images=many": "experts.training.images: input should be a valid integer",
+    "experts.model.width=[1]": "experts.model.width: input should be a valid integer",
+    "experts.training.batch=-8": "experts.training.batch: input should be greater than 0, found -8",
+    "experts.training.learning_rate=.inf": "experts.training.learning_rate: ",
+    "experts.training.betas=[0.9]": "experts.training.betas.1: this key is needed",
+    "data.source={name: idx}": "data.source.folder: this key is needed",
+    "experts.objective.name=flow": "unknown name 'flow'; valid names: epsilon, flow_",
+    "router.model={name: dit}": "router.model: unknown name 'dit'; valid names: dist",
+    "router.model.condition=text": "router.model.condition: input should be 'given' or 'none', found 'text'",
+    "router.training=null": "router.training: this key is needed",
+    "router={model: {name: uniform_router}, frequency: balanced}": "router.frequency: uniform_router is not trained",
+    "encode.encoder=pixels": "encode.encoder: needs a mapping with 'name', one of: ",
+    "encode.encoder.size=9": "encode.encoder: pixel size 9 exceeds image_size 8",
+    "name=../up": "name: string should match pattern",
+    "cluster.experts=16": "cluster.clustering: fine 8 is less than experts 16",
+    "cluster.experts=3": "experts.training.batch: 16 images cannot be divided among 3 experts; take 15 or 18",
+    "experts.model.patch=3": "experts.model: patch 3 does not divide the side 8 of x in the space pixels",
+    "evaluate.strategies=[best]": "evaluate.strategies: unknown name 'best'; valid names: full, nucleus-0.9, ",
+    "evaluate.strategies=[top-9]": "evaluate.strategies: top-9 needs 9 experts, there are 2",
+    "evaluate.strategies=[top-1, top1]": "evaluate.strategies: top-1 is listed twice",
+    "evaluate.min_experts=3": "evaluate.min_experts: needs 3 experts, there are 2",
+    "evaluate.min_experts=0": "evaluate.min_experts: input should be greater than 0",
+    "evaluate.images=25": "evaluate.images: 25 cannot be balanced over 4 classes; take 24 or 32",
+    "evaluate.images=20": "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 16 or 24",
+    "evaluate.images=20; evaluate.units=4": "evaluate.images: 20 is not a multiple of evaluate.batch 8; take 32",
+    "evaluate.images=8": "evaluate.images: 8 are too few for the report; needs at least 20",
+    "evaluate.units=4": "evaluate.units: 4 units for 3 batches; take at most 3, or a smaller evaluate.batch",
+    "evaluate.first_sample=4": "first_sample: 4 is not a multiple of the 4 classes and of evaluate.batch 8; take 8",
+    "evaluate.guidance_interval=[0.9, 0.1]": "evaluate.guidance_interval: [0.9, 0.1]: from",
+    "data.augmentations=[{name: flip}, {name: shift, max_pixels: 1}, {name: flip}]": "0: flip is listed twice",
+    "data.augmentations=[{name: blur}]": "data.augmentations.0: unknown name 'blur'; valid names: flip, random_crop",
+    "experts.sites=[here]": "experts.sites: names 1 sites for 2 experts",
+    f"experts.extra=[{HATS.format('top-2')}]": TAKEN.format("top-2"),
+    f"experts.extra=[{HATS.format('student')}]": TAKEN.format("student"),
+    f"experts.extra=[{HATS.format('expert-07')}]": TAKEN.format("expert-07"),
+    f"experts.extra=[{HATS.format('a')}, {HATS.format('a')}]": "experts.extra.0.name: a is listed 2",
+    "experts.extra=[{name: hats, list: hats.txt, batch: 8}]": "experts.extra.0.images: this key is needed",
+    f"experts.extra=[{HATS.format('a')}]; experts.sites=[north, south]": "experts.extra.0.site: this key is needed",
+    "experts.overrides=[{clusters: [2], precision: fp32}]": "experts.overrides: cluster 2: there are 2, numbered",
+    "experts.overrides=[{clusters: [1]}, {clusters: [1]}]": "experts.overrides: cluster 1 is named 2 times",
+    "experts.overrides=[{cluster: [1]}]": "experts.overrides.0.cluster: unknown key; valid",
+    f"experts.overrides=[{{clusters: [1], model: {WRONG_PATCH}}}]": "experts.overrides.0.model: patch 3 does not",
+    "distill={share: 0.03}": "distill.share: 0.03 of a batch of 16 is not a whole",
+    "distill={}; evaluate.min_experts=1": "evaluate.min_experts: distill waits for all experts; remove one of the two",
+    WORDS.replace("}}", "}, prompts: [a shoe]}"): "data.condition: prompts: 1 for 4 classes",
+    f"{WORDS}; router.samples={{images: 10}}": "router.samples: are drawn class by class, and a class does not",
+    "data.condition={name: none}; router={model: {name: uniform_router, prior: class}}": "prior class needs condition",
 }
+"""Settings of the tiny experiment, as overrides, and what is said of them."""
 
 
-@pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
-def test_a_wrong_experiment_is_named_in_one_line_for_each_mistake(changes, message):
+@pytest.mark.parametrize("settings, message", WRONG.items())
+def test_a_wrong_experiment_is_named_in_one_line_for_each_mistake(settings, message):
+    pairs = (setting.partition("=")[::2] for setting in settings.split("; "))
+    changes = {key.replace(".", "__"): yaml.safe_load(value) for key, value in pairs}
     with pytest.raises(ConfigError) as caught:
         validate_experiment(changed(EXPERIMENT, **changes), "x.yaml")
     first, *others = str(caught.value).split("\n")
@@ -185,29 +98,22 @@ def test_a_wrong_experiment_is_named_in_one_line_for_each_mistake(changes, messa
 
 
 WRONG_SITES = {
-    "unknown key": ({"queue": "gpu"}, "queue: unknown key; valid keys: partition, account,"),
-    "unknown scheduler": ({"scheduler": "pbs"}, "scheduler: input should be 'slurm' or 'local', found 'pbs'"),
-    "unknown resource": ({"stages": {"train": {"gpu": 1}}}, "stages.train.gpu: unknown key; valid keys: partition,"),
-    "wrong resource": ({"stages": {"train/monolith": {"nodes": 0}}}, "stages.train/monolith.nodes: input should be gr"),
-    "a key misspelt": (
-        {"schedular": "local"},
-        "schedular: unknown key; valid keys: partition, account",
-    ),
-    "no number": ({"stages": {"train": {"nodes": "two"}}}, "stages.train.nodes: input should be a valid integer"),
-    "one cluster without a name": (
-        {"stages": {"train/expert-02": {"cluster": "south"}}},
-        "cluster: needed here, too, since stages name south",
-    ),
-    "nested resources": ({"resources": {"cpu": 1}}, "resources.cpu: unknown key; valid keys: partition,"),
+    "queue: gpu": "queue: unknown key; valid keys: partition, account,",
+    "scheduler: pbs": "scheduler: input should be 'slurm' or 'local', found 'pbs'",
+    "stages: {train: {gpu: 1}}": "stages.train.gpu: unknown key; valid keys: partition,",
+    "stages: {train/monolith: {nodes: 0}}": "stages.train/monolith.nodes: input should be gr",
+    "stages: {train: {nodes: two}}": "stages.train.nodes: input should be a valid integer",
+    "schedular: local": "schedular: unknown key; valid keys: partition, account",
+    "stages: {train/expert-02: {cluster: south}}": "cluster: needed here, too, since stages name south",
+    "resources: {cpu: 1}": "resources.cpu: unknown key; valid keys: partition,",
 }
 
 
-@pytest.mark.parametrize("changes, message", WRONG_SITES.values(), ids=WRONG_SITES)
-def test_a_wrong_site_is_named_in_one_line(changes, message):
+@pytest.mark.parametrize("keys, message", WRONG_SITES.items())
+def test_a_wrong_site_is_named_in_one_line(keys, message):
+    scheduler = {} if "schedular" in keys else {"scheduler": "slurm"}
     with pytest.raises(ConfigError) as caught:
-        validate(
-            Site, {"name": "here", **({} if "schedular" in changes else {"scheduler": "slurm"}), **changes}, "s.yaml"
-        )
+        validate(Site, {"name": "here"} | scheduler | yaml.safe_load(keys), "s.yaml")
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -219,30 +125,29 @@ def test_a_units_resources_override_its_stages_which_override_the_sites():
     assert site.resources_for("router") == Resources(gpus_per_node=1)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"experts__sites": ["a", "b"]},
-        {"experts__training__checkpoint_minutes": 0.5},
-        {"experts__training__log_every_images": 7},
-        {"evaluate__units": 3},
-        {"data__source__folder": "elsewhere"},
-    ],
-    ids=str,
-)
-def test_where_and_how_often_is_under_no_fingerprint(tmp_path, changes):
-    before = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path))}
-    after = {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **changes))}
+def fingerprints(folder, **changes):
+    return {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(folder, **changes))}
+
+
+ELSEWHERE = {
+    "experts__sites": ["a", "b"],
+    "experts__training__checkpoint_minutes": 0.5,
+    "experts__training__log_every_images": 7,
+    "evaluate__units": 3,
+    "data__source__folder": "elsewhere",
+}
+
+
+@pytest.mark.parametrize("key, value", ELSEWHERE.items())
+def test_where_and_how_often_is_under_no_fingerprint(tmp_path, key, value):
+    before, after = fingerprints(tmp_path), fingerprints(tmp_path, **{key: value})
     assert all(after[key] == before[key] for key in before.keys() & after.keys())
 
 
 def test_a_transform_is_under_the_fingerprint_of_the_tars_unless_it_is_the_one_of_older_runs(tmp_path):
-    def settings(**changes):
-        return {unit.key: unit.fingerprint_settings for unit in plan_units(tiny(tmp_path, **changes))}
-
-    before, default = settings(), settings(data__transform={"name": "centre_crop"})
+    before, default = fingerprints(tmp_path), fingerprints(tmp_path, data__transform={"name": "centre_crop"})
     assert before == default and not any("transform" in key for unit in before.values() for key in unit)
-    after = settings(data__transform={"name": "resize"})
+    after = fingerprints(tmp_path, data__transform={"name": "resize"})
     changed = {key: after[key].items() - before[key].items() for key in before if after[key] != before[key]}
     assert {key.partition("/")[0] for key in changed} == {"shard"}
     assert all(items == {("data.transform.name", "resize")} for items in changed.values())

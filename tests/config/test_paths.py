@@ -26,9 +26,8 @@ class Outer(StrictModel):
 
 
 def test_paths_are_found_wherever_they_stand():
-    settings = Outer(
-        file="a", files=["b", "c"], inner=Inner(folder="d"), many=[Inner(), Inner(folder="../e")], either="/f"
-    )
+    several = {"files": ["b", "c"], "many": [Inner(), Inner(folder="../e")]}
+    settings = Outer(file="a", inner=Inner(folder="d"), either="/f", **several)
     moved = paths.make_absolute(settings, Path("/data/run"))
     assert moved.model_dump() == {
         "file": "/data/run/a",
@@ -46,10 +45,10 @@ def test_a_path_is_under_no_fingerprint():
     assert kept == {"caption": "a/b", "inner": {}, "many": [{}]}
 
 
-@pytest.mark.parametrize(
-    "values",
-    [{}, {"file": 3, "files": "b"}, {"inner": "x", "many": {"folder": "y"}}, {"files": [1, None], "many": [[], 2]}],
-)
+UNFIT = [{}, {"file": 3, "files": "b"}, {"inner": "x", "many": {"folder": "y"}}, {"files": [1, None], "many": [[], 2]}]
+
+
+@pytest.mark.parametrize("values", UNFIT)
 def test_what_does_not_fit_the_schema_is_passed_over(values):
     assert list(paths.find_paths(values, Outer)) == []
 

@@ -26,15 +26,11 @@ def test_what_is_whole_is_found_under_a_name_that_tells_its_bytes(kept):
     assert kept.name == f"net-{ONE.sha256[:16]}.pth"
 
 
-@pytest.mark.parametrize(
-    "content, wrong",
-    [
-        (None, "missing"),
-        (CONTENT[:-1], "torn: 179 of 180 bytes"),
-        (b"", "torn: 0 of 180 bytes"),
-        (CONTENT[:-1] + b"?", f"foreign: SHA-256 begins .* and not {ONE.sha256[:12]}"),
-    ],
-)
+WRONG = {None: "missing", CONTENT[:-1]: "torn: 179 of 180 bytes", b"": "torn: 0 of 180 bytes"}
+WRONG |= {CONTENT[:-1] + b"?": f"foreign: SHA-256 begins .* and not {ONE.sha256[:12]}"}
+
+
+@pytest.mark.parametrize("content, wrong", WRONG.items())
 def test_what_is_not_whole_is_told_with_the_command_that_mends_it(kept, content, wrong):
     kept.unlink()
     if content is not None:

@@ -25,25 +25,17 @@ def test_a_flag_of_the_bookkeeping_is_refused_with_what_to_do(flag, form):
     assert said.startswith(f"here.yaml: extra_sbatch.0: --{flag} cannot be given here: {SBATCH[flag]}")
 
 
-@pytest.mark.parametrize(
-    "line, instead",
-    [
-        ("-J mine", "finds its jobs by it"),
-        ("-Jmine", "finds its jobs by it"),
-        ("-a0-3", "max_parallel"),
-        ("-Ha0-3", "max_parallel"),
-        ("-W", "does not wait"),
-        ("-QW", "does not wait"),
-        ("-M north", "site key cluster"),
-        ("-x n3", "site key exclude"),
-        ("--arr=0-3", "max_parallel"),
-        ("--dep afterok:3", "hpcddm sets it"),
-        ("--part=gpu", "site key partition"),
-        ("--no-r", "site key requeue"),
-        ("--gres=gpu:a100:4", "resources.gpus_per_node"),
-        ("--gres nvme:1,gpu:4", "resources.gpus_per_node"),
-    ],
-)
+SITE_KEYS = {"cluster": "-M north", "exclude": "-x n3", "partition": "--part=gpu", "requeue": "--no-r"}
+REFUSED = {
+    "max_parallel": ["-a0-3", "-Ha0-3", "--arr=0-3"],
+    "finds its jobs by it": ["-J mine", "-Jmine"],
+    "does not wait": ["-W", "-QW"],
+    "hpcddm sets it": ["--dep afterok:3"],
+    "resources.gpus_per_node": ["--gres=gpu:a100:4", "--gres nvme:1,gpu:4"],
+} | {f"site key {key}": [line] for key, line in SITE_KEYS.items()}
+
+
+@pytest.mark.parametrize("line, instead", [(line, instead) for instead, lines in REFUSED.items() for line in lines])
 def test_short_forms_and_beginnings_are_refused_too(line, instead):
     assert instead in refusal(extra_sbatch=[line])
     assert "stages.train.extra_sbatch.0: " in refusal(stages={"train": {"extra_sbatch": [line]}})
@@ -67,18 +59,13 @@ def test_what_is_no_line_of_flags_is_refused(line):
     assert "extra_sbatch.0: " in refusal(extra_sbatch=[line])
 
 
-@pytest.mark.parametrize(
-    "words, instead",
-    [
-        (["--cpu-bind=cores"], "site key cpu_bind"),
-        (["-K0"], "hpcddm sets it"),
-        (["--mpi", "pmix", "-n4"], "ranks_per_node"),
-        (["--output=x"], "hpcddm sets it"),
-        (["--exp=NONE"], "site key setup"),
-    ],
-)
+TWICE = {"--cpu-bind=cores": "site key cpu_bind", "-K0": "hpcddm sets it", "--output=x": "hpcddm sets it"}
+TWICE |= {"--mpi pmix -n4": "ranks_per_node", "--exp=NONE": "site key setup"}
+
+
+@pytest.mark.parametrize("words, instead", TWICE.items())
 def test_srun_gets_no_flag_twice(words, instead):
-    assert instead in refusal(srun_args=words)
+    assert instead in refusal(srun_args=words.split())
 
 
 def test_srun_gets_further_words():

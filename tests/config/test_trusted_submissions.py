@@ -63,14 +63,7 @@ def test_where_a_file_is_and_where_links_lead_both_count(run, tmp_path, monkeypa
 
 
 def test_bare_names_find_nothing_inside_a_run_and_paths_do(run, monkeypatch, capsys):
-    for name in (
-        "quickstart",
-        "slurm/sites/slurm",
-        "north",
-        "slurm/sites/north",
-        "experiments/sweeps/guidance",
-        "auto",
-    ):
+    for name in "quickstart slurm/sites/slurm north slurm/sites/north experiments/sweeps/guidance auto".split():
         write(run / f"{name}.yaml")
     write(run / "embedded.yaml", EVIL.replace("north", "embedded"))
     monkeypatch.chdir(run)
@@ -137,16 +130,14 @@ def test_variants_inside_a_run_are_refused_however_they_are_named(run, monkeypat
     (run.parent / "link").symlink_to(run / "variants")
     monkeypatch.chdir(run)
     monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, named.format(run=run))
-    with pytest.raises(
-        ConfigError, match=f"{variant_files.VARIANTS_VARIABLE}: .* is inside the run {run}, where others may"
-    ):
+    message = f"{variant_files.VARIANTS_VARIABLE}: .* is inside the run {run}, where others may"
+    with pytest.raises(ConfigError, match=message):
         variant_files.list_files("sampling/solvers")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * ((1 << 20) + 1)], ids=["not UTF-8", "too large"])
 def test_a_template_of_the_users_that_is_no_text_is_one_line(tmp_path, monkeypatch, content):
-    (tmp_path / "slurm").mkdir()
-    (tmp_path / "slurm/python_env.sh.j2").write_bytes(content)
+    write(tmp_path / "slurm/python_env.sh.j2").write_bytes(content)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError.__base__, match="slurm/python_env.sh.j2: (is not UTF-8|has more than)"):
         user_parts()

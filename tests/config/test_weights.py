@@ -87,30 +87,24 @@ def test_the_hash_alone_is_under_the_fingerprint(folder):
     assert settings_to_hash(by_path) == settings_to_hash(by_name) == {"content_hash": "0" * 64}
 
 
-@pytest.mark.parametrize(
-    "name, said",
-    [
-        (
-            None,
-            "net: weights of mine: no such folder; copy config.json and net.safetensors there, or name ano",
-        ),
-        ("config.json", "net: weights of mine: config.json is missing; copy config.json and net.safetensors there"),
-        ("net.safetensors", "net.safetensors or net-\\*-of-\\*.safetensors or \\*.bin is missing; copy"),
-    ],
-)
-def test_what_is_missing_is_named_with_what_to_copy(folder, name, said):
-    if name is None:
-        folder.rename(folder.with_name("elsewhere"))
-    else:
-        (folder / name).unlink()
+MISSING = {
+    ".": "net: weights of mine: no such folder; copy config.json and net.safetensors there, or name ano",
+    "config.json": "net: weights of mine: config.json is missing; copy config.json and net.safetensors there",
+    "net.safetensors": r"net.safetensors or net-\*-of-\*.safetensors or \*.bin is missing; copy",
+}
+
+
+@pytest.mark.parametrize("name, said", MISSING.items())
+def test_what_is_missing_is_named_with_what_to_copy(folder, tmp_path, name, said):
+    (folder / name).rename(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=said):
         weights.verified_folder(own(folder))
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [("[1]", "config.json holds no usable JSON"), ("{", "config.json holds no usable JSON"), ("{}", "width is 3")],
-)
+UNUSABLE = "config.json holds no usable JSON"
+
+
+@pytest.mark.parametrize("text, said", [("[1]", UNUSABLE), ("{", UNUSABLE), ("{}", "width is 3")])
 def test_a_description_of_another_network_is_an_error(folder, text, said):
     (folder / "config.json").write_text(text)
     with pytest.raises(UserError, match=f"net: weights of mine: .*{said}"):

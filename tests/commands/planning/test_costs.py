@@ -1,5 +1,8 @@
 """Operations that are counted beforehand, against operations that are counted while it happens."""
 
+from collections import Counter
+from itertools import product
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -32,7 +35,6 @@ from tests.diffusion.spaces.examples import pixels
 from tests.helpers import CLASSES, JOINED, LATENT_SPACE, SIDE, tiny
 
 COUNTS = {"train": 96, "heldout": 40}
-STRATEGIES = ["top-1", "top-2", "full", "oracle", "per-trajectory", "sample-2", "full-until-0.5-then-top-1"]
 
 
 def costs(tmp_path, **changes):
@@ -43,11 +45,9 @@ def costs(tmp_path, **changes):
 def test_captions_are_encoded_once_or_for_every_image_that_is_trained_on(tmp_path, cached):
     told = {"name": "text", "encoder": {"name": "words", "width": 16}, "tokens": 5, "cached": cached}
     made = costs(tmp_path, data__condition=told, distill={"teacher": "router"})
-    units = {
-        unit.key: [one for one in made.work(unit.key) if one.network == TEXT_ENCODER]
-        for unit in plan_units(made.experiment)
-    }
-    encoding = {key: sum(one.images for one in work) for key, work in units.items() if work}
+    units = [unit.key for unit in plan_units(made.experiment)]
+    work = {key: [one.images for one in made.work(key) if one.network == TEXT_ENCODER] for key in units}
+    encoding = {key: sum(images) for key, images in work.items() if images}
     trained = made.experiment.experts.training.images
     if cached:
         ranges = [key for key in units if key.startswith("encode_captions/") and key != CAPTIONS]
@@ -67,9 +67,8 @@ def sampled_flops(settings, arm, images):
 
     def denoiser(expert=None):
         config = settings.expert_config(expert)
-        return DenoiserVelocity(
-            build_denoiser.build(settings, config).eval(), build_denoiser.objective_of(config), conversion
-        )
+        network = build_denoiser.build(settings, config).eval()
+        return DenoiserVelocity(network, build_denoiser.objective_of(config), conversion)
 
     experts = [denoiser(expert) for expert in range(4)]
     ensemble = Ensemble(experts, build_router.build(settings).eval(), denoiser(), denoiser(), CLASSES)
@@ -89,25 +88,27 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("changes", SAMPLERS.values(), ids=SAMPLERS)
-@pytest.mark.parametrize("arm", ["monolith", "student", *STRATEGIES])
-def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, changes):
-    own = costs(tmp_path, **changes)
+CASES = [(arm, "as it stands") for arm in ("student", "top-1", "full", "oracle", "sample-2")]
+CASES += product(("monolith", "top-2", "per-trajectory", "full-until-0.5-then-top-1"), SAMPLERS)
+"""Every arm, and every way of sampling with one arm of each kind."""
+
+
+@pytest.mark.parametrize("arm, sampler", CASES)
+def test_sampling_costs_what_is_counted_while_sampling(tmp_path, arm, sampler):
+    own = costs(tmp_path, **SAMPLERS[sampler])
     planned = sum(own.flops(work) for work in own.workload.sampling([arm], 6, 6))
     assert planned == sampled_flops(own.experiment, arm, 6) > 0
 
 
 def test_a_threshold_is_counted_with_the_router_that_spreads_most(tmp_path):
     own = costs(tmp_path, evaluate__steps=3)
-    asked = [
-        nfe.of_arm(arm, own.experiment.evaluate, 8).experts / 3 for arm in ("threshold-0.2", "threshold-0", "top-2")
-    ]
-    assert asked == [4, 8, 2]
+    arms = {"threshold-0.2": 4, "threshold-0": 8, "top-2": 2}
+    assert {arm: nfe.of_arm(arm, own.experiment.evaluate, 8).experts / 3 for arm in arms} == arms
 
 
 def test_a_report_is_planned_as_it_is_made(tmp_path):
     own = costs(tmp_path, evaluate__guidance=2.0)
-    seen = {work.network: 0 for work in own.work("report/all")}
+    seen = Counter()
     for work in own.work("report/all"):
         seen[work.network] += work.images
     steps = own.experiment.evaluate.steps
@@ -120,11 +121,8 @@ def test_a_report_is_planned_as_it_is_made(tmp_path):
 def test_a_refit_costs_what_its_manifest_will_say(tmp_path):
     own = costs(tmp_path, router__refit={"weights": "other.safetensors"})
     (trained,) = [work for work in own.work(ROUTER) if work.is_training]
-    assert (
-        own.flops(trained)
-        == flops_budget.router_fit_flops(own.experiment)
-        < flops_budget.router_fit_flops(costs(tmp_path).experiment) / 2
-    )
+    whole = flops_budget.router_fit_flops(costs(tmp_path).experiment)
+    assert own.flops(trained) == flops_budget.router_fit_flops(own.experiment) < whole / 2
 
 
 def test_experts_of_another_network_are_counted_apart(tmp_path):
@@ -156,13 +154,8 @@ def test_a_student_costs_a_third_of_the_monolith(tmp_path):
 def test_every_unit_of_the_pipeline_has_its_work_but_those_that_see_no_image(tmp_path):
     own = costs(tmp_path)
     found = {unit.key: own.work(unit.key) for unit in plan_units(own.experiment)}
-    assert {stage_of(key) for key, work in found.items() if not work} == {
-        "catalog",
-        "cluster",
-        "assign",
-        "expert_lists",
-        "compare",
-    }
+    idle = {"catalog", "cluster", "assign", "expert_lists", "compare"}
+    assert {stage_of(key) for key, work in found.items() if not work} == idle
     networks = {network.network for work in found.values() for network in work}
     assert networks == {TAR, READING, SINGLE_READING, ENCODER, MONOLITH, ROUTER_NETWORK, "extractor", "classifier"}
 
@@ -189,10 +182,8 @@ def test_what_is_drawn_in_latents_is_decoded_and_samples_for_a_router_are_encode
     drawn = {"images": 5, "steps": 2, "guidance": 1.0}
     own = costs(tmp_path, data__space=LATENT_SPACE, data__channels=3, router__samples=drawn)
     kinds = {ENCODE_LATENTS, DECODE_LATENTS}
-    counted = {
-        unit.key: {work.network: work.images for work in own.work(unit.key) if work.network in kinds}
-        for unit in plan_units(own.experiment)
-    }
+    keys = [unit.key for unit in plan_units(own.experiment)]
+    counted = {key: {work.network: work.images for work in own.work(key) if work.network in kinds} for key in keys}
     assert counted[ROUTER] == {DECODE_LATENTS: 4 * 5, ENCODE_LATENTS: own.experiment.router.training.images}
     evaluated = sum(found.get(DECODE_LATENTS, 0) for key, found in counted.items() if key.startswith("evaluate/"))
     assert evaluated == own.experiment.evaluate.images * len(arm_names(own.experiment))
