@@ -17,15 +17,15 @@ def in_bash(words, **environment):
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment)
 
 
-@pytest.mark.parametrize("word", ["--nv", "a*b?[c]", "x~", "{a,b}", "a&b|c>d<e", "!x", "#x", "k\xe4se", "--a=b%c"])
-def test_a_word_stays_as_it_is(word):
-    assert in_bash([word]).stdout == f"{word}\n"
+def test_a_word_stays_as_it_is():
+    words = ["--nv", "a*b?[c]", "x~", "{a,b}", "a&b|c>d<e", "!x", "#x", "k\xe4se", "--a=b%c"]
+    assert in_bash(words).stdout.splitlines() == words
 
 
 @pytest.mark.parametrize("value", ["/scratch/me", "with blank", "$(echo evil)", "`echo evil`", "a;b", '"', "*"])
-@pytest.mark.parametrize("word", ["--bind=$SCRATCH:/s", "--bind=${SCRATCH}:/s"])
-def test_a_variable_is_filled_in_and_its_value_is_not_read_again(word, value):
-    assert in_bash([word, "x"], SCRATCH=value).stdout == f"--bind={value}:/s\nx\n"
+def test_a_variable_is_filled_in_and_its_value_is_not_read_again(value):
+    words = ["--bind=$SCRATCH:/s", "--bind=${SCRATCH}:/s", "x"]
+    assert in_bash(words, SCRATCH=value).stdout.splitlines() == [f"--bind={value}:/s"] * 2 + ["x"]
 
 
 def test_a_variable_that_is_not_set_ends_the_script_with_its_name():

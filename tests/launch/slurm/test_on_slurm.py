@@ -41,7 +41,7 @@ def place(tmp_path, home, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", home)
     write_source(tmp_path / "images")
     write_experiment(tmp_path)
-    (tmp_path / "held.yaml").write_text("{name: held, scheduler: slurm, extra_sbatch: ['--hold']}")
+    (tmp_path / "held.yaml").write_text(f"{HELD}}}")
     (tmp_path / "bin").mkdir()
     yield tmp_path
     names = ",".join(one.job_name for one in Journal(tmp_path / "run/journal.jsonl").submissions())
@@ -73,32 +73,13 @@ def units_in_queue(place, home):
     return sorted(found)
 
 
-ALL = [
-    "assign/heldout-000",
-    "assign/train-000",
-    "assign/train-001",
-    "catalog/all",
-    "cluster/all",
-    "cluster_report/all",
-    "compare/own",
-    "encode/heldout-000",
-    "encode/train-000",
-    "encode/train-001",
-    "evaluate/0000000-0000024",
-    "evaluators/classifier",
-    "evaluators/extractor",
-    "expert_lists/all",
-    "measure/own-0000000-0000024",
-    "reference/own-0000000-0000024",
-    "report/all",
-    "router/all",
-    "shard/heldout-000",
-    "shard/train-000",
-    "shard/train-001",
-    "train/expert-00",
-    "train/expert-01",
-    "train/monolith",
-]
+ALL = """
+assign/heldout-000 assign/train-000 assign/train-001 catalog/all cluster/all cluster_report/all compare/own
+encode/heldout-000 encode/train-000 encode/train-001 evaluate/0000000-0000024 evaluators/classifier
+evaluators/extractor expert_lists/all measure/own-0000000-0000024 reference/own-0000000-0000024 report/all router/all
+shard/heldout-000 shard/train-000 shard/train-001 train/expert-00 train/expert-01 train/monolith
+""".split()
+HELD = "{name: held, scheduler: slurm, extra_sbatch: ['--hold']"
 
 
 @pytest.mark.parametrize("how", LOST)
@@ -158,14 +139,12 @@ def test_a_cluster_with_small_arrays_gets_small_arrays(place, home):
 
 def test_a_limit_on_jobs_leaves_the_rest_for_later(place, home):
     others = len(slurm_says(home, "squeue", "-h", "-r", "--me", "--format=%i"))
-    (place / "held.yaml").write_text(
-        f"{{name: held, scheduler: slurm, extra_sbatch: ['--hold'], max_submitted: {others + 7}}}"
-    )
+    (place / "held.yaml").write_text(f"{HELD}, max_submitted: {others + 7}}}")
     done = submit(place)
     assert done.returncode == 0 and "units remain" in done.stdout and "site key max_submitted" in done.stdout
     taken = units_in_queue(place, home)
     assert 0 < len(taken) - 1 < len(ALL) and taken.count("submission/all") == 1, "a last job submits the rest"
-    (place / "held.yaml").write_text("{name: held, scheduler: slurm, extra_sbatch: ['--hold']}")
+    (place / "held.yaml").write_text(f"{HELD}}}")
     assert submit(place).returncode == 0
     assert units_in_queue(place, home) == sorted([*ALL, "submission/all"])
 
