@@ -53,12 +53,16 @@ def start(folder, *arguments):
     return launcher.start_ranks(folder / "jobs", command, Resources(ranks_per_node=2), Checkout(), None, {})
 
 
+def variables(ranks, command):
+    """What the launcher tells a controller."""
+    values = {"NTASKS": str(ranks), "COMMAND": command, "TIMEOUT_S": "600", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
+    environment = {f"SUBMITIT_LOCAL_{name}": value for name, value in values.items()}
+    return environment | {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
+
+
 def start_deaf(folder):
     """Two ranks that hear no TERM under a controller that waits for a second only."""
-    command = shlex.join([sys.executable, "-c", RANK, str(folder), "deaf"])
-    variables = {"NTASKS": "2", "COMMAND": command, "TIMEOUT_S": "600", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
-    environment = os.environ | {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
-    environment |= {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
+    environment = os.environ | variables(2, shlex.join([sys.executable, "-c", RANK, str(folder), "deaf"]))
     return subprocess.Popen([sys.executable, "-c", SHORT, str(folder / "jobs")], env=environment)
 
 
@@ -77,24 +81,21 @@ def is_gone(process):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_rank_that_dies_takes_the_other_down_which_may_leave_by_itself(tmp_path, number):
-    controller = start(tmp_path)
-    pids = rank_pids(tmp_path)
+    controller, pids = start(tmp_path), rank_pids(tmp_path)
     os.kill(pids[1], number)
     controller.wait(timeout=10)
     assert (tmp_path / "left-0").exists() and all(map(is_gone, pids))
 
 
 def test_a_rank_that_hears_nothing_is_killed(tmp_path):
-    controller = start_deaf(tmp_path)
-    pids = rank_pids(tmp_path)
+    controller, pids = start_deaf(tmp_path), rank_pids(tmp_path)
     os.kill(pids[0], signal.SIGKILL)
     controller.wait(timeout=15)
     wait_for(lambda: all(map(is_gone, pids)))
 
 
 def test_a_rank_that_ends_well_leaves_the_other_alone_and_term_reaches_every_rank(tmp_path):
-    controller = start(tmp_path)
-    pids = rank_pids(tmp_path)
+    controller, pids = start(tmp_path), rank_pids(tmp_path)
     os.kill(pids[1], signal.SIGTERM)
     wait_for((tmp_path / "left-1").exists)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -115,10 +116,7 @@ runpy.run_module("hpcddm.launch.local.controller", run_name="__main__")
 def test_an_output_that_has_another_name_ends_it_in_one_line(tmp_path):
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "jobs").mkdir()
-    variables = {"NTASKS": "1", "COMMAND": "echo executed", "TIMEOUT_S": "60", "SIGNAL_DELAY_S": "30", "WITH_SHELL": ""}
-    environment = {f"SUBMITIT_LOCAL_{name}": value for name, value in variables.items()}
-    environment |= {"SUBMITIT_STDERR_TO_STDOUT": "1", LAUNCHER_VARIABLE: str(os.getpid())}
-    done = python(PLANTED, tmp_path / "jobs", tmp_path / "precious", **environment)
+    done = python(PLANTED, tmp_path / "jobs", tmp_path / "precious", **variables(1, "echo executed"))
     assert done.returncode == 1 and "_0_log.out: has another name, too (a hard link); " in done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert (tmp_path / "precious").read_text() == "precious"

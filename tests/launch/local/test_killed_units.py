@@ -13,8 +13,7 @@ from tests.helpers import write_experiment, write_source
 def ranks_of(run: Path) -> list[int]:
     """List the processes of the units of a run."""
     words = {int(path.parent.name): path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()}
-    own = f"{run}/specs/".encode()
-    return [pid for pid, line in words.items() if b"hpcddm.jobs.entry" in line and own in line]
+    return [pid for pid, line in words.items() if b"hpcddm.jobs.entry" in line and f"{run}/specs/".encode() in line]
 
 
 def test_a_killed_unit_is_tried_again_and_its_submission_ends_well(tmp_path):
