@@ -78,14 +78,14 @@ def test_what_uses_all_gpus_of_its_node_fails_when_one_is_missing(show):
         devices.choose_device(unit(gpus=4), uses_all=True)
 
 
-@pytest.mark.parametrize(
-    ("cuda", "files", "words"),
-    [
-        (None, [], "built for CPUs only: install the build for your GPUs"),
-        ("13.0", [], "container lack apptainer's --nv"),
-        ("13.0", ["nvidia0"], "needs a driver for CUDA 13.0, the driver here is: NVRM 470.57 .*too old.*off the bus"),
-    ],
-)
+ADVICE = [
+    (None, [], "built for CPUs only: install the build for your GPUs"),
+    ("13.0", [], "container lack apptainer's --nv"),
+    ("13.0", ["nvidia0"], "needs a driver for CUDA 13.0, the driver here is: NVRM 470.57 .*too old.*off the bus"),
+]
+
+
+@pytest.mark.parametrize(("cuda", "files", "words"), ADVICE)
 def test_the_advice_follows_what_the_node_shows(tmp_path, monkeypatch, cuda, files, words):
     """The folder of devices and the driver's file are fakes, too."""
 
@@ -103,15 +103,15 @@ def test_the_advice_follows_what_the_node_shows(tmp_path, monkeypatch, cuda, fil
     assert re.search(words, devices.missing_gpu_advice()), devices.missing_gpu_advice()
 
 
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        ([("h1", "cpu"), ("h2", "cpu")], ""),
-        ([("h1", "a"), ("h1", "b"), ("h2", "a")], ""),
-        ([("h1", "a"), ("h2", "cpu")], "rank 1 on h2: no GPU, while 1 other ranks have one"),
-        ([("h1", "a"), ("h1", "b"), ("h1", "a")], "ranks 0 and 2 on h1 have the same GPU, a: ranks_per_node"),
-    ],
-)
+TOGETHER = [
+    ([("h1", "cpu"), ("h2", "cpu")], ""),
+    ([("h1", "a"), ("h1", "b"), ("h2", "a")], ""),
+    ([("h1", "a"), ("h2", "cpu")], "rank 1 on h2: no GPU, while 1 other ranks have one"),
+    ([("h1", "a"), ("h1", "b"), ("h1", "a")], "ranks 0 and 2 on h1 have the same GPU, a: ranks_per_node"),
+]
+
+
+@pytest.mark.parametrize(("found", "words"), TOGETHER)
 def test_devices_that_do_not_go_together(found, words):
     text = devices.refusal_reason([Device(rank, host, name) for rank, (host, name) in enumerate(found)])
     assert text.startswith(words) and bool(text) == bool(words)
@@ -136,8 +136,7 @@ CPU, FIRST, SECOND = torch.device("cpu"), torch.device("cuda", 0), torch.device(
 
 def test_all_ranks_choose_one_backend(show):
     show("a", "b")
-    assert agree_together([CPU, CPU]) == ["gloo", "gloo"]
-    assert agree_together([FIRST, SECOND]) == ["nccl", "nccl"]
+    assert (agree_together([CPU, CPU]), agree_together([FIRST, SECOND])) == (["gloo"] * 2, ["nccl"] * 2)
 
 
 def test_half_the_ranks_on_gpus_or_two_on_one_end_all_of_them_at_once(show):

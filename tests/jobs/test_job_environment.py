@@ -27,20 +27,20 @@ def environment(monkeypatch):
 IN_SLURM = "slurm-train-0123abcd-31"
 
 
-@pytest.mark.parametrize(
-    "variables, ranks",
-    [
-        (LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
-        (SRUN, Ranks(5, 1, 8, 4, f"{IN_SLURM}.0")),
-        (SRUN | {"SLURM_RESTART_COUNT": "2"}, Ranks(5, 1, 8, 4, f"{IN_SLURM}.2")),
-        # The last element of an array carries the array's own id as its job id.
-        (SRUN | {"SLURM_ARRAY_JOB_ID": "31", "SLURM_ARRAY_TASK_ID": "3"}, Ranks(5, 1, 8, 4, f"{IN_SLURM}_3.0")),
-        # Another cluster, or this one a year later, gives the same id to another submission.
-        (SRUN | {"SLURM_JOB_NAME": "train-89ef"}, Ranks(5, 1, 8, 4, "slurm-train-89ef-31.0")),
-        # A local run inside an allocation is no rank of that allocation.
-        (SRUN | LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
-    ],
-)
+PROCESSES = [
+    (LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
+    (SRUN, Ranks(5, 1, 8, 4, f"{IN_SLURM}.0")),
+    (SRUN | {"SLURM_RESTART_COUNT": "2"}, Ranks(5, 1, 8, 4, f"{IN_SLURM}.2")),
+    # The last element of an array carries the array's own id as its job id.
+    (SRUN | {"SLURM_ARRAY_JOB_ID": "31", "SLURM_ARRAY_TASK_ID": "3"}, Ranks(5, 1, 8, 4, f"{IN_SLURM}_3.0")),
+    # Another cluster, or this one a year later, gives the same id to another submission.
+    (SRUN | {"SLURM_JOB_NAME": "train-89ef"}, Ranks(5, 1, 8, 4, "slurm-train-89ef-31.0")),
+    # A local run inside an allocation is no rank of that allocation.
+    (SRUN | LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
+]
+
+
+@pytest.mark.parametrize("variables, ranks", PROCESSES)
 def test_the_environment_says_who_a_process_is(environment, variables, ranks):
     environment(variables)
     assert current_ranks() == ranks

@@ -145,13 +145,10 @@ def test_the_verdict_is_a_program_whose_record_says_when_the_job_began_and_ended
     assert 9 < record["ended"] - record["started"] < 60 and record["exit_code"] == 0
 
 
-@pytest.mark.parametrize(("way", "decision"), [("resubmit", "resubmit"), ("none", "by hand")])
-def test_the_site_says_how_it_comes_back(tmp_path, way, decision):
-    assert Unit(tmp_path, requeue=way).attempt(**LEAVES)[0] == decision
-
-
 def test_a_unit_that_was_cancelled_or_stopped_waits_for_nothing(unit):
     unit.run.stop.touch()
+    decision, _, reason = unit.attempt(**LEAVES)
+    assert decision == "stopped" and "STOP" in reason and "submit again" in reason
     assert unit.attempt(WAITING)[0] == "stopped"
     unit.journal([KEY]).record_cancelled(TOKEN, [KEY])
     assert unit.attempt(WAITING)[0] == "cancelled"
@@ -199,12 +196,6 @@ def test_states_of_other_settings_and_copied_ones_are_no_progress(unit):
     said = [unit.attempt(CRASHED, begun=0, reached=900, trajectory="other")]
     said += [unit.attempt(CRASHED, begun=0) for _ in range(FRUITLESS - 1)]
     assert said[-1][0] == "gave up"
-
-
-def test_stop_in_the_run_s_folder_ends_the_chain(unit):
-    unit.run.stop.touch()
-    decision, _, reason = unit.attempt(**LEAVES)
-    assert decision == "stopped" and "STOP" in reason and "submit again" in reason
 
 
 def test_there_is_no_limit_while_there_is_progress(unit):
@@ -277,9 +268,10 @@ def test_a_node_that_refuses_launches_is_avoided_and_does_not_count_against_the_
     assert decision == "gave up" and f"{FRUITLESS} attempts without progress; the last one: RuntimeError" in reason
 
 
-def test_waits_grow():
+def test_waits_grow_and_what_slurm_says_is_read_word_by_word():
     waits = [wait_seconds(faults) for faults in range(1, MAX_FAULTS)]
     assert waits == [0, 15, 30, 60, 120, 240, 480, 900, 900, 900, 900]
+    assert parse_job("JobId=7 JobName=a=b Reason=None odd") == {"JobId": "7", "JobName": "a=b", "Reason": "None"}
 
 
 AT_0, AT_64 = {"images": 0}, {"images": 64}
@@ -289,23 +281,20 @@ LAST = JobEnd(1, {}, 0, None, 0.0)
 REFUSED = replace(LAST, cause=Cause("srun could not begin", is_outside=True))
 
 
-@pytest.mark.parametrize(
-    ("tried", "ending", "counts"),
-    [
-        ([({}, BY_SLURM)] * 5, REFUSED, (0, 6)),
-        ([({}, BY_SLURM), ({}, ITS_OWN), (AT_0, ITS_OWN)], LAST, (3, 1)),
-        ([(AT_0, BY_SLURM)] * 5, LAST, (1, 5)),
-        ([(AT_0, BY_SLURM)] * 5 + [(AT_64, BY_SLURM)], REFUSED, (0, 2)),
-        ([(AT_0, {"decision": "superseded", "outside": False})] * 5, LAST, (1, 0)),
-        ([(AT_0, {}), ({}, {})], LAST, (1, 0)),
-    ],
-    ids=["refused", "its own", "died after the first step", "progress", "started anew by Slurm", "without a verdict"],
-)
+COUNTS = {
+    "refused": ([({}, BY_SLURM)] * 5, REFUSED, (0, 6)),
+    "its own": ([({}, BY_SLURM), ({}, ITS_OWN), (AT_0, ITS_OWN)], LAST, (3, 1)),
+    "died after the first step": ([(AT_0, BY_SLURM)] * 5, LAST, (1, 5)),
+    "progress": ([(AT_0, BY_SLURM)] * 5 + [(AT_64, BY_SLURM)], REFUSED, (0, 2)),
+    "started anew by Slurm": ([(AT_0, {"decision": "superseded", "outside": False})] * 5, LAST, (1, 0)),
+    "without a verdict": ([(AT_0, {}), ({}, {})], LAST, (1, 0)),
+}
+
+
+@pytest.mark.parametrize(("tried", "ending", "counts"), COUNTS.values(), ids=COUNTS)
 def test_attempts_are_counted_on_the_side_that_ended_them(tmp_path, tried, ending, counts):
-    records = [
-        AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None)
-        for number, (begun, verdict) in enumerate([*tried, ({}, {})], start=1)
-    ]
+    attempts = enumerate([*tried, ({}, {})], start=1)
+    records = [AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None) for number, (begun, verdict) in attempts]
     assert count_fruitless(records, 64 if tried[-1][0] == AT_64 else 0, ending) == counts
 
 
@@ -327,9 +316,10 @@ def test_a_partition_never_runs_dry(unit):
         assert unit.changes.split()[0] == f"ExcNodeList=h7,{node}"
 
 
-def test_a_site_may_forbid_to_avoid_nodes(tmp_path):
+def test_a_site_may_forbid_to_avoid_nodes_and_to_come_back(tmp_path):
     unit = Unit(tmp_path, max_excluded_nodes=0)
     assert unit.refused()[0] == "requeue" and unit.changes == ""
+    assert Unit(tmp_path / "other", requeue="none").attempt(**LEAVES)[0] == "by hand"
 
 
 def test_who_submits_itself_anew_tells_sbatch_which_nodes_to_avoid(tmp_path):
@@ -360,7 +350,3 @@ def test_earlier_submissions_do_not_count(unit):
     for number in range(FRUITLESS):
         unit.open_attempt(number, token="aaaaaaaaaaaa")
     assert unit.attempt(CRASHED, begun=0)[0] == "requeue"
-
-
-def test_what_slurm_says_of_a_job_is_read_word_by_word():
-    assert parse_job("JobId=7 JobName=a=b Reason=None odd") == {"JobId": "7", "JobName": "a=b", "Reason": "None"}

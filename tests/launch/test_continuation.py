@@ -251,10 +251,8 @@ def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
 def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):
     journal = Journal(run.journal)
     journal.record_submitted(journal.record_intent("slurm", "north", [CONTINUATION]), "9")
-    monkeypatch.setattr(
-        "hpcddm.launch.slurm.launcher.SlurmLauncher.states",
-        lambda self, known: {unit: 1 for one in known for unit in one.units},
-    )
+    states = lambda self, known: {unit: 1 for one in known for unit in one.units}  # noqa: E731
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.states", states)
     setting = RunDir(run.root / "guidance=1.0")
     setting.root.mkdir()
     assert CONTINUATION in QueueOfARun.query(setting).jobs

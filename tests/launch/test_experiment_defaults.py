@@ -99,12 +99,6 @@ def test_what_is_named_stays_and_the_rest_follows_from_it(photos):
     assert experiment.router.training.images == 24_000
 
 
-def test_one_expert_needs_no_router(photos):
-    experiment = loaded("cluster.experts=1")
-    assert experiment.router.model.name == "uniform_router" and experiment.router.training is None
-    assert experiment.evaluate.strategies == ["top-1"]
-
-
 def test_images_without_classes_have_no_condition_and_classes_too_small_to_be_measured_are_none(photos):
     (photos / "photos" / "rare").mkdir()
     Image.new("RGB", (16, 16)).save(photos / "photos" / "rare" / "only.jpg")
@@ -180,11 +174,11 @@ def test_images_to_evaluate_are_whole_rounds_of_the_classes(tmp_path):
         assert evaluate.images == images and images % evaluate.batch == 0, classes
 
 
-@pytest.mark.parametrize("images, tars", [(6000, 1), (12_000, 2), (20_000, 4)])
-def test_few_images_are_few_tars_whatever_else_is_named(digits, images, tars):
-    write_source(digits.root.parent / "digits", train=images)
-    for overrides in ((), ("data.num_classes=4", "evaluate.images=40", "cluster.clustering.fine_clusters=8")):
-        assert load_experiment("e.yaml", overrides).data.shards == tars
+def test_few_images_are_few_tars_whatever_else_is_named(digits):
+    for images, tars in ((6000, 1), (12_000, 2), (20_000, 4)):
+        write_source(digits.root.parent / "digits", train=images)
+        for overrides in ((), ("data.num_classes=4", "evaluate.images=40", "cluster.clustering.fine_clusters=8")):
+            assert load_experiment("e.yaml", overrides).data.shards == tars, overrides
 
 
 def test_an_experiment_that_names_all_is_left_as_it_is(tmp_path):
@@ -325,7 +319,10 @@ def test_every_key_and_section_may_be_named_without_a_change_of_another(digits):
     assert not lost and len(named) > 100
 
 
-def test_a_setting_of_a_sweep_has_the_defaults_that_its_own_values_give(photos):
+def test_one_expert_needs_no_router_and_a_setting_of_a_sweep_has_the_defaults_of_its_own_values(photos):
+    experiment = loaded("cluster.experts=1")
+    assert experiment.router.model.name == "uniform_router" and experiment.router.training is None
+    assert experiment.evaluate.strategies == ["top-1"]
     grid = {"data.image_size": [32, 64]}
     (photos / "s.yaml").write_text(yaml.safe_dump({"name": "s", "experiment": "my photos.yaml", "grid": grid}))
     widths = {label: own.experts.model.width for label, own in read_sweep("s.yaml").experiments.items()}
@@ -334,10 +331,8 @@ def test_a_setting_of_a_sweep_has_the_defaults_that_its_own_values_give(photos):
 
 def test_missing_data_is_the_only_thing_that_is_missing(tmp_path):
     (tmp_path / "e.yaml").write_text("name: e\nexpert: {}\n")
-    done = hpcddm("submit", str(tmp_path / "e.yaml"), "--dry-run", "--site", "embedded")
-    first, second = done.stderr.splitlines()
-    assert first.endswith("e.yaml: data: this key is needed")
-    assert second.endswith("did you mean 'experts'?")
+    first, second = hpcddm("submit", tmp_path / "e.yaml", "--dry-run", "--site", "embedded").stderr.splitlines()
+    assert first.endswith("e.yaml: data: this key is needed") and second.endswith("did you mean 'experts'?")
 
 
 WRONG = ["data:", "data: photos", "experts:", "experts: {model: dit}", "experts: {training: [1]}"]

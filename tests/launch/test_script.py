@@ -271,15 +271,15 @@ def test_a_job_without_a_decision_goes_to_another_node_where_the_site_lets_it(tm
         assert code == 1 and [call for call in calls if " requeue " in call or " update " in call] == expected
 
 
-@pytest.mark.parametrize("words", ["echo owned", ""])
-def test_functions_that_others_changed_are_not_executed(tmp_path, words):
-    job = Job(tmp_path)
-    job.functions.write_text(f"{job.functions.read_text()}{words}\n\n")
-    code, said, calls = job.run()
-    assert code == 1 and calls == [] and "owned" not in said
-    assert f"error: {job.functions} was changed since the job was submitted; nothing is run" in said
+def test_functions_that_others_changed_are_not_executed(tmp_path):
+    job, elsewhere = Job(tmp_path), tmp_path / "elsewhere"
+    own = job.functions.read_text()
+    for words in ("echo owned", ""):
+        job.functions.write_text(f"{own}{words}\n\n")
+        code, said, calls = job.run()
+        assert code == 1 and calls == [] and "owned" not in said
+        assert f"error: {job.functions} was changed since the job was submitted; nothing is run" in said
     # The next submission writes it again, and a link that is in its place is replaced.
-    elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("echo owned\n")
     job.functions.unlink()
     job.functions.symlink_to(elsewhere)

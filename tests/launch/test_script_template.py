@@ -47,9 +47,8 @@ EVIL = {
 
 @pytest.mark.parametrize("text", EVIL.values(), ids=EVIL)
 def test_a_template_reaches_nothing_but_its_values(tmp_path, text):
-    site, canary = Site(name="here", scheduler="slurm"), tmp_path / "canary"
-    parts = {"slurm/python_env.sh.j2": text.replace("CANARY", str(canary))}
+    site, canary, place = Site(name="here", scheduler="slurm"), tmp_path / "canary", "slurm/python_env.sh.j2"
+    parts, values = {place: text.replace("CANARY", str(canary))}, {"variants": "", "cache": tmp_path}
     with pytest.raises(UserError) as error:
-        place, values = "job.sbatch.j2", {"variants": "", "cache": tmp_path}
-        render("{% include 'slurm/python_env.sh.j2' %}", place, site, site.resources_for("train"), parts, **values)
+        render(f"{{% include '{place}' %}}", "job.sbatch.j2", site, site.resources_for("train"), parts, **values)
     assert "\n" not in str(error.value) and "root:" not in str(error.value) and not canary.exists()

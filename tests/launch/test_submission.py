@@ -113,12 +113,9 @@ def test_a_foreign_expert_that_does_not_fit_is_named_and_asks_for_no_redo(case):
 
 
 def test_what_becomes_complete_while_the_queue_is_asked_is_not_submitted_again(submitted):
-    class Finishing(Queue):
-        def states(self, submissions):
-            submitted.finish()
-            return {}
-
-    assert submitted.to_run(Finishing(submitted.run)) == []
+    queue = Queue(submitted.run)
+    queue.states = lambda submissions: submitted.finish() or {}
+    assert submitted.to_run(queue) == []
 
 
 def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(submitted):
@@ -175,12 +172,16 @@ SITES = {"experts__sites": ["north", "south"]}
 ENOUGH = {"evaluate__min_experts": 1}
 
 
-def test_every_site_runs_its_own_experts(case):
+def test_every_site_runs_its_own_experts_and_those_that_arrived_unblock_the_evaluation(case):
     north = case.decide(changes=SITES)
     assert (EXPERTS[0] in keys(north.to_run), list(north.elsewhere)) == (True, [EXPERTS[1]])
     assert list(north.blocked) == FINAL and north.blocked[FINAL[0]] == EXPERTS[1]
     south = case.decide(Queue(case.run, name="south"), SITES)
     assert (EXPERTS[1] in keys(south.to_run), list(south.elsewhere)) == (True, [EXPERTS[0]])
+    case.finish(**SITES)
+    case.lose(EXPERTS[0])
+    decision = case.decide(changes=SITES)
+    assert keys(decision.to_run) == [EXPERTS[0], *FINAL] and not decision.elsewhere and not decision.blocked
 
 
 def test_experts_elsewhere_do_not_block_the_final_step_when_enough_are_to_run(case):
@@ -206,13 +207,6 @@ def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_do
     assert set(report.after) == {expert.job, evaluate.job, compare.job}
     spec, _ = read_spec(case.run.spec(FINAL[0]))
     assert (list(spec.optional), spec.min_optional) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.requires)
-
-
-def test_experts_that_arrived_unblock_the_evaluation(case):
-    case.finish(**SITES)
-    case.lose(EXPERTS[0])
-    decision = case.decide(changes=SITES)
-    assert keys(decision.to_run) == [EXPERTS[0], *FINAL] and not decision.elsewhere and not decision.blocked
 
 
 def test_a_stage_that_is_redone_takes_along_what_reads_it(case):
@@ -246,12 +240,12 @@ def test_a_spec_says_everything_and_lies_in_its_run(case):
     assert (spec.stage, spec.threads, spec.network_interface) == ("train", 3, "ib0")
 
 
-@pytest.mark.parametrize("content", [None, "", "{"])
-def test_a_spec_that_cannot_be_read_is_named(tmp_path, content):
-    if content is not None:
-        (tmp_path / "x.json").write_text(content)
-    with pytest.raises(UserError, match=r"x.json: (is missing|holds no usable JSON .*); submit the run again"):
-        read_spec(tmp_path / "x.json")
+def test_a_spec_that_cannot_be_read_is_named(tmp_path):
+    for content in (None, "", "{"):
+        if content is not None:
+            (tmp_path / "x.json").write_text(content)
+        with pytest.raises(UserError, match=r"x.json: (is missing|holds no usable JSON .*); submit the run again"):
+            read_spec(tmp_path / "x.json")
 
 
 def test_the_images_are_looked_at_only_while_they_are_needed(case):
@@ -264,13 +258,13 @@ def test_the_images_are_looked_at_only_while_they_are_needed(case):
     case.check()
 
 
-@pytest.mark.parametrize("content, message", [(None, "cannot be read"), ("", "no sample"), ("a\na\n", "several times")])
-def test_a_file_of_keys_is_looked_at_before_anything_is_submitted(case, content, message):
+def test_a_file_of_keys_is_looked_at_before_anything_is_submitted(case):
     write_source(case.folder / "images")
-    if content is not None:
-        (case.folder / "hats.txt").write_text(content)
-    with pytest.raises(UserError, match=f"hats.txt: .*{message}"):
-        case.check(experts__extra=[JOINED])
+    for content, message in ((None, "cannot be read"), ("", "no sample"), ("a\na\n", "several times")):
+        if content is not None:
+            (case.folder / "hats.txt").write_text(content)
+        with pytest.raises(UserError, match=f"hats.txt: .*{message}"):
+            case.check(experts__extra=[JOINED])
 
 
 def test_neither_an_allocation_nor_the_users_own_filters_of_slurms_queue_leak(monkeypatch):

@@ -51,16 +51,16 @@ EIGHT, FOUR_FOR_TWO = {"gpus_per_node": 8}, {"gpus_per_node": 4, "ranks_per_node
 FOUR_EACH = {"gpus_per_node": 4, "ranks_per_node": 4}
 
 
-@pytest.mark.parametrize(
-    ("stage", "asked", "words"),
-    [
-        ("train", EIGHT, "train: gpus_per_node: 8 for ranks_per_node: 1, .*; set ranks_per_node: 8 or"),
-        ("train/monolith", {"gpus_per_node": 2}, "train/monolith: .* in stages.train/monolith;"),
-        ("evaluators", FOUR_FOR_TWO, "evaluators: gpus_per_node: 4 for ranks_per_node: 2"),
-        ("evaluate", FOUR_EACH, "evaluate: .* one working rank uses one GPU; set rank"),
-        ("evaluate", ONE | {"nodes": 2}, "evaluate: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
-    ],
-)
+TOO_MANY = [
+    ("train", EIGHT, "train: gpus_per_node: 8 for ranks_per_node: 1, .*; set ranks_per_node: 8 or"),
+    ("train/monolith", {"gpus_per_node": 2}, "train/monolith: .* in stages.train/monolith;"),
+    ("evaluators", FOUR_FOR_TWO, "evaluators: gpus_per_node: 4 for ranks_per_node: 2"),
+    ("evaluate", FOUR_EACH, "evaluate: .* one working rank uses one GPU; set rank"),
+    ("evaluate", ONE | {"nodes": 2}, "evaluate: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
+]
+
+
+@pytest.mark.parametrize(("stage", "asked", "words"), TOO_MANY)
 def test_a_gpu_is_one_ranks(tmp_path, stage, asked, words):
     with pytest.raises(ConfigError, match=words):
         check(tmp_path, stages={stage: asked})
@@ -90,6 +90,5 @@ def test_submit_refuses_and_plan_and_the_sweeps_table_say_it(tmp_path):
     assert not (tmp_path / "run").exists(), "nothing was written"
     done = hpcddm("plan", *common, "--flops-per-second", "1e9")
     assert "GPUs      train: gpus_per_node: 2 for ranks_per_node: 1" in done.output, done.output
-    assert gpu_remarks(Site(name="s", scheduler="slurm", resources=ONE), ["table"]) == [
-        "table: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in stages.table"
-    ]
+    (remark,) = gpu_remarks(Site(name="s", scheduler="slurm", resources=ONE), ["table"])
+    assert remark == "table: gpus_per_node: 1, and nothing there uses a GPU; set gpus_per_node: 0 in stages.table"

@@ -88,12 +88,11 @@ def refused(**files: str) -> dict:
 
 def summed(*answers: dict, **files: str) -> dict:
     """What two ranks on two nodes left of the collective."""
-    good = {"device": "cpu", "backend": "gloo", "seconds": 0.5, "message": ""}
-    ranks = {
-        f"collective__{rank}__json": good | {"rank": rank, "node": f"h{rank + 1}"} | answer
-        for rank, answer in enumerate(answers)
-    }
-    return {"nodes-8_0.0": {"meet__exit": "0", **ranks, **files}}
+    left = {"meet__exit": "0"}
+    for rank, answer in enumerate(answers):
+        own = {"rank": rank, "node": f"h{rank + 1}", "device": "cpu", "backend": "gloo", "seconds": 0.5, "message": ""}
+        left[f"collective__{rank}__json"] = own | answer
+    return {"nodes-8_0.0": left | files}
 
 
 def stored(**answer: object) -> dict:
@@ -113,7 +112,12 @@ TAKEN_ALONG = STARTED_AGAIN | {"array-7_2.0": {"requeue__exit": "0\n"}, "array-7
 ACCEPTED = {"array-7_2.0": {"requeue__exit": "0"}}
 NO_ROUTE = "rank 1 on h2 cannot reach rank 0 at 10.0.0.1: No route to host"
 UNMET = {"nodes-8_0.0": {"meet.1.error.json": {"message": NO_ROUTE}}}
-ON_ONE_NODE = [{"rank": rank, "world": 2, "node": "h1", "seconds": 0.1} for rank in range(2)]
+MET = [{"rank": rank, "world": 2, "node": "h1", "seconds": 0.1} for rank in range(2)]
+ON_ONE_NODE = {"nodes-8_0.0": {"meet__json": MET}}
+DEAF = {"array-7_1.0": READY | {"USR2__json": {"came": None}}}
+VARIABLES = place(more={"variables": "SLURM_CPU_BIND=x\nHOME=/\nSRUN_DEBUG=3\n"})
+SETUP_FAILED = place(more={"setup__failed": "127 module load nix\n"}) | {"7_0.out": "module: not found\n"}
+END = f"SLURM_JOB_END_TIME={int(STARTED) + 60 * LIMIT}\n"
 CLOSED = summed({}, {"message": "Connection closed by peer\nmore", "seconds": None})
 A100, NO_GPU = {"device": "A100"}, {"device": "", "backend": "", "seconds": None, "message": "rank 1 on h2 sees"}
 FOUR_GPUS = {"resources": {"cpus_per_rank": 4, "gpus_per_node": 4}}
@@ -132,27 +136,18 @@ CASES = {
     "may resubmit": (Requeue, refused(sbatch__exit="0"), FAIL, "Operation not permitted", "set requeue: resubmit"),
     "may not": (Requeue, refused(sbatch__exit="1", sbatch__said="no route"), FAIL, "", "set requeue: none .*no route"),
     "may not resubmit": (Requeue, refused(), FAIL, "not permitted", "set requeue: none", {"requeue": "resubmit"}),
-    "deaf": (
-        *(Signals, {"array-7_1.0": READY | {"USR2__json": {"came": None}}}, FAIL),
-        *("USR2 did not reach Python", "deadline.*exec|exec.*deadline"),
-    ),
+    "deaf": (Signals, DEAF, FAIL, "USR2 did not reach Python", "deadline.*exec|exec.*deadline"),
     "died": (Signals, DIED, FAIL, "died of it (exit 140)", "last checkpoint"),
     "not told": (Signals, {"array-7_1.0": DIED["array-7_1.0"] | {"USR2__refused": "access denied"}}, WARN, "", ""),
     "all well": (Environment, place(), OK, "cores 0-3,8 on h1", "^$"),
     "no torch": (Environment, place(missing=["torch"]), FAIL, "/usr/bin/python has no torch", "."),
     "bound": (Environment, place(cores=[5]), FAIL, "bound to 1 cores, 4 requested", "."),
     "threads": (Environment, place(threads=None), WARN, "OMP_NUM_THREADS=None, 4 requested", "."),
-    "variables of another allocation": (
-        *(Environment, place(more={"variables": "SLURM_CPU_BIND=x\nHOME=/\nSRUN_DEBUG=3\n"})),
-        *(WARN, "SLURM_CPU_BIND, SRUN_DEBUG", ""),
-    ),
+    "variables of another allocation": (Environment, VARIABLES, WARN, "SLURM_CPU_BIND, SRUN_DEBUG", ""),
     "half the GPUs": (Environment, place(gpus=2), FAIL, "torch sees 2", "gpu_type", FOUR_GPUS),
     "no CUDA": (Environment, place(gpus="none: built for CPUs"), FAIL, "sees none: built", "gpu_type", FOUR_GPUS),
     "torn CUDA": (Environment, place(gpus="ImportError: a.so"), FAIL, "sees ImportError", "gpu_type", FOUR_GPUS),
-    "a setup line": (
-        *(Environment, place(more={"setup__failed": "127 module load nix\n"}) | {"7_0.out": "module: not found\n"}),
-        *(FAIL, "'module load nix' ended with 127", "setup"),
-    ),
+    "a setup line": (Environment, SETUP_FAILED, FAIL, "'module load nix' ended with 127", "setup"),
     "sums": (Collective, summed({}, {"seconds": 0.64}), OK, "gloo sums 64 MB over 2 ranks at 0.10 GB/s per rank", ""),
     "no sum": (Collective, CLOSED, FAIL, "Connection closed by peer", "NCCL_SOCKET_IFNAME"),
     "not tried": (Collective, summed({}, {}, meet__exit="1"), NOT_RUN, "", ""),
@@ -170,14 +165,8 @@ CASES = {
     "one lock": (Storage, stored(locks="two nodes hold the same lock at once"), FAIL, "two nodes", ""),
     "storage was not tried": (Storage, UNMET, NOT_RUN, "", ""),
     "no meeting": (Rendezvous, UNMET, FAIL, NO_ROUTE, "network_interface"),
-    "one node": (
-        *(Rendezvous, {"nodes-8_0.0": {"meet__json": ON_ONE_NODE}}, FAIL),
-        *("2 ranks on h1; the site asks for 2 on 2 nodes", ""),
-    ),
-    "the end is a variable": (
-        *(TimeLeft, ends("", variables=f"SLURM_JOB_END_TIME={int(STARTED) + 60 * LIMIT}\n"), OK),
-        *("SLURM_JOB_END_TIME", ""),
-    ),
+    "one node": (Rendezvous, ON_ONE_NODE, FAIL, "2 ranks on h1; the site asks for 2 on 2 nodes", ""),
+    "the end is a variable": (TimeLeft, ends("", variables=END), OK, "SLURM_JOB_END_TIME", ""),
     "squeue knows the end": (TimeLeft, ends(str(int(STARTED) + 60 * LIMIT)), OK, "squeue on the node", ""),
     "another end": (TimeLeft, ends(str(int(STARTED) + 3600)), WARN, "says 60.0 minutes for a limit of 7", ""),
     "no end": (TimeLeft, ends("", ends__said="squeue: not found"), WARN, "squeue: not found", ""),

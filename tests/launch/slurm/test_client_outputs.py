@@ -59,15 +59,6 @@ def test_there_are_captures_of_old_and_new():
     assert {"22.05", "24.11", "26.05"} <= versions
 
 
-def test_nothing_of_the_capturing_machine_is_in_them(captured):
-    addresses = set()
-    for file in captured.folder.iterdir():
-        text = file.read_text()
-        addresses |= set(re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", text))
-        assert not re.search(r"/root|/work|(?<!/srv/testbed)/home/(?!alice)|\broot\(0\)", text), file
-    assert addresses <= {"127.0.0.1"}
-
-
 @pytest.fixture
 def controller(captured, monkeypatch):
     """A cluster that answers as captured."""
@@ -116,8 +107,7 @@ def test_the_queue(captured, slurm, monkeypatch):
     assert state == "running" and re.fullmatch(r"h\d+", node)
     assert found == {
         "a/1": ("pending", "as many elements as allowed run already"),
-        "b/0": ("held", "JobHeldUser"),
-        "b/1": ("held", "JobHeldUser"),
+        **dict.fromkeys(["b/0", "b/1"], ("held", "JobHeldUser")),
         "c/0": ("pending", "waits for the jobs before it"),
     }
     found = states(captured, slurm, monkeypatch, "queue-requeued")

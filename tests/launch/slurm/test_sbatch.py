@@ -90,15 +90,10 @@ def test_a_job_that_has_left_the_queue_is_found_in_the_accounting(submit):
 
 
 NOPE = "sbatch: error: invalid partition specified: nope"
+SILENT, NO_SUCCESS = "found by its name and not submitted twice", "no success with .*x.sbatch: .*Socket timed out"
 FAILURES = {
-    "nobody can say whether it was accepted": (
-        *([(True, TIMED_OUT)], {"silent": 1000}),
-        *(UserError, "found by its name and not submitted twice", 1),
-    ),
-    "patience ends": (
-        *([(False, TIMED_OUT)] * 9, {}, UserError),
-        *("no success with .*x.sbatch: .*Socket timed out", len(PAUSES) + 1),
-    ),
+    "nobody can say whether it was accepted": ([(True, TIMED_OUT)], {"silent": 1000}, UserError, SILENT, 1),
+    "patience ends": ([(False, TIMED_OUT)] * 9, {}, UserError, NO_SUCCESS, len(PAUSES) + 1),
     "a plain refusal": ([(False, NOPE)], {}, UserError, "sbatch refused .*x.sbatch: .*invalid partition", 1),
     "full for now": ([(False, FULL)], {}, QueueFull, "Slurm says AssocMaxSubmitJobLimit", 1),
 }
