@@ -79,19 +79,22 @@ def test_who_is_killed_in_the_end_was_not_out_of_memory_and_without_a_queue_the_
     assert found.reason.startswith("rank 1 ended without a word") and PEER in found.reason and found.is_memory
 
 
+LAUNCH = "srun: error: Task launch for StepId=7.0 failed on node h2: "
+CREATE = "srun: error: Unable to create step for job 7: "
+CANCELLED = "STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53"
 FROM_OUTSIDE = {
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Job credential expired": ["h2"],
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Invalid job credential": ["h2"],
+    f"{LAUNCH}Job credential expired": ["h2"],
+    f"{LAUNCH}Invalid job credential": ["h2"],
     "srun: error: Task launch for 7.0 failed on node h2: Communication connection failure": ["h2"],
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Socket timed out on send/recv operation": ["h2"],
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Job prolog failed": ["h2"],
+    f"{LAUNCH}Socket timed out on send/recv operation": ["h2"],
+    f"{LAUNCH}Job prolog failed": ["h2"],
     "srun: error: Node failure on h2": ["h2"],
     "srun: error: Node failure on h[2-3],h7": ["h[2-3],h7"],
     "srun: error: Step StepId=7.0 missing from node(s) h2": ["h2"],
-    "slurmstepd-h1: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 DUE TO NODE FAILURE, SEE SLURMCTLD": [],
-    "srun: error: Unable to create step for job 7: Job/step already completing or completed": [],
-    "srun: error: Unable to create step for job 7: Unable to contact slurm controller (connect failure)": [],
-    "srun: error: Unable to create step for job 7: Required node not available (down, drained or reserved)": [],
+    f"slurmstepd-h1: error: *** {CANCELLED} DUE TO NODE FAILURE, SEE SLURMCTLD": [],
+    f"{CREATE}Job/step already completing or completed": [],
+    f"{CREATE}Unable to contact slurm controller (connect failure)": [],
+    f"{CREATE}Required node not available (down, drained or reserved)": [],
     "srun: error: Unable to confirm allocation for job 7: Socket timed out on send/recv operation": [],
     "srun: error: Application launch failed: Zero Bytes were transmitted or received": [],
     "srun: error: timeout waiting for task launch, started 0 of 2 tasks": [],
@@ -99,31 +102,27 @@ FROM_OUTSIDE = {
     "srun: error: Cannot communicate with node 1.  Aborting job.": [],
     "srun: Force Terminated StepId=7.0": [],
     "srun: Force Terminated job 7": [],
-    "slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 ***": [],
+    f"slurmstepd: error: *** {CANCELLED} ***": [],
 }
-
-
-@pytest.mark.parametrize("srun", FROM_OUTSIDE)
-def test_an_end_that_no_rank_caused_is_from_outside_and_names_the_node_where_srun_does(cause, srun):
-    found = cause({}, None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
-    assert found.is_outside and list(found.nodes) == FROM_OUTSIDE[srun] and not found.is_memory
-
-
 OWN_FAULT = [
     "srun: error: h1: task 0: Exited with exit code 2\nsrun: Force Terminated StepId=7.0",
-    f"{KILLED}slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 ***",
-    "srun: error: Unable to create step for job 7: More processors requested than permitted",
-    "srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification",
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Slurmd could not execve job",
-    "slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 DUE TO TIME LIMIT ***",
+    f"{KILLED}slurmstepd: error: *** {CANCELLED} ***",
+    f"{CREATE}More processors requested than permitted",
+    f"{CREATE}Invalid generic resource (gres) specification",
+    f"{LAUNCH}Slurmd could not execve job",
+    f"slurmstepd: error: *** {CANCELLED} DUE TO TIME LIMIT ***",
     "slurmstepd: error: execve(): python: No such file or directory\nsrun: error: h1: task 0: Exited with exit code 2",
 ]
 
 
-@pytest.mark.parametrize("srun", OWN_FAULT)
-def test_an_end_by_the_units_own_fault_is_not_from_outside(cause, srun):
-    found = cause({}, None, srun)
-    assert found is None or not found.is_outside
+@pytest.mark.parametrize("srun", [*FROM_OUTSIDE, *OWN_FAULT])
+def test_an_end_that_no_rank_caused_is_from_outside_and_names_the_node_where_srun_does(cause, srun):
+    if srun in OWN_FAULT:
+        found = cause({}, None, srun)
+        assert found is None or not found.is_outside
+        return
+    found = cause({}, None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
+    assert found.is_outside and list(found.nodes) == FROM_OUTSIDE[srun] and not found.is_memory
 
 
 @pytest.mark.parametrize(("reason", "is_outside"), [(PEER, True), (NO_MEETING, True), (OWN, False)])

@@ -112,15 +112,13 @@ def test_a_foreign_expert_that_does_not_fit_is_named_and_asks_for_no_redo(case):
     assert list(torn.elsewhere) == [EXPERTS[1]] and "bytes instead of" in torn.elsewhere[EXPERTS[1]]
 
 
-def test_what_becomes_complete_while_the_queue_is_asked_is_not_submitted_again(submitted):
+def test_the_queue_is_asked_before_the_manifests_are_read_and_one_that_does_not_answer_is_not_empty(submitted):
+    with pytest.raises(UserError, match="the scheduler does not answer"):
+        submitted.decide(Queue(submitted.run, alive=None))
+    # What becomes complete meanwhile is not submitted again.
     queue = Queue(submitted.run)
     queue.states = lambda submissions: submitted.finish() or {}
     assert submitted.to_run(queue) == []
-
-
-def test_a_scheduler_that_does_not_answer_is_never_taken_for_an_empty_one(submitted):
-    with pytest.raises(UserError, match="the scheduler does not answer"):
-        submitted.decide(Queue(submitted.run, alive=None))
 
 
 class Leaving(Queue):
@@ -184,19 +182,17 @@ def test_every_site_runs_its_own_experts_and_those_that_arrived_unblock_the_eval
     assert keys(decision.to_run) == [EXPERTS[0], *FINAL] and not decision.elsewhere and not decision.blocked
 
 
-def test_experts_elsewhere_do_not_block_the_final_step_when_enough_are_to_run(case):
-    north = case.decide(changes=SITES | ENOUGH)
+def test_experts_elsewhere_do_not_block_the_final_step_when_enough_are_to_run_and_renew_it_when_they_arrive(case):
+    changes = SITES | ENOUGH
+    north = case.decide(changes=changes)
     assert list(north.elsewhere) == [EXPERTS[1]] and not north.blocked and set(FINAL) <= set(keys(north.to_run))
     # Nothing of its own to make, and nothing there: one expert is still too few.
-    nowhere = case.decide(Queue(case.run, name="west"), SITES | ENOUGH)
+    nowhere = case.decide(Queue(case.run, name="west"), changes)
     assert set(FINAL) <= nowhere.blocked.keys() and nowhere.blocked[FINAL[0]] == EXPERTS[0]
-
-
-def test_a_partial_final_step_is_complete_until_the_expert_arrives_and_is_then_all_that_runs(case):
-    case.finish(lambda unit: unit.key != EXPERTS[1], **SITES, **ENOUGH)
-    assert case.to_run(changes=SITES | ENOUGH) == []
-    case.finish(lambda unit: unit.key == EXPERTS[1], **SITES, **ENOUGH)
-    assert case.to_run(changes=SITES | ENOUGH) == FINAL
+    case.finish(lambda unit: unit.key != EXPERTS[1], **changes)
+    assert case.to_run(changes=changes) == []
+    case.finish(lambda unit: unit.key == EXPERTS[1], **changes)
+    assert case.to_run(changes=changes) == FINAL
 
 
 def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_does_not_need_it(case):

@@ -67,17 +67,14 @@ def test_a_gpu_is_one_ranks(tmp_path, stage, asked, words):
     check(tmp_path, stages={stage: asked}, allow_idle_gpus=True)
 
 
-def test_ranks_without_a_gpu_are_refused_whatever_is_allowed(tmp_path):
-    with pytest.raises(ConfigError, match="train: gpus_per_node: 2 for ranks_per_node: 4; set ranks_per_node: 2 in"):
-        check(tmp_path, stages={"train": {"gpus_per_node": 2, "ranks_per_node": 4}}, allow_idle_gpus=True)
-
-
-def test_what_uses_all_gpus_of_a_node_or_one_for_every_rank_may_have_them(tmp_path):
+def test_what_uses_all_gpus_of_a_node_or_one_for_every_rank_may_have_them_and_no_rank_none(tmp_path):
     stages = {"train": {"nodes": 2, "gpus_per_node": 2, "ranks_per_node": 2}}
     stages |= {"evaluate": {"gpus_per_node": 4}, "report": {"gpus_per_node": 4}}
     check(tmp_path, stages=stages, changes={"evaluate__placement": {"name": "spread"}})
     with pytest.raises(ConfigError, match="evaluate, report: .*one working rank"):
         check(tmp_path, stages=stages)
+    with pytest.raises(ConfigError, match="train: gpus_per_node: 2 for ranks_per_node: 4; set ranks_per_node: 2 in"):
+        check(tmp_path, stages={"train": {"gpus_per_node": 2, "ranks_per_node": 4}}, allow_idle_gpus=True)
 
 
 def test_submit_refuses_and_plan_and_the_sweeps_table_say_it(tmp_path):

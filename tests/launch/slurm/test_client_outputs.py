@@ -86,10 +86,11 @@ def test_what_the_controller_says_of_itself_and_of_its_partitions_and_associatio
 
 
 def test_a_draft_of_the_site(captured):
-    names = ("config", "partitions", "nodes", "associations")
-    draft = SiteDraft(SlurmOutputs(*map(captured.output, names), has_sacct=True), None)
+    outputs = map(captured.output, ("config", "partitions", "nodes", "associations"))
+    draft = SiteDraft(SlurmOutputs(*outputs, has_sacct=True), None)
     text = draft.text("drafted")
     assert draft.cluster == "home" and "partition: main" in text and "requeue: scontrol" in text
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\n", captured.output("end-time"))
 
 
 def states(captured, slurm, monkeypatch, name):
@@ -140,21 +141,14 @@ def test_accounting(captured, monkeypatch):
     assert all(one.ended == one.started + one.seconds for one in found)
 
 
-def test_the_end_of_a_job(captured):
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\n", captured.output("end-time"))
-
-
 def submitted(captured, monkeypatch, name):
     monkeypatch.setattr(sbatch, "call_slurm", lambda *_, **__: captured.process(name))
     return Sbatch(Path("x.sbatch"), NAME, [], False).submit()
 
 
-def test_a_job_that_sbatch_takes(captured, monkeypatch):
+def test_what_sbatch_says_of_a_job_that_it_takes_or_refuses_or_has_no_room_for(captured, monkeypatch):
     assert re.fullmatch(r"\d+", submitted(captured, monkeypatch, "submitted"))
     assert captured.process("tested").returncode == 0
-
-
-def test_a_refusal_is_told_at_once_with_slurms_words_and_from_a_full_queue(captured, monkeypatch):
     for why in ("partition", "array", "constraint", "reservation"):
         with pytest.raises(SubmissionRefused, match="(?i)invalid|not available|not satisf") as told:
             submitted(captured, monkeypatch, f"submitted-{why}")
@@ -171,10 +165,10 @@ def test_a_controller_that_is_down_is_worth_another_try(captured, monkeypatch):
         submitted(captured, monkeypatch, "submitted-no-controller")
 
 
-@pytest.mark.parametrize("name", ["an-unknown-job", "unknown-elements", "an-ended-element"])
-def test_cancelling_what_is_gone_is_no_mistake(captured, slurm, monkeypatch, name):
-    monkeypatch.setattr(launcher, "call_slurm", lambda *_, **__: captured.process(f"cancel-of-{name}"))
-    slurm.cancel(JobId("59999999_0"))
+def test_cancelling_what_is_gone_is_no_mistake(captured, slurm, monkeypatch):
+    for name in ("an-unknown-job", "unknown-elements", "an-ended-element"):
+        monkeypatch.setattr(launcher, "call_slurm", lambda *_, name=name, **__: captured.process(f"cancel-of-{name}"))
+        slurm.cancel(JobId("59999999_0"))
 
 
 def test_a_requeue_that_came_true_already_is_told_by_the_word_that_the_script_looks_for(captured):

@@ -34,28 +34,22 @@ def directives(script):
 RESOURCES = {"nodes": 2, "ranks_per_node": 4, "cpus_per_rank": 3, "gpus_per_node": 4, "memory_gb": 100, "minutes": 90}
 GRES = {"resources": RESOURCES, "gpus_flag": "gres"}
 
+STAGE = {"extra_sbatch": ["-b now+1hour"], "nodes": 3}
+NAMES = {"partition": "gpu", "account": "grp", "qos": "long", "constraint": "a100&ib"}
 SITES = {
     "plain": ({}, "--nodes=1, --ntasks-per-node=1, --cpus-per-task=1, --time=60, --mem=4G"),
-    "nodes and ranks": (
-        {"resources": RESOURCES},
-        "--nodes=2, --ntasks-per-node=4, --cpus-per-task=3, --time=90, --mem=100G, --gpus-per-node=4",
-    ),
+    "nodes": ({"resources": RESOURCES}, "--nodes=2, --cpus-per-task=3, --time=90, --mem=100G, --gpus-per-node=4"),
+    "ranks": ({"resources": RESOURCES}, "--ntasks-per-node=4"),
     "gres": (GRES, "--gres=gpu:4"),
     "gres with type": (GRES | {"gpu_type": "a100"}, "--gres=gpu:a100:4"),
     "GPUs with type": ({"resources": RESOURCES, "gpu_type": "h100"}, "--gpus-per-node=h100:4"),
     "memory per CPU": ({"resources": RESOURCES, "memory_flag": "per_cpu"}, "--mem-per-cpu=8533M"),
-    "names": (
-        {"partition": "gpu", "account": "grp", "qos": "long", "constraint": "a100&ib"},
-        "--partition=gpu, --account=grp, --qos=long, --constraint=a100&ib",
-    ),
-    "nodes": ({"reservation": "course", "exclude": "n[1-3]"}, "--reservation=course, --exclude=n[1-3]"),
+    "names": (NAMES, "--partition=gpu, --account=grp, --qos=long, --constraint=a100&ib"),
+    "nodes by name": ({"reservation": "course", "exclude": "n[1-3]"}, "--reservation=course, --exclude=n[1-3]"),
     "a cluster among several": ({"cluster": "north"}, "--clusters=north"),
     "all memory of a node": ({"memory_flag": "all"}, "--mem=0"),
     "further lines": ({"extra_sbatch": ["--exclusive", "--licenses=x"]}, "--exclusive, --licenses=x"),
-    "of its stage": (
-        {"extra_sbatch": ["--exclusive"], "stages": {"train": {"extra_sbatch": ["-b now+1hour"], "nodes": 3}}},
-        "-b now+1hour, --nodes=3",
-    ),
+    "of its stage": ({"extra_sbatch": ["--exclusive"], "stages": {"train": STAGE}}, "-b now+1hour, --nodes=3"),
     "two at a time": ({"max_parallel": 2, "signal_lead_seconds": 300}, "--array=0-1%2, --signal=USR2@300"),
     "one at a time": ({"max_parallel": 1, "requeue": "none", "hook": "mail 'x'"}, "--array=0-1%1"),
     "more on retry": ({"requeue": "resubmit", "raise_on_retry": {"minutes": 2}}, "--nodes=1"),
@@ -72,17 +66,15 @@ def test_the_site_shapes_the_script(tmp_path, site, lines):
     assert "#   element 0: train/expert-00\n#   element 1: train/expert-01\n" in script
 
 
-def test_what_a_site_does_not_name_is_not_asked_for(tmp_path):
-    lines = directives(rendered(tmp_path, memory_flag="none"))
-    words = ("gpu", "--mem", "--partition", "--account", "--qos", "--constraint", "None")
-    assert not [line for line in lines if any(word in line for word in words)]
-
-
-def test_every_directive_stands_before_the_first_command(tmp_path):
-    lines = rendered(tmp_path, setup=["module load python"], extra_sbatch=["--comment=x"]).splitlines()
+def test_every_directive_stands_before_the_first_command_and_what_a_site_does_not_name_is_none(tmp_path):
+    keys = {"setup": ["module load python"], "extra_sbatch": ["--comment=x"], "memory_flag": "none"}
+    script = rendered(tmp_path, **keys)
+    lines = script.splitlines()
     commands = [number for number, line in enumerate(lines) if line and not line.startswith("#")]
     assert max(number for number, line in enumerate(lines) if line.startswith("#SBATCH")) < min(commands)
-    assert "module load python" in [lines[number] for number in commands]
+    assert "module load python" in [lines[number] for number in commands] and script == rendered(tmp_path, **keys)
+    words = ("gpu", "--mem", "--partition", "--account", "--qos", "--constraint", "None")
+    assert not [line for line in directives(script) if any(word in line for word in words)]
 
 
 WAYS = {
@@ -112,10 +104,6 @@ def own(tmp_path, monkeypatch):
         return tmp_path / "slurm" / name
 
     return own
-
-
-def test_a_dry_run_in_the_same_run_gives_the_same_bytes(tmp_path):
-    assert rendered(tmp_path) == rendered(tmp_path)
 
 
 def test_a_template_below_the_working_directory_comes_first(tmp_path, own):
