@@ -48,11 +48,11 @@ def loaded(*overrides):
     return load_experiment("my photos.yaml", overrides)
 
 
-def with_source(folder, *overrides, num_classes=None, **source):
+def with_source(place, /, *overrides, num_classes=None, **source):
     """The experiment that names a source alone, or classes beside it."""
     data = {"source": source} | ({"num_classes": num_classes} if num_classes else {})
-    (folder / "e.yaml").write_text(yaml.safe_dump({"data": data}))
-    return load_experiment(str(folder / "e.yaml"), overrides)
+    (place / "e.yaml").write_text(yaml.safe_dump({"data": data}))
+    return load_experiment(str(place / "e.yaml"), overrides)
 
 
 def test_data_alone_is_an_experiment(photos):
