@@ -1,4 +1,4 @@
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,45 +13,28 @@ def ranks(rank=0, owner="job-1", world_size=2):
     return Ranks(rank, rank, world_size, 1, owner)
 
 
-def test_attempts_are_numbered_in_the_order_of_numbers(tmp_path):
+def test_attempts_are_numbered_in_the_order_of_numbers_and_a_folder_that_somebody_copied_is_none(tmp_path):
     numbers = [open_attempt(tmp_path, ranks(owner=f"job-{index}")).number for index in range(11)]
     assert numbers == list(range(1, 12)) == [number for number, _ in list_attempts(tmp_path)]
-
-
-def test_a_folder_that_somebody_copied_is_no_attempt(tmp_path):
-    first = open_attempt(tmp_path, ranks())
-    for name in ("attempt-1.bak", "attempt-", "attempt-x"):
+    for name in ("attempt-12.bak", "attempt-", "attempt-x"):
         (tmp_path / name).mkdir()
-    assert list_attempts(tmp_path) == [(1, first.folder)] and open_attempt(tmp_path, ranks(owner="job-2")).number == 2
+    assert len(list_attempts(tmp_path)) == 11 and open_attempt(tmp_path, ranks(owner="job-11")).number == 12
 
 
-def test_two_launches_at_once_get_two_folders(tmp_path):
-    found = []
-    threads = [
-        threading.Thread(target=lambda name=name: found.append(open_attempt(tmp_path, ranks(owner=name)).number))
-        for name in "abcdefgh"
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(found) == list(range(1, 9))
+def test_launches_at_once_get_a_folder_each(tmp_path):
+    with ThreadPoolExecutor(8) as threads:
+        opened = threads.map(lambda name: open_attempt(tmp_path, ranks(owner=name)).number, "abcdefgh")
+        assert sorted(opened) == list(range(1, 9))
 
 
-def test_the_other_ranks_find_the_folder_of_their_own_launch(tmp_path):
+def test_the_other_ranks_find_the_newest_folder_of_their_own_launch(tmp_path):
     open_attempt(tmp_path, ranks(owner="before"))
-    found = []
-    waiting = threading.Thread(target=lambda: found.append(open_attempt(tmp_path, ranks(1))))
-    waiting.start()
-    mine = open_attempt(tmp_path, ranks())
-    waiting.join(5)
-    assert found == [mine] and mine.number == 2
-
-
-def test_of_two_folders_of_one_owner_the_newest_is_taken(tmp_path):
-    open_attempt(tmp_path, ranks())
-    mine = open_attempt(tmp_path, ranks())
-    assert open_attempt(tmp_path, ranks(1)) == mine and mine.number == 2
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(open_attempt, tmp_path, ranks(1))
+        mine = open_attempt(tmp_path, ranks())
+        assert waiting.result(5) == mine and mine.number == 2
+    again = open_attempt(tmp_path, ranks())
+    assert open_attempt(tmp_path, ranks(1)) == again and again.number == 3
 
 
 def test_a_rank_that_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
@@ -63,14 +46,10 @@ def test_a_rank_that_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
         open_attempt(tmp_path, ranks()).wait_for_address()
 
 
-def test_the_ranks_meet_where_rank_0_says(tmp_path):
+def test_the_ranks_meet_where_rank_0_says_and_the_first_word_about_the_end_stands(tmp_path):
     attempt = open_attempt(tmp_path, ranks())
     attempt.publish_address("10.0.0.1", 4711)
     assert attempt.wait_for_address() == ("10.0.0.1", 4711)
-
-
-def test_the_first_word_about_the_end_stands(tmp_path):
-    attempt = open_attempt(tmp_path, ranks())
     attempt.close("failed", "disk full")
     attempt.close("complete")
     ended = checked_reads.read_json(attempt.folder / "ended.json")
@@ -80,22 +59,21 @@ def test_the_first_word_about_the_end_stands(tmp_path):
 JOB = "slurm-quickstart-train-0123456789ab"
 
 
-@pytest.mark.parametrize(
-    ("later", "earlier", "is_so"),
-    [
-        (f"{JOB}-7_3.1", f"{JOB}-7_3.0", True),
-        (f"{JOB}-7_3.0", f"{JOB}-7_3.1", False),
-        (f"{JOB}-7_3.1", f"{JOB}-7_3.1", False),
-        (f"{JOB}-7_2.1", f"{JOB}-7_3.0", False),
-        (f"{JOB}-12_3.0", f"{JOB}-7_3.9", True),
-        (f"{JOB[:-1]}c-12_3.0", f"{JOB}-7_3.9", False),
-        ("local-a-2", "local-a-1", False),
-        ("", f"{JOB}-7_3.0", False),
-    ],
-    ids=["requeued", "older", "itself", "neighbour", "resubmitted", "other submission", "no queue", "unreadable"],
-)
-def test_which_execution_of_a_job_follows_which(later, earlier, is_so):
-    assert is_later_attempt(later, earlier) == is_so
+FOLLOWS = {
+    "requeued": (f"{JOB}-7_3.1", f"{JOB}-7_3.0", True),
+    "older": (f"{JOB}-7_3.0", f"{JOB}-7_3.1", False),
+    "itself": (f"{JOB}-7_3.1", f"{JOB}-7_3.1", False),
+    "neighbour": (f"{JOB}-7_2.1", f"{JOB}-7_3.0", False),
+    "resubmitted": (f"{JOB}-12_3.0", f"{JOB}-7_3.9", True),
+    "other submission": (f"{JOB[:-1]}c-12_3.0", f"{JOB}-7_3.9", False),
+    "no queue": ("local-a-2", "local-a-1", False),
+    "unreadable": ("", f"{JOB}-7_3.0", False),
+}
+
+
+def test_which_execution_of_a_job_follows_which():
+    for case, (later, earlier, is_so) in FOLLOWS.items():
+        assert is_later_attempt(later, earlier) == is_so, case
 
 
 def test_an_attempt_bows_to_a_later_execution_even_when_another_submission_came_between(tmp_path):

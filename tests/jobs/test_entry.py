@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,13 +70,13 @@ def test_every_rank_says_why_it_failed(ended):
     assert ended(UserError("no luck"), rank=1) == (1, ("failed", "no luck"))
 
 
-@pytest.mark.parametrize(
-    "resources, words",
-    [
-        ({"zero_stage": 9}, "resources: zero_stage: input should be 0, 1, 2 or 3, found 9; submit the run again"),
-        ({"zero": 1}, "resources: zero: unknown key"),
-    ],
-)
+ODD_RESOURCES = [
+    ({"zero_stage": 9}, "resources: zero_stage: input should be 0, 1, 2 or 3, found 9; submit the run again"),
+    ({"zero": 1}, "resources: zero: unknown key"),
+]
+
+
+@pytest.mark.parametrize("resources, words", ODD_RESOURCES)
 def test_resources_that_no_site_has_given_are_named(ended, monkeypatch, resources, words):
     monkeypatch.setattr(Resources, "for_job", resources)
     code, (outcome, reason) = ended(DONE)
@@ -89,9 +90,8 @@ def test_what_fails_after_the_training_is_recorded_with_its_reason(ended, monkey
 
     monkeypatch.setattr(manifest, "describe_outputs", full)
     assert ended(DONE, rank=1)[1] is None
-    monkeypatch.setattr(
-        entry, "open_attempt", lambda logs, ranks, *told: open_attempt(logs, Ranks(1, 1, 2, 1, ranks.owner))
-    )
+    as_rank_1 = lambda logs, ranks, *told: open_attempt(logs, Ranks(1, 1, 2, 1, ranks.owner))  # noqa: E731
+    monkeypatch.setattr(entry, "open_attempt", as_rank_1)
     assert ended(DONE) == (1, ("failed", "disk full"))
 
 
@@ -104,30 +104,24 @@ def test_a_unit_that_is_stopped_says_what_comes_of_it(ended, stage, words, capfd
 OWNER = "slurm-tiny-train-0123456789ab-7_0"
 
 
-class Replaced:
-    """A stage in which the scheduler starts the job anew, and which then leaves by one of the ways out."""
-
-    def __init__(self, leaving):
-        self.leaving = leaving
-
-    def run(self, settings, unit):
-        open_attempt(unit.run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.1"))
-        raise self.leaving
+WAYS = [Superseded(SUPERSEDED), RuntimeError("Connection closed by peer"), UserError("cannot save")]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize(
-    "leaving",
-    [Superseded(SUPERSEDED), RuntimeError("Connection closed by peer"), UserError("cannot save")],
-    ids=["it noticed", "its peer left first", "its state is not its own any more"],
-)
+@pytest.mark.parametrize("leaving", WAYS, ids=["it noticed", "its peer left first", "its state is not its own"])
 def test_an_execution_that_was_replaced_does_not_end_the_step_of_its_successor(tmp_path, monkeypatch, rank, leaving):
     run = RunDir(tmp_path / "run")
     unit = next(unit for unit in plan_units(tiny(tmp_path)) if unit.stage == "train")
     write_specs(make_items([unit], tiny(tmp_path), run), Site(name="here", scheduler="slurm"))
+
+    def is_replaced(settings, unit):
+        """The scheduler starts the job anew, and then the stage leaves by one of the ways out."""
+        open_attempt(unit.run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.1"))
+        raise leaving
+
     monkeypatch.setattr(entry, "wait_for_inputs", lambda spec, run: UnitInputs({}, []))
     monkeypatch.setattr("hpcddm.jobs.attempt.Attempt.redirect_output", lambda attempt, rank: None)
-    monkeypatch.setattr("importlib.import_module", lambda name: Replaced(leaving))
+    monkeypatch.setattr("importlib.import_module", lambda name: SimpleNamespace(run=is_replaced))
     # It would end this very process.
     monkeypatch.setattr(entry, "_leave_if_superseded", lambda attempt: None)
     open_attempt(run.logs(unit.key), Ranks(0, 0, 2, 1, f"{OWNER}.0"))
@@ -147,25 +141,21 @@ def test_the_cache_is_this_users_alone_and_used_again(cache):
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("made", ["link", "file", "open"])
+PLANTED = {
+    "link": lambda cache: cache.symlink_to(cache.parent),
+    "file": lambda cache: cache.touch(),
+    "open": lambda cache: (cache.mkdir(), cache.chmod(0o777)),
+    "of another user": lambda cache: (cache.mkdir(), os.chown(cache, 12345, 12345)),
+}
+
+
+@pytest.mark.parametrize("made", PLANTED)
 def test_a_cache_that_somebody_else_may_write_to_is_not_used(cache, made):
-    if made == "link":
-        (cache.parent / "theirs").mkdir()
-        cache.symlink_to(cache.parent / "theirs")
-    elif made == "file":
-        cache.touch()
-    else:
-        cache.mkdir()
-        cache.chmod(0o777)
+    if made == "of another user" and os.getuid() != 0:
+        pytest.skip("only root can give a folder away")
+    PLANTED[made](cache)
     found = entry._own_cache()
     assert found != cache and found.is_dir() and stat.S_IMODE(found.stat().st_mode) == 0o700
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_cache_of_another_user_is_not_used(cache):
-    cache.mkdir()
-    os.chown(cache, 12345, 12345)
-    assert entry._own_cache() != cache
 
 
 @pytest.mark.parametrize("local_rank", [0, 1])

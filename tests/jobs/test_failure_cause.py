@@ -38,46 +38,63 @@ SEEMS = "out of memory on h2, it seems: rank 1 was killed without a word"
 
 
 @pytest.fixture
-def attempt(tmp_path, monkeypatch):
-    """Let ranks, in this order, say how they ended: rank -> its reason; rank k lies on node h(k+1)."""
+def cause(tmp_path, monkeypatch):
+    """Let ranks, in this order, say how they ended, rank -> its reason, and find the cause; rank k is on h(k+1)."""
 
-    def attempt(reasons, outcome="failed"):
+    def cause(reasons, ranks=None, srun="", outcome="failed", **evidence):
         for rank, reason in reasons.items():
             monkeypatch.setattr(failure_cause.socket, "gethostname", lambda rank=rank: f"h{rank + 1}")
             write_rank_end(tmp_path, Ranks(rank, 0, 2, 2, "me"), outcome, reason, 1)
-        return tmp_path
+        return find_cause(tmp_path, ranks, srun, **evidence)
 
-    return attempt
-
-
-@pytest.mark.parametrize("consequence", [PEER, NCCL, STORE])
-def test_a_ranks_own_error_outranks_those_that_its_siblings_got_from_its_end(attempt, consequence):
-    assert find_cause(attempt({0: consequence, 1: OWN}), 2).reason == f"rank 1 on h2: {OWN}"
+    return cause
 
 
-def test_where_all_have_lost_their_peers_the_first_word_counts(attempt):
-    assert find_cause(attempt({1: PEER, 0: STORE}), 2).reason == f"rank 1 on h2: {PEER}"
+COUNTED = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0."
+NOBODY = "srun could not start the ranks on h2: Communication connection failure"
+CAUSES = {
+    "a sibling lost its peer": ({0: PEER, 1: OWN}, 2, "", {}, f"rank 1 on h2: {OWN}", False),
+    "a sibling lost NCCL": ({0: NCCL, 1: OWN}, 2, "", {}, f"rank 1 on h2: {OWN}", False),
+    "a sibling lost the store": ({0: STORE, 1: OWN}, 2, "", {}, f"rank 1 on h2: {OWN}", False),
+    "all lost a peer, the first word counts": ({1: PEER, 0: STORE}, 2, "", {}, f"rank 1 on h2: {PEER}", None),
+    "srun could start nothing on a node": ({}, None, NOT_STARTED, {}, NOBODY, False),
+    "killed without a word": ({0: PEER}, None, KILLED, {}, SEEMS, True),
+    "killed, and its sibling was heard first": ({0: PEER}, None, SWAPPED, {}, SEEMS, True),
+    "the kernel counted": ({0: PEER}, None, KILLED, {"oom_kills": 1}, "out of memory on h2 (rank 1)", True),
+    "slurmstepd counted": ({0: PEER}, None, KILLED, {"output": COUNTED}, "out of memory on h2 (rank 1)", True),
+    "Slurm says so": ({0: PEER, 2: NCCL}, None, OOM, {}, "out of memory on h3 (rank 1)", True),
+    "killed after a sibling's own error": ({0: OWN}, None, SWAPPED, {}, f"rank 0 on h1: {OWN}", False),
+}
 
 
-def test_a_node_on_which_srun_could_start_nothing_is_the_cause_and_not_the_ranks_that_it_killed_then(attempt):
-    cause = find_cause(attempt({}), None, NOT_STARTED)
-    assert cause.reason == "srun could not start the ranks on h2: Communication connection failure"
-    assert not cause.is_memory
+@pytest.mark.parametrize("reasons, ranks, srun, evidence, reason, is_memory", CAUSES.values(), ids=CAUSES)
+def test_the_cause_of_a_failure_is_found(cause, reasons, ranks, srun, evidence, reason, is_memory):
+    found = cause(reasons, ranks, srun, **evidence)
+    assert found.reason == reason and is_memory in (None, found.is_memory)
 
 
+def test_who_is_killed_in_the_end_was_not_out_of_memory_and_without_a_queue_the_silent_rank_is_named(cause):
+    assert cause({0: "SIGTERM"}, None, KILLED_IN_THE_END, "stopped") is None
+    found = cause({0: PEER}, 2)
+    assert found.reason.startswith("rank 1 ended without a word") and PEER in found.reason and found.is_memory
+
+
+LAUNCH = "srun: error: Task launch for StepId=7.0 failed on node h2: "
+CREATE = "srun: error: Unable to create step for job 7: "
+CANCELLED = "STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53"
 FROM_OUTSIDE = {
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Job credential expired": ["h2"],
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Invalid job credential": ["h2"],
+    f"{LAUNCH}Job credential expired": ["h2"],
+    f"{LAUNCH}Invalid job credential": ["h2"],
     "srun: error: Task launch for 7.0 failed on node h2: Communication connection failure": ["h2"],
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Socket timed out on send/recv operation": ["h2"],
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Job prolog failed": ["h2"],
+    f"{LAUNCH}Socket timed out on send/recv operation": ["h2"],
+    f"{LAUNCH}Job prolog failed": ["h2"],
     "srun: error: Node failure on h2": ["h2"],
     "srun: error: Node failure on h[2-3],h7": ["h[2-3],h7"],
     "srun: error: Step StepId=7.0 missing from node(s) h2": ["h2"],
-    "slurmstepd-h1: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 DUE TO NODE FAILURE, SEE SLURMCTLD": [],
-    "srun: error: Unable to create step for job 7: Job/step already completing or completed": [],
-    "srun: error: Unable to create step for job 7: Unable to contact slurm controller (connect failure)": [],
-    "srun: error: Unable to create step for job 7: Required node not available (down, drained or reserved)": [],
+    f"slurmstepd-h1: error: *** {CANCELLED} DUE TO NODE FAILURE, SEE SLURMCTLD": [],
+    f"{CREATE}Job/step already completing or completed": [],
+    f"{CREATE}Unable to contact slurm controller (connect failure)": [],
+    f"{CREATE}Required node not available (down, drained or reserved)": [],
     "srun: error: Unable to confirm allocation for job 7: Socket timed out on send/recv operation": [],
     "srun: error: Application launch failed: Zero Bytes were transmitted or received": [],
     "srun: error: timeout waiting for task launch, started 0 of 2 tasks": [],
@@ -85,77 +102,38 @@ FROM_OUTSIDE = {
     "srun: error: Cannot communicate with node 1.  Aborting job.": [],
     "srun: Force Terminated StepId=7.0": [],
     "srun: Force Terminated job 7": [],
-    "slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 ***": [],
+    f"slurmstepd: error: *** {CANCELLED} ***": [],
 }
-
-
-@pytest.mark.parametrize("srun", FROM_OUTSIDE)
-def test_an_end_that_no_rank_caused_is_from_outside_and_names_the_node_where_srun_does(attempt, srun):
-    cause = find_cause(attempt({}), None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
-    assert cause.is_outside and list(cause.nodes) == FROM_OUTSIDE[srun] and not cause.is_memory
-
-
 OWN_FAULT = [
     "srun: error: h1: task 0: Exited with exit code 2\nsrun: Force Terminated StepId=7.0",
-    f"{KILLED}slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 ***",
-    "srun: error: Unable to create step for job 7: More processors requested than permitted",
-    "srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification",
-    "srun: error: Task launch for StepId=7.0 failed on node h2: Slurmd could not execve job",
-    "slurmstepd: error: *** STEP 7.0 ON h1 CANCELLED AT 2026-11-25T19:03:53 DUE TO TIME LIMIT ***",
+    f"{KILLED}slurmstepd: error: *** {CANCELLED} ***",
+    f"{CREATE}More processors requested than permitted",
+    f"{CREATE}Invalid generic resource (gres) specification",
+    f"{LAUNCH}Slurmd could not execve job",
+    f"slurmstepd: error: *** {CANCELLED} DUE TO TIME LIMIT ***",
     "slurmstepd: error: execve(): python: No such file or directory\nsrun: error: h1: task 0: Exited with exit code 2",
 ]
 
 
-@pytest.mark.parametrize("srun", OWN_FAULT)
-def test_an_end_by_the_units_own_fault_is_not_from_outside(attempt, srun):
-    cause = find_cause(attempt({}), None, srun)
-    assert cause is None or not cause.is_outside
+@pytest.mark.parametrize("srun", [*FROM_OUTSIDE, *OWN_FAULT])
+def test_an_end_that_no_rank_caused_is_from_outside_and_names_the_node_where_srun_does(cause, srun):
+    if srun in OWN_FAULT:
+        found = cause({}, None, srun)
+        assert found is None or not found.is_outside
+        return
+    found = cause({}, None, f"srun: cluster configuration lacks support for cpu binding\n{srun}\n")
+    assert found.is_outside and list(found.nodes) == FROM_OUTSIDE[srun] and not found.is_memory
 
 
 @pytest.mark.parametrize(("reason", "is_outside"), [(PEER, True), (NO_MEETING, True), (OWN, False)])
-def test_a_node_that_does_not_respond_is_the_cause_unless_a_rank_had_an_error_of_its_own(attempt, reason, is_outside):
-    cause = find_cause(attempt({0: reason}), None, SWAPPED, down=["h2"])
-    assert (cause.is_outside, cause.nodes) == (is_outside, ("h2",) if is_outside else ())
+def test_a_node_that_does_not_respond_is_the_cause_unless_a_rank_had_an_error_of_its_own(cause, reason, is_outside):
+    found = cause({0: reason}, None, SWAPPED, down=["h2"])
+    assert (found.is_outside, found.nodes) == (is_outside, ("h2",) if is_outside else ())
 
 
-@pytest.mark.parametrize("srun", [KILLED, SWAPPED], ids=["in order", "its sibling was heard first"])
-def test_a_rank_that_was_killed_without_a_word_was_out_of_memory_it_seems(attempt, srun):
-    cause = find_cause(attempt({0: PEER}), None, srun)
-    assert cause.reason == SEEMS and cause.is_memory
-
-
-@pytest.mark.parametrize(
-    "evidence",
-    [{"oom_kills": 1}, {"output": "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0."}],
-    ids=["kernel", "slurmstepd"],
-)
-def test_it_was_out_of_memory_where_somebody_counted(attempt, evidence):
-    assert find_cause(attempt({0: PEER}), None, KILLED, **evidence).reason == "out of memory on h2 (rank 1)"
-
-
-def test_slurms_own_word_is_believed(attempt):
-    assert find_cause(attempt({0: PEER, 2: NCCL}), None, OOM).reason == "out of memory on h3 (rank 1)"
-
-
-def test_who_is_killed_in_the_end_was_not_out_of_memory(attempt):
-    assert find_cause(attempt({0: "SIGTERM"}, "stopped"), None, KILLED_IN_THE_END) is None
-
-
-def test_a_rank_that_was_killed_after_a_siblings_own_error_is_a_consequence(attempt):
-    assert find_cause(attempt({0: OWN}), None, SWAPPED).reason == f"rank 0 on h1: {OWN}"
-
-
-def test_without_a_queue_the_silent_rank_is_named(attempt):
-    cause = find_cause(attempt({0: PEER}), 2)
-    assert cause.reason.startswith("rank 1 ended without a word") and PEER in cause.reason and cause.is_memory
-
-
-@pytest.mark.parametrize(
-    ("reason", "is_memory"),
-    [("MemoryError: ", True), ("OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", False), (OWN, False)],
-)
-def test_only_a_lack_of_the_nodes_memory_is_mended_by_more_of_it(attempt, reason, is_memory):
-    assert find_cause(attempt({0: reason}), 1).is_memory == is_memory
+def test_only_a_lack_of_the_nodes_memory_is_mended_by_more_of_it(cause):
+    on_gpu = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+    assert [cause({0: reason}, 1).is_memory for reason in (on_gpu, OWN, "MemoryError: ")] == [False, False, True]
 
 
 def test_the_kernels_count_is_that_of_the_whole_job(tmp_path):

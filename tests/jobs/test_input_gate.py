@@ -46,34 +46,32 @@ def job(monkeypatch):
     monkeypatch.delenv("HPCDDM_CLUSTER", raising=False)
 
 
-def test_nothing_is_asked_for_when_all_is_there(run):
+def test_all_is_asked_for_where_something_is_missing_and_nothing_else(run):
     assert missing_units(spec(EXPERTS[0]), run, run) == set()
-
-
-def test_what_is_there_may_be_made_anew_and_is_asked_for_with_what_is_missing(run):
+    # What is there may be made anew.
     assert missing_units(spec(*EXPERTS), run, run) == set(EXPERTS)
-
-
-def test_what_it_can_do_without_is_waited_for_while_it_is_in_the_making(run):
     enough = Spec("evaluate/0-8", {}, {}, [], {}, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
-    assert missing_units(enough, run, run) == {EXPERTS[1]}
+    assert missing_units(enough, run, run) == {EXPERTS[1]}, "what it can do without, while it is in the making"
 
 
 def test_the_elements_that_make_what_is_missing_are_waited_for_and_no_others(run):
-    journal = Journal(run.journal)
-    train, again = (journal.record_intent("slurm", "north", units, "x-train") for units in (EXPERTS, EXPERTS[1:]))
-    other = journal.record_intent("slurm", "north", ["evaluators/classifier"], "x-evaluators")
+    train, again = intent(run, EXPERTS, "x-train"), intent(run, EXPERTS[1:], "x-train")
+    other = intent(run, ["evaluators/classifier"], "x-evaluators")
     wanted = missing_units(spec(*EXPERTS), run, run)
     assert awaited_job_names(wanted, run) == {None: [f"x-train-{train}", f"x-train-{again}"]}
     queue = f"7_0|x-train-{train}\n7_1|x-train-{train}\n8_0|x-train-{again}\n5_0|x-evaluators-{other}"
     assert start_flag(queue, wanted, run, 300) == "--dependency=afterany:7_0:7_1:8_0"
     assert start_flag("", wanted, run, 300) == ""
+    unknown = f"7_2|x-train-{train}\n7_99999|x-train-{train}\n7_\u00b2|x-train-{train}"
+    assert start_flag(unknown, wanted, run, 300) == "", "elements that the journal does not know"
+
+
+def intent(home, units, name, cluster=None, site="north"):
+    return Journal(home.journal).record_intent("slurm", site, units, name, cluster)
 
 
 def test_a_plain_job_is_waited_for_by_its_bare_id(run, monkeypatch):
-    journal = Journal(run.journal)
-    train = journal.record_intent("slurm", "north", EXPERTS[1:], "x-train")
-    own = journal.record_intent("slurm", "north", ["report/all"], "x-report")
+    train, own = intent(run, EXPERTS[1:], "x-train"), intent(run, ["report/all"], "x-report")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-report-{own}")
     monkeypatch.setattr("hpcddm.jobs.input_gate.slurm_element", lambda: "9_0")
     queue = f"7_N/A|x-train-{train}\n9_N/A|x-report-{own}"
@@ -82,10 +80,9 @@ def test_a_plain_job_is_waited_for_by_its_bare_id(run, monkeypatch):
 
 def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_no_matter(run, monkeypatch):
     monkeypatch.setenv("HPCDDM_CLUSTER", "south")
-    journal = Journal(run.journal)
-    north = journal.record_intent("slurm", "both", EXPERTS[:1], "x-train", "north")
-    south = journal.record_intent("slurm", "both", EXPERTS[1:], "x-train", "south")
-    own = journal.record_intent("slurm", "both", ["evaluators/classifier", "evaluate/0-8"], "x-evaluate", "south")
+    north = intent(run, EXPERTS[:1], "x-train", "north", "both")
+    south = intent(run, EXPERTS[1:], "x-train", "south", "both")
+    own = intent(run, ["evaluators/classifier", "evaluate/0-8"], "x-evaluate", "south", "both")
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{own}")
     assert awaited_job_names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
     there, here = f"9_0|x-train-{north}\n", f"9_0|x-train-{south}\n"
@@ -101,11 +98,10 @@ def test_looks_at_another_cluster_become_rarer_up_to_the_longest_time():
 
 
 def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, monkeypatch):
-    token = Journal(run.journal).record_intent("slurm", "both", EXPERTS, "x-train", "north")
+    token = intent(run, EXPERTS, "x-train", "north", "both")
     run.jobs.mkdir()
-    now = time.time()
+    now, reasons = time.time(), []
     answers = [("?|north", 0), ("?|north", 0.9), (f"9_0|x-train-{token}", 0.95), ("?|north", 1.1), ("?|north", 2.2)]
-    reasons = []
     for queue, days in answers:
         monkeypatch.setattr("hpcddm.jobs.input_gate.time.time", lambda days=days: now + days * MAX_UNREACHABLE_SECONDS)
         reasons.append(unreachable_cluster(queue, set(EXPERTS), run))
@@ -113,16 +109,14 @@ def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, mo
 
 
 def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
-    journal = Journal(run.journal)
-    token = journal.record_intent("slurm", "north", [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
-    path = Spec("evaluate/0-8", {}, {}, [], {}).write(run)
+    token = intent(run, [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
+    path, map_path = Spec("evaluate/0-8", {}, {}, [], {}).write(run), run.jobs / f"{token}.json"
     run.jobs.mkdir()
-    map_path = run.jobs / f"{token}.json"
     map_path.write_text(json.dumps({"specs": [f"../{path.relative_to(run.root)}"] * 2}))
     monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{token}")
     monkeypatch.setattr("sys.argv", ["gate", str(map_path)])
     for units, words in (([EXPERTS[0]], ""), (["evaluate/0-8"], "!|cancelled\n")):
-        journal.record_cancelled(token, units)
+        Journal(run.journal).record_cancelled(token, units)
         main()
         assert capsys.readouterr().out == words
 
@@ -136,25 +130,18 @@ def test_units_of_a_sweep_are_known_by_the_run_that_makes_them(tmp_path, run):
 
 def test_the_table_of_a_sweep_waits_for_all_that_is_in_the_making(tmp_path):
     home = RunDir(tmp_path)
-    journal = Journal(home.journal)
-    token = journal.record_intent("slurm", "north", ["a/train/expert-00", "a/report/all"], "x-train")
-    table = journal.record_intent("slurm", "north", ["table/all"], "x-table")
+    token = intent(home, ["a/train/expert-00", "a/report/all"], "x-train")
+    table = intent(home, ["table/all"], "x-table")
     wanted = missing_units(Spec("table/all", {}, {}, [], {}), home, home)
     assert wanted == {"a/train/expert-00", "a/report/all"}
     queue = f"11_1|x-train-{token}\n9_0|x-table-{table}"
     assert start_flag(queue, wanted, home, 300) == "--dependency=afterany:11_1"
 
 
-def test_an_element_that_the_journal_does_not_know_is_not_waited_for(run):
-    train = Journal(run.journal).record_intent("slurm", "north", EXPERTS, "x-train")
-    queue = f"7_2|x-train-{train}\n7_99999|x-train-{train}\n7_\u00b2|x-train-{train}"
-    assert start_flag(queue, set(EXPERTS), run, 300) == ""
-
-
 def test_the_time_of_silence_is_removed_in_the_run_and_nowhere_else(run, tmp_path):
-    Journal(run.journal).record_intent("slurm", "north", EXPERTS, "x-train", "annex")
-    (tmp_path / "user").mkdir()
+    intent(run, EXPERTS, "x-train", "annex")
     precious = tmp_path / "user" / "aaaabbbbcccc@annex.silent"
+    precious.parent.mkdir()
     precious.write_text("precious")
     run.jobs.symlink_to(precious.parent)
     guarded_writes.guard(run.root)

@@ -8,56 +8,39 @@ import pytest
 from hpcddm.errors import UserError
 from hpcddm.jobs.job_environment import Ranks, current_allocation, current_ranks, data_threads, node_address
 
-LOCAL = {
-    "SUBMITIT_EXECUTOR": "local",
-    "SUBMITIT_LOCAL_GLOBALID": "1",
-    "SUBMITIT_LOCAL_LOCALID": "1",
-    "SUBMITIT_LOCAL_NTASKS": "2",
-    "SUBMITIT_LOCAL_JOB_ID": "77",
-    "HPCDDM_LAUNCH": "abc",
-}
-SRUN = {
-    "SUBMITIT_EXECUTOR": "slurm",
-    "SLURM_STEP_ID": "0",
-    "SLURM_PROCID": "5",
-    "SLURM_LOCALID": "1",
-    "SLURM_NTASKS": "8",
-    "SLURM_JOB_NUM_NODES": "4",
-    "SLURM_JOB_ID": "31",
-    "SLURM_JOB_NAME": "train-0123abcd",
-}
+RANK_1 = {"GLOBALID": "1", "LOCALID": "1", "NTASKS": "2", "JOB_ID": "77"}
+LOCAL = {f"SUBMITIT_LOCAL_{name}": value for name, value in RANK_1.items()}
+LOCAL |= {"SUBMITIT_EXECUTOR": "local", "HPCDDM_LAUNCH": "abc"}
+RANK_5 = {"STEP_ID": "0", "PROCID": "5", "LOCALID": "1", "NTASKS": "8", "JOB_NUM_NODES": "4", "JOB_ID": "31"}
+SRUN = {f"SLURM_{name}": value for name, value in (RANK_5 | {"JOB_NAME": "train-0123abcd"}).items()}
+SRUN |= {"SUBMITIT_EXECUTOR": "slurm"}
 
 
 @pytest.fixture
 def environment(monkeypatch):
-    """Start from an environment without any launcher."""
+    """Set variables where there are none of any launcher."""
     for name in [name for name in os.environ if name.startswith(("SLURM_", "SUBMITIT_", "HPCDDM_"))]:
         monkeypatch.delenv(name)
-
-    def set_variables(variables):
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-
-    return set_variables
+    return lambda variables: [monkeypatch.setenv(name, value) for name, value in variables.items()]
 
 
-@pytest.mark.parametrize(
-    "variables, ranks",
-    [
-        (LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
-        (SRUN, Ranks(5, 1, 8, 4, "slurm-train-0123abcd-31.0")),
-        (SRUN | {"SLURM_RESTART_COUNT": "2"}, Ranks(5, 1, 8, 4, "slurm-train-0123abcd-31.2")),
-        # The last element of an array carries the array's own id as its job id.
-        (
-            SRUN | {"SLURM_ARRAY_JOB_ID": "31", "SLURM_ARRAY_TASK_ID": "3"},
-            Ranks(5, 1, 8, 4, "slurm-train-0123abcd-31_3.0"),
-        ),
-        # Another cluster, or this one a year later, gives the same id to another submission.
-        (SRUN | {"SLURM_JOB_NAME": "train-89ef"}, Ranks(5, 1, 8, 4, "slurm-train-89ef-31.0")),
-        # A local run inside an allocation is no rank of that allocation.
-        (SRUN | LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
-    ],
-)
+IN_SLURM = "slurm-train-0123abcd-31"
+
+
+PROCESSES = [
+    (LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
+    (SRUN, Ranks(5, 1, 8, 4, f"{IN_SLURM}.0")),
+    (SRUN | {"SLURM_RESTART_COUNT": "2"}, Ranks(5, 1, 8, 4, f"{IN_SLURM}.2")),
+    # The last element of an array carries the array's own id as its job id.
+    (SRUN | {"SLURM_ARRAY_JOB_ID": "31", "SLURM_ARRAY_TASK_ID": "3"}, Ranks(5, 1, 8, 4, f"{IN_SLURM}_3.0")),
+    # Another cluster, or this one a year later, gives the same id to another submission.
+    (SRUN | {"SLURM_JOB_NAME": "train-89ef"}, Ranks(5, 1, 8, 4, "slurm-train-89ef-31.0")),
+    # A local run inside an allocation is no rank of that allocation.
+    (SRUN | LOCAL, Ranks(1, 1, 2, 1, "local-abc-77")),
+]
+
+
+@pytest.mark.parametrize("variables, ranks", PROCESSES)
 def test_the_environment_says_who_a_process_is(environment, variables, ranks):
     environment(variables)
     assert current_ranks() == ranks
@@ -70,49 +53,32 @@ def test_outside_of_srun_a_process_is_alone(environment, variables):
     assert (first.rank, first.world_size) == (0, 1) and first.owner != second.owner
 
 
-@pytest.mark.parametrize(
-    "variables, name", [(LOCAL, "SUBMITIT_LOCAL_NTASKS"), (SRUN, "SLURM_NTASKS"), (SRUN, "SLURM_JOB_NAME")]
-)
+HALVES = [(LOCAL, "SUBMITIT_LOCAL_NTASKS"), (SRUN, "SLURM_NTASKS"), (SRUN, "SLURM_JOB_NAME")]
+
+
+@pytest.mark.parametrize("variables, name", HALVES)
 def test_half_a_launcher_is_an_error_and_not_one_rank(environment, variables, name):
     environment({key: value for key, value in variables.items() if key != name})
     with pytest.raises(KeyError):
         current_ranks()
 
 
-ALLOCATED = {
-    "SLURM_JOB_ID": "81236",
-    "SLURM_ARRAY_JOB_ID": "81235",
-    "SLURM_ARRAY_TASK_ID": "3",
-    "SLURM_JOB_NUM_NODES": "3",
-    "SLURM_JOB_NODELIST": "n[1-3]",
-    "SLURM_JOB_CPUS_PER_NODE": "4(x2),8",
-    "SLURM_GPUS_ON_NODE": "2",
-    "SLURM_RESTART_COUNT": "5",
-    "HPCDDM_STARTED": "1000",
-    "HPCDDM_ENDS": "4600",
-}
+JOB = {"JOB_ID": "81236", "ARRAY_JOB_ID": "81235", "ARRAY_TASK_ID": "3", "JOB_NUM_NODES": "3"}
+JOB |= {"JOB_NODELIST": "n[1-3]", "JOB_CPUS_PER_NODE": "4(x2),8", "GPUS_ON_NODE": "2", "RESTART_COUNT": "5"}
+ALLOCATED = {f"SLURM_{name}": value for name, value in JOB.items()}
+ALLOCATED |= {"HPCDDM_STARTED": "1000", "HPCDDM_ENDS": "4600"}
 
 
-@pytest.fixture
-def inside(monkeypatch):
-    """Set the variables of a job."""
-    return lambda **changes: [monkeypatch.setenv(key, value) for key, value in (ALLOCATED | changes).items()]
-
-
-def test_a_job_knows_its_nodes_processors_and_time(inside):
-    inside()
+def test_a_job_knows_its_nodes_processors_and_time(environment):
+    environment(ALLOCATED)
     granted = current_allocation(6, 2)
     assert (granted.job, granted.restart, granted.nodes, granted.node_list) == ("81235_3", 5, 3, "n[1-3]")
     assert (granted.cpus, granted.gpus, granted.started, granted.ends) == (16, 6, 1000.0, 4600.0)
+    environment({"HPCDDM_ENDS": ""})
+    assert current_allocation(6, 2).ends is None, "nobody knows"
 
 
-def test_an_end_that_nobody_knows_is_none(inside):
-    inside(HPCDDM_ENDS="")
-    assert current_allocation(6, 2).ends is None
-
-
-def test_outside_slurm_the_ranks_are_all_there_is(monkeypatch):
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+def test_outside_slurm_the_ranks_are_all_there_is(environment):
     granted = current_allocation(2, 4)
     assert (granted.job, granted.cpus, granted.gpus, granted.nodes, granted.ends) == (None, 8, 0, 1, None)
 
@@ -128,8 +94,7 @@ def test_a_host_name_that_no_other_node_reaches_names_the_key_to_set(monkeypatch
     monkeypatch.setattr(socket, "gethostname", lambda: "node-7")
     with pytest.raises(UserError, match="node-7: .* set the site key network_interface to one of: .*lo"):
         node_address(2, None)
-    assert node_address(1, None) == "127.0.0.1"
-    assert node_address(2, "lo") == "127.0.0.1"
+    assert node_address(1, None) == node_address(2, "lo") == "127.0.0.1"
     monkeypatch.setattr(socket, "gethostbyname", lambda host: "10.0.0.7")
     assert node_address(2, None) == "10.0.0.7"
 
@@ -139,7 +104,7 @@ def test_an_interface_that_is_not_there_names_the_key_and_those_that_are():
         node_address(2, "ib7")
 
 
-@pytest.mark.parametrize("cpus, cores, threads", [(1, 1, 0), (8, 1, 0), (1, 2, 1), (2, 2, 1), (8, 16, 7), (64, 64, 8)])
-def test_threads_read_ahead_where_there_is_a_core_for_them(monkeypatch, cpus, cores, threads):
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
-    assert data_threads(cpus) == threads
+def test_threads_read_ahead_where_there_is_a_core_for_them(monkeypatch):
+    for cpus, cores, threads in ((1, 1, 0), (8, 1, 0), (1, 2, 1), (2, 2, 1), (8, 16, 7), (64, 64, 8)):
+        monkeypatch.setattr("os.sched_getaffinity", lambda pid, cores=cores: set(range(cores)))
+        assert data_threads(cpus) == threads, (cpus, cores)

@@ -16,11 +16,10 @@ def test_the_newest_nodes_at_fault_are_avoided_beside_those_of_the_site():
     assert nodes_to_exclude(["s1"], ["p1", "p2"], MIXED, most=1, needed=1) == ["s1", "p2"]
     assert nodes_to_exclude(["s1", "p1"], ["p1", "p2", "p1"], MIXED, most=4, needed=1) == ["s1", "p1"]
     assert nodes_to_exclude(["s1"], ["p1"], MIXED, most=0, needed=1) == ["s1"]
-
-
-def test_a_job_that_needs_what_two_nodes_have_keeps_one_of_them():
+    # A job that needs what two nodes have keeps one of them, and a node of which nothing is listed is not avoided.
     assert nodes_to_exclude([], ["b1"], MIXED, most=4, needed=2) == []
     assert nodes_to_exclude([], ["b1", "b2"], MIXED, most=4, needed=1) == ["b2"]
+    assert [nodes_to_exclude([], ["h9"], listed, most=4, needed=1) for listed in (MIXED, [])] == [[], []]
 
 
 def test_one_more_is_left_for_a_node_that_dies_while_the_job_waits_where_older_ones_are_avoided_too():
@@ -29,19 +28,10 @@ def test_one_more_is_left_for_a_node_that_dies_while_the_job_waits_where_older_o
 
 
 def test_nodes_that_get_no_jobs_are_no_others():
-    for state in ("down", "idle*", "drained", "draining", "maint", "down*", "unknown"):
-        few = nodes(PLAIN, p1="idle", p2=state)
-        assert nodes_to_exclude([], ["p1"], few, most=4, needed=1) == [], state
-    for state in ("idle", "mixed-", "allocated", "idle~", "completing", "planned"):
-        assert nodes_to_exclude([], ["p1"], nodes(PLAIN, p1="idle", p2=state), most=4, needed=1) == ["p1"], state
-
-
-def test_a_node_of_which_nothing_is_listed_is_not_avoided():
-    assert (
-        nodes_to_exclude([], ["h9"], MIXED, most=4, needed=1)
-        == nodes_to_exclude([], ["h9"], [], most=4, needed=1)
-        == []
-    )
+    unusable = ("down", "idle*", "drained", "draining", "maint", "down*", "unknown")
+    for state in (*unusable, "idle", "mixed-", "allocated", "idle~", "completing", "planned"):
+        few, avoided = nodes(PLAIN, p1="idle", p2=state), [] if state in unusable else ["p1"]
+        assert nodes_to_exclude([], ["p1"], few, most=4, needed=1) == avoided, state
 
 
 def test_nodes_are_read_from_the_words_of_sinfo():

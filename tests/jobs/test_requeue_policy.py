@@ -1,13 +1,19 @@
 """What the batch script is told to do after an attempt: every way in which one can end."""
 
+import io
 import json
+import os
+import re
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
+from hpcddm.jobs import requeue_policy
 from hpcddm.jobs.attempt import BEGUN, ENDED, VERDICT, list_attempts
 from hpcddm.jobs.attempt_records import AttemptRecord
 from hpcddm.jobs.failure_cause import Cause
@@ -33,11 +39,18 @@ class Unit:
     def __init__(self, root, **spec):
         self.run, self.restart = RunDir(root / "run"), -1
         settings = {"requeue": "scontrol", "signal_lead_seconds": 120} | spec
-        path = Spec(KEY, {}, {}, [], {}, **settings).write(self.run)
+        Spec(KEY, {}, {}, [], {}, **settings).write(self.run)
         self.map = self.run.jobs / f"{TOKEN}.json"
         self.map.parent.mkdir()
         self.map.write_text(json.dumps({"specs": [f"../specs/{KEY}.json"]}))
-        assert path.exists()
+
+    def state(self, images, **saved):
+        folder = self.run.unit(KEY) / "state" / f"images-{images:012d}"
+        folder.mkdir(parents=True)
+        (folder / "state.json").write_text(json.dumps({"images": images, "trajectory": "f"} | saved))
+
+    def open_attempt(self, restart, token=TOKEN):
+        return open_attempt(self.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{token}-7_0.{restart}"))
 
     def attempt(
         self, ended=None, begun=None, code=1, job=RUNNING, slot=3600, reached=None, words=(), trajectory="f", srun=""
@@ -47,27 +60,34 @@ class Unit:
         if srun:
             (self.run.jobs / f"7_0.{self.restart}.srun").write_text(srun)
         if reached is not None:
-            state = self.run.unit(KEY) / "state" / f"images-{reached:012d}"
-            state.mkdir(parents=True)
-            saved = {"images": reached, "trajectory": trajectory, "attempt": len(list_attempts(self.run.logs(KEY))) + 1}
-            (state / "state.json").write_text(json.dumps(saved))
+            self.state(reached, trajectory=trajectory, attempt=len(list_attempts(self.run.logs(KEY))) + 1)
         if ended is not None or begun is not None:
-            own = open_attempt(self.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.{self.restart}"))
+            own = self.open_attempt(self.restart)
             if begun is not None:
                 (own.folder / BEGUN).write_text(json.dumps({"images": begun, "trajectory": "f", "time": 0}))
             if ended:
                 (own.folder / ENDED).write_text(json.dumps(ended))
         return self.verdict(code, job, slot, words)
 
-    def verdict(self, code, job, slot, words=()):
+    def refused(self, node="h2", job=None):
+        """The next execution, whose ranks srun could not start on a node, and its verdict."""
+        return self.attempt(None, code=167, job=job or partition(**FOUR), srun=expired(node))
+
+    def verdict(self, code=1, job=RUNNING, slot=3600, words=(), as_program=False):
         slurm = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0", "PATH": "/usr/bin:/bin"}
         slurm |= {"SLURM_JOB_NAME": f"x-{TOKEN}", "SLURM_RESTART_COUNT": str(self.restart)}
         slurm |= {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "h1,h2"}
         slurm |= {"HPCDDM_ENDS": str(time.time() + slot), "HPCDDM_STARTED": str(time.time() - 10)}
-        command = [sys.executable, "-m", "hpcddm.jobs.requeue_policy", self.map, str(code), *words]
-        text = job.format(restart=self.restart)
-        done = subprocess.run(command, env=slurm, input=text, capture_output=True, text=True, check=True)
-        decision, event, unit, self.changes, reason = done.stdout.rstrip("\n").split("|")
+        arguments, text = [str(self.map), str(code), *words], job.format(restart=self.restart)
+        if as_program:
+            command = [sys.executable, "-m", "hpcddm.jobs.requeue_policy", *arguments]
+            said = subprocess.run(command, env=slurm, input=text, capture_output=True, text=True, check=True).stdout
+        else:
+            printed, here = io.StringIO(), mock.patch.multiple(sys, argv=["", *arguments], stdin=io.StringIO(text))
+            with mock.patch.dict(os.environ, slurm, clear=True), here, redirect_stdout(printed):
+                requeue_policy.main()
+            said = printed.getvalue()
+        decision, event, unit, self.changes, reason = said.rstrip("\n").split("|")
         assert unit == KEY
         return decision, event, reason
 
@@ -88,44 +108,50 @@ def unit(tmp_path):
     return Unit(tmp_path)
 
 
-def test_what_is_complete_is_done(unit):
-    assert unit.attempt({"outcome": "complete"}, begun=0, code=0)[0] == "complete"
+WAITING = {"outcome": "waiting", "reason": "it cannot start: train/expert-00 is not complete"}
+FULL = {"outcome": "failed", "reason": "x: cannot save, 0 bytes are free", "final": True}
+LEAVES = {"ended": STOPPED, "begun": 0, "reached": 64}
+COMPLETING = "JobState=COMPLETING Reason={} Restarts={{restart}} PreemptTime={}"
+REFUSAL = ("requeue", "Requested operation is disabled")
+AT_NINE = "2026-11-20T09:03:12"
+ENDS = {
+    "complete": ({"ended": {"outcome": "complete"}, "begun": 0, "code": 0}, ("complete", "", "")),
+    "told to leave": (LEAVES, ("requeue", "", "SIGTERM")),
+    "Slurm refuses to requeue": (LEAVES | {"words": REFUSAL}, ("by hand", "stopped", "is disabled.*submit again")),
+    "the user must mend it": ({"ended": FULL, "begun": 0}, ("failed", "stopped", "x: cannot save, 0 bytes are free$")),
+    "inputs are missing": ({"ended": WAITING}, ("waiting", "", "")),
+    "scancel while it waits": ({"ended": WAITING, "job": COMPLETING.format("None", "None")}, ("cancelled", "", "")),
+    "scancel": (LEAVES | {"job": COMPLETING.format("None", "None")}, ("cancelled", "", "")),
+    "lost node": (LEAVES | {"job": COMPLETING.format("NodeDown", "None")}, ("requeue", "", "")),
+    "time limit": (LEAVES | {"job": COMPLETING.format("TimeLimit", "None")}, ("requeue", "", "")),
+    "preemption": (LEAVES | {"job": COMPLETING.format("None", AT_NINE)}, ("requeue", "", "")),
+    "in grace": (LEAVES | {"job": RUNNING.replace("Time=None", f"Time={AT_NINE}")}, ("requeue", "", "")),
+    "no answer": (LEAVES | {"job": ""}, ("requeue", "", "")),
+    "requeued by Slurm": ({"begun": 0, "job": RUNNING.replace("{restart}", "9")}, ("superseded", "", "")),
+}
 
 
-def test_what_was_told_to_leave_comes_back_and_the_record_says_when_the_job_began_and_ended(unit):
-    assert unit.attempt(STOPPED, begun=0, code=0, reached=64) == ("requeue", "", "SIGTERM")
+@pytest.mark.parametrize("attempt, expected", ENDS.values(), ids=ENDS)
+def test_every_end_of_an_attempt_has_its_decision(unit, attempt, expected):
+    decision, event, reason = unit.attempt(**attempt)
+    assert (decision, event) == expected[:2] and re.search(expected[2], reason), reason
+
+
+def test_the_verdict_is_a_program_whose_record_says_when_the_job_began_and_ended(unit):
+    unit.open_attempt(0)
+    unit.restart = 0
+    assert unit.verdict(0, as_program=True)[0] == "requeue"
     record = unit.record()
     assert 9 < record["ended"] - record["started"] < 60 and record["exit_code"] == 0
 
 
-@pytest.mark.parametrize(("way", "decision"), [("scontrol", "requeue"), ("resubmit", "resubmit"), ("none", "by hand")])
-def test_the_site_says_how_it_comes_back(tmp_path, way, decision):
-    assert Unit(tmp_path, requeue=way).attempt(STOPPED, begun=0, reached=64)[0] == decision
-
-
-def test_a_requeue_that_slurm_refuses_asks_for_the_user(unit):
-    said = unit.attempt(STOPPED, begun=0, reached=64, words=("requeue", "Requested operation is disabled"))
-    assert said[:2] == ("by hand", "stopped") and "is disabled" in said[2] and "submit again" in said[2]
-
-
-def test_what_the_user_must_mend_first_stops_at_once(unit):
-    full = {"outcome": "failed", "reason": "x: cannot save, 0 bytes are free", "final": True}
-    assert unit.attempt(full, begun=0) == ("failed", "stopped", "x: cannot save, 0 bytes are free")
-
-
-def test_a_unit_whose_inputs_are_missing_waits_for_them_and_has_not_failed(unit):
-    waiting = {"outcome": "waiting", "reason": "it cannot start: train/expert-00 is not complete"}
-    assert unit.attempt(waiting)[:2] == ("waiting", "")
-
-
 def test_a_unit_that_was_cancelled_or_stopped_waits_for_nothing(unit):
-    waiting = {"outcome": "waiting", "reason": "it cannot start: train/expert-00 is not complete"}
-    job = "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=None"
-    assert unit.attempt(waiting, job=job)[0] == "cancelled"
     unit.run.stop.touch()
-    assert unit.attempt(waiting)[0] == "stopped"
+    decision, _, reason = unit.attempt(**LEAVES)
+    assert decision == "stopped" and "STOP" in reason and "submit again" in reason
+    assert unit.attempt(WAITING)[0] == "stopped"
     unit.journal([KEY]).record_cancelled(TOKEN, [KEY])
-    assert unit.attempt(waiting)[0] == "cancelled"
+    assert unit.attempt(WAITING)[0] == "cancelled"
 
 
 def test_a_longer_slot_is_asked_for_by_a_new_job_for_only_operators_may_raise_a_limit(tmp_path):
@@ -137,59 +163,29 @@ def test_a_longer_slot_is_asked_for_by_a_new_job_for_only_operators_may_raise_a_
 
 
 def test_a_unit_that_waits_no_longer_asks_for_the_user_with_the_reason(unit):
-    unit.restart = 0
-    assert unit.verdict(1, RUNNING, 3600, ("wait", "cluster annex is silent")) == (
-        "by hand",
-        "stopped",
-        "cluster annex is silent",
-    )
-
-
-def test_scancel_is_the_users_word(unit):
-    job = "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=None"
-    assert unit.attempt(STOPPED, begun=0, job=job, reached=64)[0] == "cancelled"
+    unit.restart, reason = 0, "cluster annex is silent"
+    assert unit.verdict(words=("wait", reason)) == ("by hand", "stopped", reason)
 
 
 def test_who_was_cancelled_through_us_does_not_come_back_whatever_slurm_knows_of_it(unit):
     journal = unit.journal([KEY, "train/expert-01"])
     journal.record_cancelled(TOKEN, ["train/expert-01"])
-    assert unit.attempt(STOPPED, begun=0, reached=64)[0] == "requeue"
+    assert unit.attempt(**LEAVES)[0] == "requeue"
     journal.record_cancelled(TOKEN, [KEY])
     assert unit.attempt(STOPPED, begun=64, reached=128)[::2] == ("cancelled", "by hpcddm cancel")
     journal.record_not_cancelled(TOKEN, [KEY])
     assert unit.attempt(STOPPED, begun=128, reached=192)[0] == "requeue"
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        "JobState=COMPLETING Reason=NodeDown Restarts={restart} PreemptTime=None",
-        "JobState=COMPLETING Reason=TimeLimit Restarts={restart} PreemptTime=None",
-        "JobState=RUNNING Reason=None Restarts={restart} PreemptTime=2026-11-20T09:03:12",
-        "JobState=COMPLETING Reason=None Restarts={restart} PreemptTime=2026-11-20T09:03:12",
-        "",
-    ],
-    ids=["lost node", "time limit", "preemption, in grace", "preemption", "no answer"],
-)
-def test_the_time_limit_preemption_and_silence_are_not_the_users_word(unit, job):
-    assert unit.attempt(STOPPED, begun=0, job=job, reached=64)[0] == "requeue"
-
-
-def test_what_slurm_has_requeued_itself_is_not_requeued_again(unit):
-    assert unit.attempt(None, begun=0, job="JobState=RUNNING Reason=None Restarts=9")[0] == "superseded"
-
-
 def test_an_execution_that_outlived_its_node_does_not_requeue_its_successor(unit):
     unit.attempt(STOPPED, begun=0)
-    open_attempt(unit.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.1"))
-    assert unit.verdict(1, RUNNING, 3600)[0] == "superseded"
+    unit.open_attempt(1)
+    assert unit.verdict()[0] == "superseded"
 
 
 def test_an_execution_that_was_cut_off_early_leaves_no_attempt_that_its_successor_would_bow_to(unit):
-    unit.restart = 1
-    successor = open_attempt(unit.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-{TOKEN}-7_0.1"))
-    unit.restart = 0
-    assert unit.verdict(1, "", 3600)[0] == "superseded"
+    successor, unit.restart = unit.open_attempt(1), 0
+    assert unit.verdict(job="")[0] == "superseded"
     assert not successor.is_superseded() and len(list(unit.run.logs(KEY).iterdir())) == 1
 
 
@@ -200,12 +196,6 @@ def test_states_of_other_settings_and_copied_ones_are_no_progress(unit):
     said = [unit.attempt(CRASHED, begun=0, reached=900, trajectory="other")]
     said += [unit.attempt(CRASHED, begun=0) for _ in range(FRUITLESS - 1)]
     assert said[-1][0] == "gave up"
-
-
-def test_stop_in_the_run_s_folder_ends_the_chain(unit):
-    unit.run.stop.touch()
-    decision, event, reason = unit.attempt(STOPPED, begun=0, reached=64)
-    assert decision == "stopped" and "STOP" in reason and "submit again" in reason
 
 
 def test_there_is_no_limit_while_there_is_progress(unit):
@@ -219,32 +209,30 @@ def test_attempts_without_progress_stop_the_unit_with_the_last_reason(unit):
     assert said[-1][1] == "stopped" and "without progress" in said[-1][2] and "no luck" in said[-1][2]
 
 
+FRUITLESS_WAYS = {
+    "dies before its first step": {"code": 137},
+    "a slot too short for a step": {"ended": {"outcome": "stopped", "reason": "SIGUSR2"}, "code": 0, "slot": 100},
+    "an earlier state that nobody can use": {"ended": CRASHED, "begun": 0},
+}
+
+
+@pytest.mark.parametrize("attempt", FRUITLESS_WAYS.values(), ids=FRUITLESS_WAYS)
+def test_what_counts_as_no_progress(unit, attempt):
+    unit.state(1000, attempt=99)
+    assert [unit.attempt(**attempt)[0] for _ in range(FRUITLESS)][-1] == "gave up"
+
+
 def test_progress_in_between_starts_the_count_anew(unit):
-    said = [unit.attempt(CRASHED, begun=0), unit.attempt(CRASHED, begun=0), unit.attempt(CRASHED, begun=0, reached=64)]
-    said += [unit.attempt(CRASHED, begun=64), unit.attempt(CRASHED, begun=64)]
-    assert [one[0] for one in said] == ["requeue"] * 5
-    assert unit.attempt(CRASHED, begun=64)[0] == "gave up"
+    said = [unit.attempt(CRASHED, begun=begun, reached=reached)[0] for begun, reached in PROGRESS]
+    assert said == ["requeue"] * 5 + ["gave up"]
 
 
-def test_a_state_that_an_earlier_training_left_and_nobody_can_use_is_no_progress(unit):
-    state = unit.run.unit(KEY) / "state" / "images-000000001000"
-    state.mkdir(parents=True)
-    (state / "state.json").write_text(json.dumps({"images": 1000, "trajectory": "f", "attempt": 99}))
-    assert [unit.attempt(CRASHED, begun=0)[0] for _ in range(FRUITLESS)][-1] == "gave up"
-
-
-def test_who_dies_before_its_first_step_counts(unit):
-    assert [unit.attempt(None, code=137)[0] for _ in range(FRUITLESS)][-1] == "gave up"
+PROGRESS = [(0, None), (0, None), (0, 64), (64, None), (64, None), (64, None)]
 
 
 @pytest.mark.parametrize(("ended", "code"), [(STOPPED, 0), (None, 140), (None, 143)])
 def test_who_is_ended_from_outside_before_its_first_step_does_not_count(unit, ended, code):
     assert {unit.attempt(ended, code=code)[0] for _ in range(2 * FRUITLESS)} == {"requeue"}
-
-
-def test_a_slot_that_is_too_short_for_a_step_counts(unit):
-    slots = [unit.attempt({"outcome": "stopped", "reason": "SIGUSR2"}, code=0, slot=100) for _ in range(FRUITLESS)]
-    assert slots[-1][0] == "gave up"
 
 
 def expired(node):
@@ -266,11 +254,11 @@ FOUR = {"h1": "mixed", "h2": "mixed", "h3": "idle", "h4": "idle"}
 
 
 def test_a_node_that_refuses_launches_is_avoided_and_does_not_count_against_the_unit(unit):
-    unit.attempt(CRASHED, begun=0, job=partition(**FOUR))
-    unit.attempt(CRASHED, begun=0, job=partition(**FOUR))
+    for _ in range(2):
+        unit.attempt(CRASHED, begun=0, job=partition(**FOUR))
     assert unit.changes == ""
     for changes in ("ExcNodeList=h7,h2", "ExcNodeList=h7,h2 StartTime=now+15"):
-        decision, _, reason = unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h2"))
+        decision, _, reason = unit.refused()
         assert decision == "requeue" and "srun could not start the ranks on h2: Job credential expired" in reason
         assert unit.changes == changes and "the next attempt avoids h2" in reason
         record = unit.record()
@@ -280,9 +268,10 @@ def test_a_node_that_refuses_launches_is_avoided_and_does_not_count_against_the_
     assert decision == "gave up" and f"{FRUITLESS} attempts without progress; the last one: RuntimeError" in reason
 
 
-def test_waits_grow():
+def test_waits_grow_and_what_slurm_says_is_read_word_by_word():
     waits = [wait_seconds(faults) for faults in range(1, MAX_FAULTS)]
     assert waits == [0, 15, 30, 60, 120, 240, 480, 900, 900, 900, 900]
+    assert parse_job("JobId=7 JobName=a=b Reason=None odd") == {"JobId": "7", "JobName": "a=b", "Reason": "None"}
 
 
 AT_0, AT_64 = {"images": 0}, {"images": 64}
@@ -292,23 +281,20 @@ LAST = JobEnd(1, {}, 0, None, 0.0)
 REFUSED = replace(LAST, cause=Cause("srun could not begin", is_outside=True))
 
 
-@pytest.mark.parametrize(
-    ("tried", "ending", "counts"),
-    [
-        ([({}, BY_SLURM)] * 5, REFUSED, (0, 6)),
-        ([({}, BY_SLURM), ({}, ITS_OWN), (AT_0, ITS_OWN)], LAST, (3, 1)),
-        ([(AT_0, BY_SLURM)] * 5, LAST, (1, 5)),
-        ([(AT_0, BY_SLURM)] * 5 + [(AT_64, BY_SLURM)], REFUSED, (0, 2)),
-        ([(AT_0, {"decision": "superseded", "outside": False})] * 5, LAST, (1, 0)),
-        ([(AT_0, {}), ({}, {})], LAST, (1, 0)),
-    ],
-    ids=["refused", "its own", "died after the first step", "progress", "started anew by Slurm", "without a verdict"],
-)
+COUNTS = {
+    "refused": ([({}, BY_SLURM)] * 5, REFUSED, (0, 6)),
+    "its own": ([({}, BY_SLURM), ({}, ITS_OWN), (AT_0, ITS_OWN)], LAST, (3, 1)),
+    "died after the first step": ([(AT_0, BY_SLURM)] * 5, LAST, (1, 5)),
+    "progress": ([(AT_0, BY_SLURM)] * 5 + [(AT_64, BY_SLURM)], REFUSED, (0, 2)),
+    "started anew by Slurm": ([(AT_0, {"decision": "superseded", "outside": False})] * 5, LAST, (1, 0)),
+    "without a verdict": ([(AT_0, {}), ({}, {})], LAST, (1, 0)),
+}
+
+
+@pytest.mark.parametrize(("tried", "ending", "counts"), COUNTS.values(), ids=COUNTS)
 def test_attempts_are_counted_on_the_side_that_ended_them(tmp_path, tried, ending, counts):
-    records = [
-        AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None)
-        for number, (begun, verdict) in enumerate([*tried, ({}, {})], start=1)
-    ]
+    attempts = enumerate([*tried, ({}, {})], start=1)
+    records = [AttemptRecord(number, tmp_path, {}, begun, {}, verdict, None) for number, (begun, verdict) in attempts]
     assert count_fruitless(records, 64 if tried[-1][0] == AT_64 else 0, ending) == counts
 
 
@@ -321,28 +307,26 @@ def test_a_unit_that_only_nodes_end_stops_in_the_end(tmp_path):
 
 
 def test_a_partition_never_runs_dry(unit):
-    unit.attempt(None, code=167, job=partition(h1="mixed", h2="mixed"), srun=expired("h2"))
+    unit.refused(job=partition(h1="mixed", h2="mixed"))
     assert unit.changes == ""
-    unit.attempt(None, code=167, job=partition(h1="mixed", h2="mixed", h3="down*", h4="drained"), srun=expired("h2"))
+    unit.refused(job=partition(h1="mixed", h2="mixed", h3="down*", h4="drained"))
     assert "ExcNodeList" not in unit.changes
-    unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h3"))
-    assert unit.changes.split()[0] == "ExcNodeList=h7,h3"
-    unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h4"))
-    assert unit.changes.split()[0] == "ExcNodeList=h7,h4"
+    for node in ("h3", "h4"):
+        unit.refused(node)
+        assert unit.changes.split()[0] == f"ExcNodeList=h7,{node}"
 
 
-def test_a_site_may_forbid_to_avoid_nodes(tmp_path):
+def test_a_site_may_forbid_to_avoid_nodes_and_to_come_back(tmp_path):
     unit = Unit(tmp_path, max_excluded_nodes=0)
-    assert unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h2"))[0] == "requeue"
-    assert unit.changes == ""
+    assert unit.refused()[0] == "requeue" and unit.changes == ""
+    assert Unit(tmp_path / "other", requeue="none").attempt(**LEAVES)[0] == "by hand"
 
 
 def test_who_submits_itself_anew_tells_sbatch_which_nodes_to_avoid(tmp_path):
     unit = Unit(tmp_path, requeue="resubmit")
-    for _ in range(2):
-        assert unit.attempt(None, code=167, job=partition(**FOUR), srun=expired("h2"))[0] == "resubmit"
+    assert [unit.refused()[0] for _ in range(2)] == ["resubmit"] * 2
     assert unit.changes == "--exclude=h7,h2 --begin=now+15"
-    assert unit.attempt(STOPPED, begun=0, reached=64, job=partition(**FOUR))[0] == "resubmit"
+    assert unit.attempt(**LEAVES, job=partition(**FOUR))[0] == "resubmit"
     assert unit.changes == "--exclude=h7,h2"
 
 
@@ -364,9 +348,5 @@ def test_the_next_execution_that_slurm_starts_by_itself_avoids_the_node_that_die
 
 def test_earlier_submissions_do_not_count(unit):
     for number in range(FRUITLESS):
-        open_attempt(unit.run.logs(KEY), Ranks(0, 0, 1, 1, f"slurm-x-aaaaaaaaaaaa-6_0.{number}"))
+        unit.open_attempt(number, token="aaaaaaaaaaaa")
     assert unit.attempt(CRASHED, begun=0)[0] == "requeue"
-
-
-def test_what_slurm_says_of_a_job_is_read_word_by_word():
-    assert parse_job("JobId=7 JobName=a=b Reason=None odd") == {"JobId": "7", "JobName": "a=b", "Reason": "None"}

@@ -2,26 +2,26 @@
 
 import pytest
 
-from hpcddm.jobs.resource_requests import ResourceRequest, parse_minutes, parse_request, raise_request
+from hpcddm.jobs.resource_requests import ResourceRequest, parse_request, raise_request
 
 FACTORS = {"memory_gb": 1.5, "minutes": 2.0}
 PARTITION = {"NodeMemory": "8000", "PartitionTime": "1:00:00"}
 
 
-@pytest.mark.parametrize(
-    ("job", "request_"),
-    [
-        ({"MinMemoryNode": "4G", "TimeLimit": "00:30:00"}, ResourceRequest(4, 30)),
-        ({"MinMemoryNode": "1536M", "TimeLimit": "1-00:00:00"}, ResourceRequest(1.5, 1440)),
-        (
-            {"MinMemoryCPU": "2G", "NumCPUs": "8", "NumNodes": "2", "TimeLimit": "UNLIMITED"},
-            ResourceRequest(8, None, 4),
-        ),
-        ({"MinMemoryNode": "0", "TimeLimit": "00:30:00"}, ResourceRequest(None, 30)),
-        ({}, ResourceRequest(None, None)),
-    ],
-    ids=["total", "in MB", "per processor", "whole node", "no answer"],
-)
+REQUESTS = {
+    "total": ({"MinMemoryNode": "4G", "TimeLimit": "00:30:00"}, ResourceRequest(4, 30)),
+    "in MB": ({"MinMemoryNode": "1536M", "TimeLimit": "1-00:00:00"}, ResourceRequest(1.5, 1440)),
+    "per processor": (
+        {"MinMemoryCPU": "2G", "NumCPUs": "8", "NumNodes": "2", "TimeLimit": "UNLIMITED"},
+        ResourceRequest(8, None, 4),
+    ),
+    "whole node": ({"MinMemoryNode": "0", "TimeLimit": "30:00"}, ResourceRequest(None, 30)),
+    "days and hours": ({"TimeLimit": "2-01:30:00"}, ResourceRequest(None, 2970)),
+    "no answer": ({}, ResourceRequest(None, None)),
+}
+
+
+@pytest.mark.parametrize(("job", "request_"), REQUESTS.values(), ids=REQUESTS)
 def test_what_was_asked_for_is_read_from_slurms_words(job, request_):
     assert parse_request(job) == request_
 
@@ -41,19 +41,12 @@ def test_memory_by_processor_is_asked_for_by_processor():
     assert (after.updates(before), after.flags()) == ("MinMemoryCPU=3072", "--mem-per-cpu=3072M --time=20")
 
 
-def test_no_more_than_the_partition_has_is_asked_for():
+def test_no_more_than_the_partition_has_is_asked_for_and_nothing_that_the_site_does_not_name():
     after, remark = raise_request(ResourceRequest(6, 50), FACTORS, PARTITION, is_memory=True, is_time=True)
     assert (after.memory_gb, after.minutes) == (7.8125, 60) and remark.count("now") == 2
     before = after
     after, remark = raise_request(before, FACTORS, PARTITION, is_memory=True, is_time=True)
     assert after.updates(before) == "" and "no node" in remark and "allows no more than 60 minutes" in remark
-
-
-def test_what_the_site_does_not_name_stays():
-    before = ResourceRequest(4, 20)
+    unlimited = PARTITION | {"PartitionTime": "infinite"}
+    assert raise_request(before, FACTORS, unlimited, is_memory=False, is_time=True)[0].minutes == 120
     assert raise_request(before, {"minutes": 2.0}, PARTITION, is_memory=True, is_time=False) == (before, "")
-
-
-@pytest.mark.parametrize(("text", "number"), [("2-01:30:00", 2970), ("30:00", 30), ("infinite", None), ("", None)])
-def test_slurms_times(text, number):
-    assert parse_minutes(text) == number

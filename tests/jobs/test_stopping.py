@@ -68,14 +68,11 @@ time.sleep(0.5)
 """
 
 
-@pytest.mark.parametrize(
-    "reason, seconds, code, said",
-    [
-        ("SIGTERM", 20, 75, "SIGTERM, while it waited for the other ranks\n"),
-        ("SIGTERM", 0, 0, "through\n"),
-        ("", 0.5, 0, "through\n"),
-    ],
-)
+SAID = "SIGTERM, while it waited for the other ranks\n"
+WAITS = [("SIGTERM", 20, 75, SAID), ("SIGTERM", 0, 0, "through\n"), ("", 0.5, 0, "through\n")]
+
+
+@pytest.mark.parametrize("reason, seconds, code, said", WAITS)
 def test_only_a_wait_that_lasts_exits_and_only_when_told_to_stop(reason, seconds, code, said):
     done = python(CUT, reason, seconds)
     assert (done.returncode, done.stdout) == (code, said), done.stderr

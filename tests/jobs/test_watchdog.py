@@ -21,13 +21,10 @@ print("through")
 """
 
 
-def test_a_process_that_makes_no_step_is_ended_with_its_stack_in_the_log():
+def test_a_process_that_makes_no_step_is_ended_with_its_stack_in_the_log_and_one_that_does_is_left_alone():
     done = python(CODE, "hangs")
     assert done.returncode == 70 and "last words: no step" in done.stdout and "through" not in done.stdout
     assert 'File "<string>", line' in done.stderr
-
-
-def test_a_process_that_makes_steps_is_left_alone():
     done = python(CODE, "steps")
     assert done.returncode == 0 and done.stdout == "through\n"
 

@@ -34,20 +34,15 @@ def test_throttles_add_up_to_what_may_run_at_most(max_parallel):
     for count, max_array in itertools.product(SIZES, [1, 2, 3, 8, 1001]):
         found = split_into_chunks(count, max_array, max_parallel)
         assert all(1 <= one.throttle <= one.stop - one.start for one in found)
-        total = at_the_same_time(found)
+        total, blocking = at_the_same_time(found), [one.blocking_chunk for one in found]
+        blocking = [one for one in blocking if one is not None]
         assert total <= max_parallel
-        assert total == min(count, max_parallel) or any(one.blocking_chunk is not None for one in found), (
-            "slots lie idle"
-        )
-        blocking = [one.blocking_chunk for one in found if one.blocking_chunk is not None]
+        assert total == min(count, max_parallel) or blocking, "slots lie idle"
         assert len(blocking) == len(set(blocking)), "two chunks wait for the same one and then run together"
 
 
-def test_thirty_settings_under_a_limit_of_eight():
+def test_thirty_settings_under_a_limit_of_eight_and_nothing():
     found = split_into_chunks(30, 8, 10)
     assert [one.stop - one.start for one in found] == [8, 8, 7, 7]
     assert [one.throttle for one in found] == [3, 3, 2, 2] and {one.blocking_chunk for one in found} == {None}
-
-
-def test_nothing_is_no_chunk():
     assert split_into_chunks(0, 8, 2) == []

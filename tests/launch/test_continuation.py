@@ -42,17 +42,28 @@ def items(run, tmp_path):
     return make_items(plan_units(experiment), experiment, run)
 
 
-def handed_over(items, run, active=(), room=ROOM, **site):
+WAITING = {CONTINUATION: Job(JobId("9_0"), "pending")}
+RUNNING = {CONTINUATION: Job(JobId("9_0"), "running")}
+
+
+def handed_over(items, run, active=(), room=ROOM, only=None, **site):
     """What a queue with some room got."""
     queue = Queue(run, limits=Limits(free_jobs=room, reason="its limit for you"), room=room, **site)
-    command.submit_arrays(items, run, queue, dict(active))
+    command.submit_arrays(items, run, queue, dict(active), only=only)
     return queue
+
+
+def keys_of(arrays):
+    return [key for array in arrays for key in array.keys]
+
+
+def continued(run):
+    return hpcddm("continue-submission", run.root)
 
 
 def test_the_last_place_is_for_the_job_that_continues(run, items, capsys):
     queue = handed_over(items, run, resources={"gpus_per_node": 4, "memory_gb": 100})
-    last = queue.submitted[-1]
-    taken = [key for array in queue.submitted[:-1] for key in array.keys]
+    last, taken = queue.submitted[-1], keys_of(queue.submitted[:-1])
     assert (last.keys, len(taken)) == ([CONTINUATION], ROOM - 1)
     assert last.after == ["101"] and last.resources.extra_sbatch == (f"--nice={continuation.NICE}",)
     assert (last.resources.gpus_per_node, last.resources.memory_gb) == (0, 2)
@@ -61,88 +72,67 @@ def test_the_last_place_is_for_the_job_that_continues(run, items, capsys):
     assert f"job {100 + len(queue.submitted)} submits them when there is room" in capsys.readouterr().out
 
 
-def test_one_that_waits_already_takes_the_newest_rest(run, items, capsys):
-    waiting = Job(JobId("9_0"), "pending")
-    queue = handed_over(items, run, {CONTINUATION: waiting})
-    taken = [key for array in queue.submitted for key in array.keys]
+def test_one_that_waits_already_takes_the_newest_rest_and_one_that_runs_arranges_for_the_next(run, items, capsys):
+    queue = handed_over(items, run, WAITING)
+    taken = keys_of(queue.submitted)
     assert CONTINUATION not in taken and len(taken) == ROOM
     assert len(continuation.read_remaining(run).units) == len(items) - ROOM
     assert "job 9_0 submits them when there is room" in capsys.readouterr().out
-
-
-def test_one_that_runs_arranges_for_the_next(run, items):
-    queue = handed_over(items, run, {CONTINUATION: Job(JobId("9_0"), "running")})
+    queue = handed_over(items, run, RUNNING)
     assert queue.submitted[-1].keys == [CONTINUATION] and queue.submitted[-1].after == ["101"]
 
 
-def test_without_a_job_of_its_own_to_wait_for_it_waits_a_while(run, items):
+def test_without_a_job_of_its_own_to_wait_for_it_waits_a_while_and_what_fits_leaves_nothing_behind(run, items):
     queue = Queue(run, limits=Limits(free_jobs=0), room=1)
     command.submit_arrays(items, run, queue, {})
     (only,) = queue.submitted
     assert (only.keys, only.after, only.begin_seconds) == ([CONTINUATION], [], 60 * continuation.BLIND_MINUTES)
+    assert len(continuation.read_remaining(run).units) == len(items)
+    assert len(keys_of(handed_over(items, run, room=len(items)).submitted)) == len(items)
+    assert continuation.read_remaining(run) is None
 
 
 @pytest.mark.parametrize("room, site", [(0, {}), (ROOM, {"continue_submission": False})])
 def test_where_it_cannot_be_or_shall_not_be_the_user_is_told_to(run, items, capsys, room, site):
-    queue = handed_over(items, run, room=room, **site)
-    assert CONTINUATION not in [key for array in queue.submitted for key in array.keys]
+    taken = keys_of(handed_over(items, run, room=room, **site).submitted)
+    assert CONTINUATION not in taken and len(taken) == room
     assert continuation.read_remaining(run) is None
     assert "later the same command submits them" in capsys.readouterr().out
-    assert len([key for array in queue.submitted for key in array.keys]) == room
-
-
-def test_what_fits_whole_leaves_nothing_behind(run, items):
-    handed_over(items, run)
-    queue = handed_over(items, run, room=len(items))
-    assert len([key for array in queue.submitted for key in array.keys]) == len(items)
-    assert continuation.read_remaining(run) is None
 
 
 def test_a_retry_that_fits_leaves_the_rest_to_the_job_that_waits_for_it(run, items):
     handed_over(items, run)
     before, (failed, *_) = continuation.read_remaining(run), items
-    waiting = {CONTINUATION: Job(JobId("9_0"), "pending")}
-    command.submit_arrays([failed], run, Queue(run), waiting, only=[failed.name])
+    command.submit_arrays([failed], run, Queue(run), WAITING, only=[failed.name])
     assert continuation.read_remaining(run) == before
     takes_up = next(item for item in items if item.name in before.units)
-    command.submit_arrays([failed, takes_up], run, Queue(run), waiting, only=[failed.name])
+    command.submit_arrays([failed, takes_up], run, Queue(run), WAITING, only=[failed.name])
     assert continuation.read_remaining(run).units == [unit for unit in before.units if unit != takes_up.name]
 
 
 def test_a_retry_that_does_not_fit_joins_the_rest(run, items):
     handed_over(items, run)
     before, (failed, *_) = continuation.read_remaining(run), items
-    full = Queue(run, limits=Limits(free_jobs=0), room=0)
-    command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
+    handed_over([failed], run, WAITING, room=0, only=[failed.name])
     assert continuation.read_remaining(run) == replace(before, units=[*before.units, failed.name])
 
 
 def test_of_a_rest_that_somebody_else_wrote_units_and_the_last_stage_alone_are_taken_over(run, items):
-    planted = continuation.RemainingUnits(
-        "north", ["train/monolith"], "/evil/sweep.yaml", "/evil/base.yaml", "cluster_report"
-    )
-    continuation._store(planted, run)
-    full, (failed, *_) = Queue(run, limits=Limits(free_jobs=0), room=0), items
-    command.submit_arrays([failed], run, full, {CONTINUATION: Job(JobId("9_0"), "pending")}, only=[failed.name])
-    own = continuation.RemainingUnits("north", ["train/monolith", failed.name], None, None, "cluster_report")
-    assert continuation.read_remaining(run) == own
+    own = continuation.RemainingUnits("north", ["train/monolith"], None, None, "cluster_report")
+    continuation._store(replace(own, sweep="/evil/sweep.yaml", experiment="/evil/base.yaml"), run)
+    (failed, *_) = items
+    handed_over([failed], run, WAITING, room=0, only=[failed.name])
+    assert continuation.read_remaining(run) == replace(own, units=["train/monolith", failed.name])
 
 
-WRONG = {
-    "site above": {"site": "../evil"},
-    "site below": {"site": "a/b"},
-    "unit above": {"units": ["../../evil"]},
-    "no stage": {"until": "../evil"},
-    "live": {"is_live": True},
-    "a folder": {"folder": "/"},
-}
+WRONG = [("site", "../evil"), ("site", "a/b"), ("units", ["../../evil"]), ("until", "../evil"), ("is_live", True)]
 
 
-@pytest.mark.parametrize("keys", WRONG.values(), ids=WRONG)
-def test_a_rest_of_names_that_cannot_be_is_refused_in_one_line(run, keys):
+@pytest.mark.parametrize("key, value", [*WRONG, ("folder", "/")])
+def test_a_rest_of_names_that_cannot_be_is_refused_in_one_line(run, key, value):
     run.jobs.mkdir()
-    (run.jobs / "remaining.json").write_text(json.dumps({"site": "north", "units": ["x/y"]} | keys))
-    done = hpcddm("continue-submission", run.root)
+    (run.jobs / "remaining.json").write_text(json.dumps({"site": "north", "units": ["x/y"], key: value}))
+    done = continued(run)
     assert done.exit_code == 1 and "jobs/remaining.json: holds no usable JSON" in done.output
     assert len(done.output.splitlines()) == 1
 
@@ -150,14 +140,13 @@ def test_a_rest_of_names_that_cannot_be_is_refused_in_one_line(run, keys):
 @pytest.mark.parametrize("place, live", [("checkout", True), ("run/code/0123456789abcdef", False)])
 def test_only_a_job_that_runs_from_a_checkout_lets_others_run_it(run, items, tmp_path, monkeypatch, place, live):
     continuation._store(continuation.RemainingUnits("north", [items[0].name]), run)
-    around = tmp_path / place
-    (around / ".git").mkdir(parents=True)
+    (tmp_path / place / ".git").mkdir(parents=True)
     for module in (provenance, code_copy):
-        monkeypatch.setattr(module, "AROUND", around)
+        monkeypatch.setattr(module, "AROUND", tmp_path / place)
     taken = []
     monkeypatch.setattr("hpcddm.commands.retry.trusted_site_and_template", lambda *arguments, **how: (None, {}))
     monkeypatch.setattr("hpcddm.commands.retry.submit_missing", lambda *given, live, **how: taken.append(live) or 0)
-    assert hpcddm("continue-submission", run.root).exit_code == 0 and taken == [live]
+    assert continued(run).exit_code == 0 and taken == [live]
 
 
 def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp_path, monkeypatch):
@@ -165,19 +154,16 @@ def test_a_run_is_not_continued_as_the_sweep_that_its_rest_names(run, items, tmp
     continuation._store(continuation.RemainingUnits("north", [items[0].name], str(tmp_path / "evil.yaml")), run)
     monkeypatch.setattr("hpcddm.commands.sweep.sweep", lambda *given, **how: pytest.fail("this is no sweep"))
     monkeypatch.setattr("hpcddm.commands.retry.continue_run", lambda *given: 0)
-    assert hpcddm("continue-submission", run.root).exit_code == 0
+    assert continued(run).exit_code == 0
 
 
 def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
     handed_over(items, run)
     before = continuation.read_remaining(run)
     (late, *_) = [item.name for item in items if item.name not in before.units]
-    continuation.schedule_remaining(
-        replace(before, units=[late]), items, [late], run, Queue(run), {CONTINUATION: Job(JobId("9_0"), "pending")}
-    )
+    continuation.schedule_remaining(replace(before, units=[late]), items, [late], run, Queue(run), WAITING)
     remaining = [item for item in items if item.name in before.units]
-    running = {CONTINUATION: Job(JobId("9_0"), "running")}
-    command.submit_arrays(remaining, run, Queue(run), running, only=before.units)
+    command.submit_arrays(remaining, run, Queue(run), RUNNING, only=before.units)
     assert continuation.read_remaining(run).units == [late]
 
 
@@ -185,33 +171,30 @@ def test_what_joined_the_rest_while_a_job_continued_it_stays(run, items):
 def test_another_site_leaves_the_rest_alone(run, items, capsys, room):
     handed_over(items, run)
     before = continuation.read_remaining(run)
-    other = Queue(run, limits=Limits(free_jobs=room), room=room, name="south")
-    command.submit_arrays(items[:1], run, other, {CONTINUATION: Job(JobId("9_0"), "pending")})
+    handed_over(items[:1], run, WAITING, room, name="south")
     assert continuation.read_remaining(run) == before
     assert ("site north has units to submit in this folder first" in capsys.readouterr().out) == (room == 0)
 
 
 def test_a_dry_run_keeps_a_place_as_the_submission_does(run, items, capsys, monkeypatch):
     monkeypatch.setattr(Queue, "render", lambda self, array, script: None, raising=False)
-    for active, taken in (({}, ROOM - 1), ({CONTINUATION: Job(JobId("9_0"), "pending")}, ROOM)):
-        command.render_scripts(
-            items, run, Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM), active
-        )
+    for active, taken in (({}, ROOM - 1), (WAITING, ROOM)):
+        queue = Queue(run, limits=Limits(free_jobs=ROOM, reason="its limit"), room=ROOM)
+        command.render_scripts(items, run, queue, active)
         assert f"{len(items) - taken} units would remain" in capsys.readouterr().out
 
 
 def test_after_a_cancel_nothing_continues(run, items, monkeypatch):
-    queue = handed_over(items, run)
-    jobs = {key: Job(one.job.element(n), "pending") for one in Journal(run.journal).submissions()
-            for n, key in enumerate(one.units)}  # fmt: skip
+    queue, jobs, gone = handed_over(items, run), {}, []
+    for one in Journal(run.journal).submissions():
+        jobs |= {key: Job(one.job.element(number), "pending") for number, key in enumerate(one.units)}
     answer(monkeypatch, jobs)
-    gone = []
     monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.cancel", lambda self, *jobs: gone.extend(jobs))
     assert hpcddm("cancel", run.root, "train/monolith").exit_code == 0 and continuation.read_remaining(run) is not None
     done = hpcddm("cancel", run.root)
     assert done.exit_code == 0 and gone.index(jobs[CONTINUATION].id) < gone.index(jobs["shard/train-000"].id)
     assert continuation.read_remaining(run) is None and queue.submitted[-1].keys == [CONTINUATION]
-    done = hpcddm("continue-submission", run.root)
+    done = continued(run)
     assert done.exit_code == 0 and "nothing is left to submit" in done.stdout
 
 
@@ -228,21 +211,21 @@ def test_a_file_of_a_sweep_that_the_node_does_not_see_is_named(run, tmp_path, un
     (run.root / "sweep.json").write_text("{}")
     files = (str(tmp_path / file) for file in ("sweep.yaml", "base.yaml"))
     continuation._store(continuation.RemainingUnits("north", ["a=1/x/y"], *files), run)
-    done = hpcddm("continue-submission", run.root)
+    done = continued(run)
     assert done.exit_code == 1
     assert done.output == f"error: {tmp_path}/{unseen}: not visible from here; repeat hpcddm sweep by hand\n"
 
 
 def test_a_scheduler_that_does_not_answer_is_no_end_of_the_submission(run, monkeypatch):
-    unit = SimpleNamespace(run=run)
-    monkeypatch.setattr(submission_job.subprocess, "run", lambda *given, **how: SimpleNamespace(returncode=codes.pop()))
-    codes = [exit_codes.FAILED, exit_codes.SCHEDULER_UNREACHABLE, exit_codes.HELD_OR_ABANDONED]
-    with pytest.raises(RuntimeError, match="another command is at work"):
-        submission_job.run(None, unit)
-    with pytest.raises(RuntimeError, match="does not answer"):
-        submission_job.run(None, unit)
-    with pytest.raises(UserError, match="exit code 1"):
-        submission_job.run(None, unit)
+    for code, error, words in (
+        (exit_codes.HELD_OR_ABANDONED, RuntimeError, "another command is at work"),
+        (exit_codes.SCHEDULER_UNREACHABLE, RuntimeError, "does not answer"),
+        (exit_codes.FAILED, UserError, "exit code 1"),
+    ):
+        done = SimpleNamespace(returncode=code)
+        monkeypatch.setattr(submission_job.subprocess, "run", lambda *given, done=done, **how: done)
+        with pytest.raises(error, match=words):
+            submission_job.run(None, SimpleNamespace(run=run))
 
 
 def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
@@ -252,16 +235,14 @@ def test_a_lock_that_is_held_is_no_end_of_the_submission(run, monkeypatch):
         raise HeldElsewhere("somebody is at work here", "somebody")
 
     monkeypatch.setattr("hpcddm.commands.retry.continue_run", held)
-    assert hpcddm("continue-submission", run.root).exit_code == exit_codes.HELD_OR_ABANDONED
+    assert continued(run).exit_code == exit_codes.HELD_OR_ABANDONED
 
 
 def test_a_setting_sees_the_job_that_continues_its_sweep(run, monkeypatch):
     journal = Journal(run.journal)
     journal.record_submitted(journal.record_intent("slurm", "north", [CONTINUATION]), "9")
-    monkeypatch.setattr(
-        "hpcddm.launch.slurm.launcher.SlurmLauncher.states",
-        lambda self, known: {unit: 1 for one in known for unit in one.units},
-    )
+    states = lambda self, known: {unit: 1 for one in known for unit in one.units}  # noqa: E731
+    monkeypatch.setattr("hpcddm.launch.slurm.launcher.SlurmLauncher.states", states)
     setting = RunDir(run.root / "guidance=1.0")
     setting.root.mkdir()
     assert CONTINUATION in QueueOfARun.query(setting).jobs

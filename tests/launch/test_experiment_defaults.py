@@ -44,6 +44,17 @@ def write(folder, name="my photos.yaml", data=None, **sections):
     return name
 
 
+def loaded(*overrides):
+    return load_experiment("my photos.yaml", overrides)
+
+
+def with_source(place, /, *overrides, num_classes=None, **source):
+    """The experiment that names a source alone, or classes beside it."""
+    data = {"source": source} | ({"num_classes": num_classes} if num_classes else {})
+    (place / "e.yaml").write_text(yaml.safe_dump({"data": data}))
+    return load_experiment(str(place / "e.yaml"), overrides)
+
+
 def test_data_alone_is_an_experiment(photos):
     experiment = load_experiment("my photos.yaml")
     data, training = experiment.data, experiment.experts.training
@@ -51,6 +62,7 @@ def test_data_alone_is_an_experiment(photos):
     assert (data.image_size, data.num_classes, data.condition.name, data.shards) == (32, 3, "class_label", 1)
     assert data.source.heldout.share == 0.2
     assert experiment.cluster.experts == 4 and experiment.encode.encoder.name == "pixels"
+    assert 4 <= experiment.cluster.clustering.fine_clusters <= 150 // 8, "fewer than the images"
     assert (training.images, training.batch) == (4 * 10_240, 4 * 8)
     assert (training.warmup_images, training.ema_halflife_images) == (2048, 4096)
     assert experiment.evaluators.classifier is not None and experiment.router.training.images == 10_240
@@ -71,10 +83,10 @@ def test_the_files_of_the_readme_can_be_loaded(photos):
 SIZES = [(16, 128, 2), (28, 128, 4), (32, 128, 4), (64, 192, 8), (128, 384, 8), (256, 384, 16), (31, 128, 1)]
 
 
-@pytest.mark.parametrize("side, width, patch", SIZES)
-def test_the_model_follows_from_the_size_of_the_images(photos, side, width, patch):
-    model = load_experiment("my photos.yaml", (f"data.image_size={side}",)).experts.model
-    assert (model.name, model.width, model.patch) == ("dit", width, patch)
+def test_the_model_follows_from_the_size_of_the_images(photos):
+    for side, width, patch in SIZES:
+        model = loaded(f"data.image_size={side}").experts.model
+        assert (model.name, model.width, model.patch) == ("dit", width, patch), side
 
 
 def test_what_is_named_stays_and_the_rest_follows_from_it(photos):
@@ -87,25 +99,16 @@ def test_what_is_named_stays_and_the_rest_follows_from_it(photos):
     assert experiment.router.training.images == 24_000
 
 
-def test_one_expert_needs_no_router(photos):
-    experiment = load_experiment("my photos.yaml", ("cluster.experts=1",))
-    assert experiment.router.model.name == "uniform_router" and experiment.router.training is None
-    assert experiment.evaluate.strategies == ["top-1"]
-
-
-def test_images_without_classes_have_no_condition(photos):
-    for path in (photos / "photos").glob("*/*.jpg"):
-        path.rename(photos / "photos" / f"{path.parent.name}-{path.name}")
-    experiment = load_experiment("my photos.yaml")
-    assert experiment.data.num_classes is None and experiment.data.condition.name == "none"
-    assert experiment.evaluators.classifier is None
-
-
-def test_classes_too_small_to_be_measured_are_none(photos):
+def test_images_without_classes_have_no_condition_and_classes_too_small_to_be_measured_are_none(photos):
     (photos / "photos" / "rare").mkdir()
     Image.new("RGB", (16, 16)).save(photos / "photos" / "rare" / "only.jpg")
-    assert load_experiment("my photos.yaml").data.num_classes is None
-    assert load_experiment("my photos.yaml", ("data.num_classes=null",)).data.condition.name == "none"
+    assert loaded().data.num_classes is None
+    assert loaded("data.num_classes=null").data.condition.name == "none"
+    for path in (photos / "photos").glob("*/*.jpg"):
+        path.rename(photos / "photos" / f"{path.parent.name}-{path.name}")
+    experiment = loaded()
+    assert experiment.data.num_classes is None and experiment.data.condition.name == "none"
+    assert experiment.evaluators.classifier is None
 
 
 def test_folders_of_the_splits_count_as_before(photos):
@@ -113,7 +116,7 @@ def test_folders_of_the_splits_count_as_before(photos):
         (photos / "split" / split).mkdir(parents=True)
         for number in range(24):
             Image.new("RGB", (16, 16), (number, 0, 0)).save(photos / "split" / split / f"{number}.jpg")
-    experiment = load_experiment("my photos.yaml", ("data.source.folder=split",))
+    experiment = loaded("data.source.folder=split")
     assert experiment.data.source.heldout is None and experiment.evaluate.images == 24
 
 
@@ -133,9 +136,7 @@ def hub(root, has_validation):
 def test_a_share_is_held_out_where_the_files_say_nothing(tmp_path, name, write, keys):
     for is_there in (True, False):
         write(tmp_path / str(is_there), is_there)
-        data = {"source": {"name": name, "folder": str(tmp_path / str(is_there)), **keys}}
-        (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": data}))
-        heldout = load_experiment(str(tmp_path / "e.yaml")).data.source.heldout
+        heldout = with_source(tmp_path, name=name, folder=str(tmp_path / str(is_there)), **keys).data.source.heldout
         assert heldout is None if is_there else heldout.share == 0.2
 
 
@@ -143,9 +144,8 @@ def test_several_splits_without_a_usual_one_are_an_error(tmp_path):
     hub(tmp_path / "d", True)
     for path in (tmp_path / "d" / "data").glob("validation*"):
         path.rename(path.with_name(path.name.replace("validation", "extra")))
-    data = {"source": {"name": "huggingface", "folder": str(tmp_path / "d"), "caption": "text"}}
-    (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": data}))
-    assert load_experiment(str(tmp_path / "e.yaml")).data.source.heldout is None
+    experiment = with_source(tmp_path, name="huggingface", folder=str(tmp_path / "d"), caption="text")
+    assert experiment.data.source.heldout is None
     done = hpcddm("submit", tmp_path / "e.yaml", "--dry-run", "--site", "embedded", "--run-dir", tmp_path / "run")
     assert done.exit_code == 1 and "has no split validation or test, but" in done.stderr
 
@@ -159,32 +159,26 @@ def test_no_more_images_are_evaluated_than_the_smaller_split_has(tmp_path, name,
         if name == "webdataset":
             write_tar(tmp_path / "d" / f"{split}.tar", pictures)
             source["heldout"] = {"tars": "val.tar"}
-        for place, content in pictures if name == "image_folder" else ():
-            (tmp_path / "d" / split).mkdir(parents=True, exist_ok=True)
+            continue
+        (tmp_path / "d" / split).mkdir(parents=True)
+        for place, content in pictures:
             (tmp_path / "d" / split / place).write_bytes(content)
-    (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": {"source": source, "image_size": 16}}))
-    assert load_experiment(str(tmp_path / "e.yaml")).evaluate.images == images
+    assert with_source(tmp_path, "data.image_size=16", **source).evaluate.images == images
 
 
-@pytest.mark.parametrize("classes, images", [(3, 21), (6, 24), (10, 20), (30, 60)])
-def test_images_to_evaluate_are_whole_rounds_of_the_classes(tmp_path, classes, images):
+def test_images_to_evaluate_are_whole_rounds_of_the_classes(tmp_path):
     write_tar(tmp_path / "d" / "0.tar", [(f"{number:04d}.png", encoded(number)) for number in range(40)])
     source = {"name": "webdataset", "folder": str(tmp_path / "d"), "heldout": {"share": 0.5}}
-    (tmp_path / "e.yaml").write_text(yaml.safe_dump({"data": {"source": source, "num_classes": classes}}))
-    evaluate = load_experiment(str(tmp_path / "e.yaml")).evaluate
-    assert evaluate.images == images and images % evaluate.batch == 0
+    for classes, images in ((3, 21), (6, 24), (10, 20), (30, 60)):
+        evaluate = with_source(tmp_path, num_classes=classes, **source).evaluate
+        assert evaluate.images == images and images % evaluate.batch == 0, classes
 
 
-def test_fine_clusters_are_fewer_than_the_images(photos):
-    assert 4 <= load_experiment("my photos.yaml").cluster.clustering.fine_clusters <= 150 // 8
-
-
-@pytest.mark.parametrize("images, tars", [(6000, 1), (12_000, 2), (20_000, 4)])
-def test_few_images_are_few_tars_whatever_else_is_named(digits, images, tars):
-    write_source(digits.root.parent / "digits", train=images)
-    named = ("data.num_classes=4", "evaluate.images=40", "cluster.clustering.fine_clusters=8")
-    for overrides in ((), named):
-        assert load_experiment("e.yaml", overrides).data.shards == tars
+def test_few_images_are_few_tars_whatever_else_is_named(digits):
+    for images, tars in ((6000, 1), (12_000, 2), (20_000, 4)):
+        write_source(digits.root.parent / "digits", train=images)
+        for overrides in ((), ("data.num_classes=4", "evaluate.images=40", "cluster.clustering.fine_clusters=8")):
+            assert load_experiment("e.yaml", overrides).data.shards == tars, overrides
 
 
 def test_an_experiment_that_names_all_is_left_as_it_is(tmp_path):
@@ -212,12 +206,16 @@ def test_submit_prints_what_the_defaults_became_and_the_run_keeps_them(photos, m
     experiment, _, chosen = load_for_run("my photos.yaml", (), run.root)
     chosen.store(run)
     monkeypatch.setattr(experiment_defaults, "EXPERT_IMAGES", 999_424)
-    assert load_for_run("my photos.yaml", (), run.root)[0] == experiment
-    named = load_for_run("my photos.yaml", ("data.class_names=[a bird, a boat, a flower]",), run.root)[0]
+
+    def again(*overrides, root=run.root):
+        return load_for_run("my photos.yaml", overrides, root)[0]
+
+    assert again() == experiment
+    named = again("data.class_names=[a bird, a boat, a flower]")
     assert named.data.class_names == ["a bird", "a boat", "a flower"] and named.experts == experiment.experts
-    larger = load_for_run("my photos.yaml", ("data.image_size=64",), run.root)[0].experts
+    larger = again("data.image_size=64").experts
     assert larger.model.width == 192 and larger.training.images == 4 * 10_240
-    assert load_for_run("my photos.yaml", (), photos / "other")[0].experts.training.images == 4 * 999_424
+    assert again(root=photos / "other").experts.training.images == 4 * 999_424
 
 
 CHANGES = [
@@ -249,37 +247,40 @@ def digits(tmp_path, monkeypatch):
 def begin(run, *overrides):
     """Keep the defaults of a run, as its first submission does."""
     run.root.mkdir()
-    load_for_run("e.yaml", overrides, run.root)[2].store(run)
+    of_run(run, *overrides)[2].store(run)
+
+
+def of_run(run, *overrides):
+    return load_for_run("e.yaml", overrides, run.root)
 
 
 @pytest.mark.parametrize("override, section, values", CHANGES)
-def test_a_default_follows_a_changed_key_until_something_is_trained_with_it(
-    digits, monkeypatch, override, section, values
-):
+def test_a_default_follows_a_changed_key_until_it_is_trained_with(digits, monkeypatch, override, section, values):
     begin(digits, *(["experts.training.images=8192"] if "=400000" in override else []))
     follow = load_experiment("e.yaml", (override,))
     place = f"{section}.training" if section in UNITS else section
     expected = {f"{place}.{key}": value for key, value in values.items()}
+
+    def now(*overrides):
+        """The experiment, the keys in question of it, and those that are left."""
+        experiment, _, defaults = of_run(digits, *overrides)
+        flat = flatten(experiment.model_dump())
+        return experiment, {key: flat[key] for key in expected}, defaults.left
+
     # The run keeps its shares, whatever today's are.
     monkeypatch.setattr("hpcddm.launch.run_defaults.SHARES", experiment_defaults.Shares(2, 2, 2))
-    experiment, _, defaults = load_for_run("e.yaml", (override,), digits.root)
-    now = flatten(experiment.model_dump())
-    assert experiment == follow and {key: now[key] for key in expected} == expected and not defaults.left
+    assert now(override) == (follow, expected, {})
     kept = json.loads(digits.defaults.read_text())["values"]
     for name in ("state/images-0000002048/state.json", "manifest.json") if section in UNITS else ():
         file = digits.root / UNITS[section] / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
-        experiment, _, defaults = load_for_run("e.yaml", (override,), digits.root)
+        experiment, found, left = now(override)
         if override.startswith(("cluster.", f"{section}.model.")):
-            assert experiment == follow and not defaults.left, "another network, which goes on from nothing"
+            assert experiment == follow and not left, "another network, which goes on from nothing"
             continue
-        now = flatten(experiment.model_dump())
-        assert expected.items() <= defaults.left.items() and all(now[key] == kept[key] for key in expected)
-        named = [f"{key}={value}" for key, value in defaults.left.items()]
-        experiment, _, defaults = load_for_run("e.yaml", (override, *named), digits.root)
-        now = flatten(experiment.model_dump())
-        assert {key: now[key] for key in expected} == expected and not defaults.left
+        assert expected.items() <= left.items() and found == {key: kept[key] for key in expected}
+        assert now(override, *(f"{key}={value}" for key, value in left.items()))[1:] == (expected, {})
         shutil.rmtree(digits.root / UNITS[section])
 
 
@@ -288,28 +289,24 @@ def test_submit_warns_once_of_values_that_stay_and_prints_the_line_that_takes_th
     state = digits.root / "train/expert-00/state/images-0000002048/state.json"
     state.parent.mkdir(parents=True)
     state.write_text("{}")
-    done = hpcddm(
-        *("submit", "e.yaml", "experts.training.images=2048", "--dry-run"), "--run-dir", "run", "--site", "embedded"
-    )
-    notes = [line for line in done.stderr.splitlines() if "append" in line]
-    assert len(notes) == 1 and notes[0].endswith(
-        "append experts.training.warmup_images=102 experts.training.ema_halflife_images=204"
-    )
-    defaults = load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2]
+    fewer = "experts.training.images=2048"
+    done = hpcddm("submit", "e.yaml", fewer, "--dry-run", "--run-dir", "run", "--site", "embedded")
+    (note,) = [line for line in done.stderr.splitlines() if "append" in line]
+    assert note.endswith("append experts.training.warmup_images=102 experts.training.ema_halflife_images=204")
+    defaults = of_run(digits, fewer)[2]
     defaults.store(digits)
-    again = load_for_run("e.yaml", ("experts.training.images=2048",), digits.root)[2]
-    assert again.left == defaults.left, "as long as nobody has decided"
+    assert of_run(digits, fewer)[2].left == defaults.left, "as long as nobody has decided"
     shutil.rmtree(digits.root / "train")
-    experiment, _, defaults = load_for_run("e.yaml", ("experts.training.images=400000",), digits.root)
+    experiment, _, defaults = of_run(digits, "experts.training.images=400000")
     assert experiment.experts.training.warmup_images == 20_000 and not defaults.left
 
 
 def test_a_run_that_was_moved_keeps_its_defaults(digits, monkeypatch, tmp_path_factory):
     begin(digits)
-    before, _, _ = load_for_run("e.yaml", (), digits.root)
+    before = of_run(digits)[0]
     moved = RunDir(digits.root.rename(tmp_path_factory.mktemp("elsewhere") / "run"))
     monkeypatch.setattr(experiment_defaults, "IMAGES_OF_A_SHARD", 10)
-    assert load_for_run("e.yaml", (), moved.root)[0] == before
+    assert of_run(moved)[0] == before
 
 
 def test_every_key_and_section_may_be_named_without_a_change_of_another(digits):
@@ -322,7 +319,10 @@ def test_every_key_and_section_may_be_named_without_a_change_of_another(digits):
     assert not lost and len(named) > 100
 
 
-def test_a_setting_of_a_sweep_has_the_defaults_that_its_own_values_give(photos):
+def test_one_expert_needs_no_router_and_a_setting_of_a_sweep_has_the_defaults_of_its_own_values(photos):
+    experiment = loaded("cluster.experts=1")
+    assert experiment.router.model.name == "uniform_router" and experiment.router.training is None
+    assert experiment.evaluate.strategies == ["top-1"]
     grid = {"data.image_size": [32, 64]}
     (photos / "s.yaml").write_text(yaml.safe_dump({"name": "s", "experiment": "my photos.yaml", "grid": grid}))
     widths = {label: own.experts.model.width for label, own in read_sweep("s.yaml").experiments.items()}
@@ -331,21 +331,13 @@ def test_a_setting_of_a_sweep_has_the_defaults_that_its_own_values_give(photos):
 
 def test_missing_data_is_the_only_thing_that_is_missing(tmp_path):
     (tmp_path / "e.yaml").write_text("name: e\nexpert: {}\n")
-    done = hpcddm("submit", str(tmp_path / "e.yaml"), "--dry-run", "--site", "embedded")
-    first, second = done.stderr.splitlines()
-    assert first.endswith("e.yaml: data: this key is needed")
-    assert second.endswith("did you mean 'experts'?")
+    first, second = hpcddm("submit", tmp_path / "e.yaml", "--dry-run", "--site", "embedded").stderr.splitlines()
+    assert first.endswith("e.yaml: data: this key is needed") and second.endswith("did you mean 'experts'?")
 
 
-WRONG = (
-    "data:",
-    "data: photos",
-    "experts:",
-    "experts: {model: dit}",
-    "experts: {training: [1]}",
-    "cluster: {experts: x}",
-)
-WRONG += ("router: {model: {name: [1]}}", "evaluators: 3", "evaluate: {images: -1}", "cluster: {clustering: kmeans}")
+WRONG = ["data:", "data: photos", "experts:", "experts: {model: dit}", "experts: {training: [1]}"]
+WRONG += ["cluster: {experts: x}", "router: {model: {name: [1]}}", "evaluators: 3", "evaluate: {images: -1}"]
+WRONG += ["cluster: {clustering: kmeans}"]
 
 
 @pytest.mark.parametrize("section", WRONG)
@@ -354,5 +346,4 @@ def test_what_is_wrong_is_named_in_one_line_and_not_filled_over(photos, section)
     (photos / "wrong.yaml").write_text(f"{data}{section}\n")
     with pytest.raises(ConfigError) as caught:
         load_experiment("wrong.yaml")
-    line = 1 if not data else 2
-    assert str(caught.value).startswith(f"wrong.yaml:{line}: {section.partition(':')[0]}"), caught.value
+    assert str(caught.value).startswith(f"wrong.yaml:{2 if data else 1}: {section.partition(':')[0]}"), caught.value

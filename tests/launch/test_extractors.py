@@ -24,6 +24,10 @@ def labels(experiment):
     return {unit.key.split("/")[1] for unit in plan_units(experiment) if unit.stage == "compare"}
 
 
+def hashed(folder, *extractors):
+    return with_content_hashes(tiny(folder, evaluate__extractors=[*extractors]), RunDir(folder / "run"), IMAGES)
+
+
 @pytest.fixture
 def dinov2(tmp_path):
     return networks.dinov2(tmp_path / "weights")
@@ -35,24 +39,21 @@ def test_an_experiment_loads_before_its_weights_are_fetched(tmp_path):
 
 
 def test_a_run_knows_its_extractors_where_weights_are_gone_and_the_list_has_changed(tmp_path, dinov2):
-    run = RunDir(tmp_path / "run")
-    filled = with_content_hashes(tiny(tmp_path, evaluate__extractors=[PIXELS, dinov2]), run, IMAGES)
+    run, filled = RunDir(tmp_path / "run"), hashed(tmp_path, PIXELS, dinov2)
     assert labels(filled) == {"own", "pixels-4", "dinov2-w24-p14-256-crop-224-bicubic-aa"}
     store_experiment(with_relative_paths(filled, run), run)
     shutil.rmtree(tmp_path / "weights")
-    again = with_content_hashes(tiny(tmp_path, evaluate__extractors=[dinov2]), run, IMAGES)
+    again = hashed(tmp_path, dinov2)
     assert labels(again) == labels(filled) - {"pixels-4"}
     assert again.evaluate.extractors[0].weights == filled.evaluate.extractors[1].weights
-    other = dinov2 | {"pooling": "mean"}
     with pytest.raises(ConfigError, match=r"evaluate.extractors.0: .*weights"):
-        with_content_hashes(tiny(tmp_path, evaluate__extractors=[other]), run, IMAGES)
+        hashed(tmp_path, dinov2 | {"pooling": "mean"})
 
 
 def test_two_of_one_label_are_refused_even_where_one_is_renamed(tmp_path, dinov2):
     with pytest.raises(ConfigError, match=r"evaluate.extractors.1: its figures would have the name"):
         tiny(tmp_path, evaluate__extractors=[PIXELS, PIXELS])
-    renamed = dinov2 | {"weights": dinov2["weights"] | {"label": "another"}}
-    both = with_content_hashes(tiny(tmp_path, evaluate__extractors=[dinov2, renamed]), RunDir(tmp_path / "run"), IMAGES)
+    both = hashed(tmp_path, dinov2, dinov2 | {"weights": dinov2["weights"] | {"label": "another"}})
     with pytest.raises(UserError, match="evaluate.extractors: figures of two of them would have one name"):
         plan_units(both)
 

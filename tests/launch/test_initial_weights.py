@@ -41,49 +41,51 @@ def starts_checked(experiment, run):
     check_experiment(experiment, Queue(run).site, decide_units(experiment, run, Queue(run)))
 
 
+def size_of(experiment):
+    return experiment.experts.model.parameters(experiment.data)
+
+
 def test_weights_to_start_from_are_looked_at_before_the_data_stages(run, tmp_path, capsys):
-    size = tiny(tmp_path).experts.model.parameters(tiny(tmp_path).data)
+    size = size_of(tiny(tmp_path))
     starts_checked(seeded(tmp_path, parameters(size)), run)
     assert "seed.safetensors says nothing of itself" in capsys.readouterr().err
-    with pytest.raises(
-        UserError, match=f"seed.safetensors: holds {size - 1:,} parameters and experts.model has {size:,}"
-    ):
+    words = f"seed.safetensors: holds {size - 1:,} parameters and experts.model has {size:,}"
+    with pytest.raises(UserError, match=words):
         starts_checked(seeded(tmp_path, parameters(size - 1)), run)
     (tmp_path / "seed.safetensors").write_bytes((tmp_path / "seed.safetensors").read_bytes()[:-9])
     with pytest.raises(UserError, match="seed.safetensors: no weights to start from .*put it back"):
         starts_checked(seeded(tmp_path), run)
+    with pytest.raises(UserError, match="router.safetensors: no weights to start from"):
+        starts_checked(tiny(tmp_path, router__refit={"weights": "router.safetensors"}), run)
 
 
-@pytest.mark.parametrize("key, value", [("model", {"heads": 2}), ("objective", {"name": "epsilon"})])
-def test_weights_of_another_network_are_refused_at_submit(run, tmp_path, key, value):
-    experts = tiny(tmp_path).experts
-    size = experts.model.parameters(tiny(tmp_path).data)
+@pytest.mark.parametrize("key, field, there", [("model", "heads", 2), ("objective", "name", "epsilon")])
+def test_weights_of_another_network_are_refused_at_submit(run, tmp_path, key, field, there):
+    experts, size = tiny(tmp_path).experts, size_of(tiny(tmp_path))
     own = {"model": experts.model.model_dump(), "objective": experts.objective.model_dump()}
     starts_checked(seeded(tmp_path, parameters(size), own), run)
-    own[key] |= value
-    ((field, there),) = value.items()
+    own[key][field] = there
     with pytest.raises(UserError, match=f"experts.{key}.{field} is .* and the file's is {there}; .*hpcddm convert"):
         starts_checked(seeded(tmp_path, parameters(size), own), run)
 
 
 def test_weights_of_another_space_are_refused_though_their_shapes_fit(run, tmp_path):
-    in_pixels = tiny(tmp_path)
-    in_latents = {"data__space": {"name": "latents"}, "experts__model__patch": 2, "router__model__patch": 2}
-    model = tiny(tmp_path, **in_latents).experts.model
-    size = in_pixels.experts.model.parameters(in_pixels.data)
-    assert size == model.parameters(tiny(tmp_path, **in_latents).data)
-    own = {"model": model.model_dump(), "objective": in_pixels.experts.objective.model_dump()}
-    for space, fits in (({"name": "pixels"}, False), (tiny(tmp_path, **in_latents).data.space.model_dump(), True)):
-        described = own | {"data": {"space": space}}
-        with nullcontext() if fits else pytest.raises(UserError, match="data.space is .*latents.* and the file's is"):
-            starts_checked(seeded(tmp_path, parameters(size), described, **in_latents), run)
+    changes = {"data__space": {"name": "latents"}, "experts__model__patch": 2, "router__model__patch": 2}
+    in_pixels, in_latents = tiny(tmp_path), tiny(tmp_path, **changes)
+    assert size_of(in_pixels) == size_of(in_latents)
+    experts = in_latents.experts
+    own = {"model": experts.model.model_dump(), "objective": experts.objective.model_dump()}
+    refused = pytest.raises(UserError, match="data.space is .*latents.* and the file's is")
+    for space, expected in (({"name": "pixels"}, refused), (in_latents.data.space.model_dump(), nullcontext())):
+        with expected:
+            described = own | {"data": {"space": space}}
+            starts_checked(seeded(tmp_path, parameters(size_of(in_pixels)), described, **changes), run)
 
 
 def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_path):
     write_source(tmp_path / "images")
-    size = tiny(tmp_path).experts.model.parameters(tiny(tmp_path).data)
     run.root.mkdir()
-    experiment = with_content_hashes(seeded(tmp_path, parameters(size)), run)
+    experiment = with_content_hashes(seeded(tmp_path, parameters(size_of(tiny(tmp_path)))), run)
     store_experiment(with_relative_paths(experiment, run), run)
     (tmp_path / "seed.safetensors").unlink()
     again = with_content_hashes(seeded(tmp_path), run)
@@ -94,15 +96,10 @@ def test_a_start_that_is_gone_is_missed_only_by_what_has_yet_to_run(run, tmp_pat
     starts_checked(again, run)
 
 
-def test_a_router_that_is_refitted_needs_its_file(run, tmp_path):
-    experiment = tiny(tmp_path, router__refit={"weights": "router.safetensors"})
-    with pytest.raises(UserError, match="router.safetensors: no weights to start from"):
-        starts_checked(experiment, run)
+WRONG = [5, [], {"model": []}, {"data": None}, {"data": {"channels": "x"}}, {"images": -1}, {"source": 3}]
 
 
-@pytest.mark.parametrize(
-    "description", [5, [], {"model": []}, {"data": None}, {"data": {"channels": "x"}}, {"images": -1}, {"source": 3}]
-)
+@pytest.mark.parametrize("description", WRONG)
 def test_a_file_that_describes_itself_by_other_types_is_one_line(tmp_path, description):
     save_file({"a": np.zeros(1)}, tmp_path / "a.safetensors", {"hpcddm": json.dumps(description)})
     with pytest.raises(UserError, match=r"a.safetensors: no weights to start from \("):

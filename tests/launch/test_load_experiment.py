@@ -27,17 +27,11 @@ def test_a_section_without_keys_is_named_as_empty_and_takes_overrides(tmp_path, 
         load_experiment(str(tmp_path / "e.yaml"), (f"{key}.x=1",))
 
 
-@pytest.mark.parametrize(
-    "override, value",
-    [("experts.training.images=32", 32), ("experts.training.images=3e1", 30), ("experts.training.images=1_000", 1000)],
-)
-def test_an_override_is_yaml(tmp_path, override, value):
-    assert load_experiment(str(write_experiment(tmp_path)), (override,)).experts.training.images == value
-
-
-def test_the_last_override_wins_and_may_make_new_keys(tmp_path):
-    overrides = ("monolith.enabled=true", "monolith.enabled=false")
-    assert load_experiment(str(write_experiment(tmp_path)), overrides).monolith.enabled is False
+def test_an_override_is_yaml_and_the_last_wins_and_may_make_new_keys(tmp_path):
+    path = str(write_experiment(tmp_path))
+    for number, value in (("32", 32), ("3e1", 30), ("1_000", 1000)):
+        assert load_experiment(path, (f"experts.training.images={number}",)).experts.training.images == value
+    assert load_experiment(path, ("monolith.enabled=true", "monolith.enabled=false")).monolith.enabled is False
 
 
 def test_an_override_reaches_one_place_of_a_mapping_that_stands_in_several(tmp_path):
@@ -56,24 +50,33 @@ def test_an_override_names_an_entry_of_a_list_by_its_number(tmp_path):
     assert [own.precision for own in experiment.experts.overrides] == [None, "bf16"]
 
 
-@pytest.mark.parametrize(
-    "override, message",
-    [
-        ("experts.training.image=32", "experts.training.image: unknown key; valid keys: images, batch"),
-        ("images=32", "images: unknown key; valid keys: name, seed"),
-        ("seed", "'seed': an override is key.key=value"),
-        ("=3", "'=3': an override is key.key=value"),
-        ("name.first=x", "'name.first=x': name holds a value and no further keys"),
-        ("experts.overrides.1.batch=8", "overrides is a list of 1; its entries are numbered from 0"),
-        ("experts.overrides.first.batch=8", "overrides is a list of 1; its entries are numbered from 0"),
-        ("seed=[1", "'[1' is not a YAML value"),
-        ("seed.=1", "seed"),
-    ],
-)
+NO_LIST = "overrides is a list of 1; its entries are numbered from 0"
+WRONG_OVERRIDES = [
+    ("experts.training.image=32", "experts.training.image: unknown key; valid keys: images, batch"),
+    ("images=32", "images: unknown key; valid keys: name, seed"),
+    ("seed", "'seed': an override is key.key=value"),
+    ("=3", "'=3': an override is key.key=value"),
+    ("name.first=x", "'name.first=x': name holds a value and no further keys"),
+    ("experts.overrides.1.batch=8", NO_LIST),
+    ("experts.overrides.first.batch=8", NO_LIST),
+    ("seed=[1", "'[1' is not a YAML value"),
+    ("seed.=1", "seed"),
+]
+
+
+@pytest.mark.parametrize("override, message", WRONG_OVERRIDES)
 def test_a_wrong_override_is_named(tmp_path, override, message):
     with pytest.raises(ConfigError) as caught:
         load_experiment(str(write_experiment(tmp_path, experts__overrides=[{"clusters": [1]}])), (override,))
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def multiplied(form):
+    """Eight keys, each of which holds ten times the one before."""
+    return b"".join(form % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8))
+
+
+MANY = "no readable YAML (its anchors expand to more than 100,000 values)"
 
 
 WRONG_FILES = {
@@ -92,42 +95,38 @@ WRONG_FILES = {
     "two documents": (b"name: tiny\n---\nname: tiny\n", ":2:1: no readable YAML (expected a single document"),
     "a tag": (b"name: tiny\nseed: !!int 010\n", ":2:7: no readable YAML (the tag tag:yaml.org,2002:int is not read"),
     "an object of Python": (b"name: !!python/name:os.system\n", ":1:7: no readable YAML (the tag"),
-    "an alias in itself": (b"name: &a [*a]\n", "no readable YAML (its anchors expand to more than 100,000 values)"),
-    "aliases that multiply": (
-        b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
-        + b"".join(b"%c: &%c [%s]\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
-        "no readable YAML (its anchors expand to more than 100,000 values)",
-    ),
-    "merges that multiply": (
-        b"a: &a {x: 1}\n"
-        + b"".join(b"%c: &%c {<<: [%s]}\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
-        "no readable YAML (its anchors expand to more than 100,000 values)",
-    ),
+    "an alias in itself": (b"name: &a [*a]\n", MANY),
+    "aliases that multiply": (b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + multiplied(b"%c: &%c [%s]\n"), MANY),
+    "merges that multiply": (b"a: &a {x: 1}\n" + multiplied(b"%c: &%c {<<: [%s]}\n"), MANY),
     "a list in a thousand lists": (b"name: " + b"[" * 5000, "no readable YAML (it is nested too deeply)"),
 }
 
 
 @pytest.mark.parametrize("content, message", WRONG_FILES.values(), ids=WRONG_FILES)
-@pytest.mark.parametrize("load", [load_experiment, load_site])
-def test_a_file_that_is_no_yaml_is_named_with_line_and_column(tmp_path, load, content, message):
+def test_a_file_that_is_no_yaml_is_named_with_line_and_column(tmp_path, content, message):
     path = tmp_path / "wrong.yaml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        load(str(path))
-    assert str(caught.value).startswith(str(path)) and message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    for load in (load_experiment, load_site):
+        with pytest.raises(ConfigError) as caught:
+            load(str(path))
+        assert str(caught.value).startswith(str(path)) and message in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("load, known", [(load_experiment, "quickstart"), (load_site, "embedded, slurm")])
-def test_an_unknown_name_lists_the_known_ones(load, known):
-    with pytest.raises(ConfigError, match=f"named 'nowhere'; valid names: .*{known}"):
-        load("nowhere")
+def test_an_unknown_name_lists_the_known_ones_and_a_missing_path_is_named():
+    for load, known in ((load_experiment, "quickstart"), (load_site, "embedded, slurm")):
+        with pytest.raises(ConfigError, match=f"named 'nowhere'; valid names: .*{known}"):
+            load("nowhere")
+    for name in ("missing.yaml", "./missing", "/tmp"):
+        with pytest.raises(ConfigError, match=f"{name}: no such experiment file"):
+            load_experiment(name)
 
 
-@pytest.mark.parametrize("name", ["missing.yaml", "./missing", "/tmp"])
-def test_a_missing_path_is_named(name):
-    with pytest.raises(ConfigError, match=f"{name}: no such experiment file"):
-        load_experiment(name)
+@pytest.fixture
+def run(tmp_path):
+    """A run beside the images."""
+    write_source(tmp_path / "images")
+    return RunDir(tmp_path / "runs" / "tiny")
 
 
 def test_a_bare_name_is_looked_up_here_first(tmp_path, monkeypatch):
@@ -136,22 +135,19 @@ def test_a_bare_name_is_looked_up_here_first(tmp_path, monkeypatch):
     assert load_experiment("quickstart").name == "tiny"
 
 
-def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to_the_run(tmp_path, monkeypatch):
+def test_the_folder_of_the_images_is_relative_to_the_file_and_stored_relative_to_the_run(tmp_path, run):
     experiment = tiny(tmp_path)
     assert experiment.data.source.folder == str(tmp_path / "images")
-    run = RunDir(tmp_path / "runs" / "tiny")
     store_experiment(with_relative_paths(experiment, run), run)
     assert stored_experiment(run).data.source.folder == "../../images"
     assert str(tmp_path) not in run.experiment.read_text()
 
 
-def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tmp_path):
+def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tmp_path, run):
     (tmp_path / "hats.txt").write_text("key\n")
-    write_source(tmp_path / "images")
     experiment = tiny(tmp_path, experts__extra=[JOINED])
     (joined,) = experiment.experts.extra
     assert (joined.list, joined.content_hash) == (str(tmp_path / "hats.txt"), None)
-    run = RunDir(tmp_path / "runs" / "tiny")
     complete = with_content_hashes(experiment, run)
     assert complete.experts.extra[0].content_hash == atomic.sha256(tmp_path / "hats.txt")
     store_experiment(with_relative_paths(complete, run), run)
@@ -163,48 +159,46 @@ def test_a_file_of_keys_goes_by_its_content_and_is_stored_relative_to_the_run(tm
         with_content_hashes(missing, run)
 
 
-def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_path):
-    write_source(tmp_path / "images")
-    run, shards = RunDir(tmp_path / "runs" / "tiny"), []
+def with_table(folder, file):
+    """The tiny experiment with a table, whose file is hashed anew."""
+    _hash_of.cache_clear()
+    return tiny(folder, data__filter="score > 1", data__table={"file": file})
+
+
+def test_a_table_goes_by_its_content_and_other_values_choose_other_samples(tmp_path, run):
+    shards = []
     for score in (1, 2):
         (tmp_path / "scores.csv").write_text(f"key,score\na,{score}\n")
-        _hash_of.cache_clear()
-        experiment = with_content_hashes(
-            tiny(tmp_path, data__filter="score > 1", data__table={"file": "scores.csv"}), run
-        )
+        experiment = with_content_hashes(with_table(tmp_path, "scores.csv"), run)
         assert experiment.data.table.content_hash == atomic.sha256(tmp_path / "scores.csv")
         shards.append(settings_to_hash(experiment.data))
     assert shards[0] != shards[1]
     (tmp_path / "scores.csv").unlink()
-    _hash_of.cache_clear()
     with pytest.raises(ConfigError, match=r"scores\.csv: no table .No such file.*; a table of the experiment"):
-        with_content_hashes(experiment, run)
+        with_content_hashes(with_table(tmp_path, "scores.csv"), run)
 
 
-def test_a_table_may_be_a_folder_and_what_is_no_table_is_refused_at_once(tmp_path):
-    write_source(tmp_path / "images")
-    run, hashes = RunDir(tmp_path / "runs" / "tiny"), []
-    (tmp_path / "scores").mkdir()
-    experiment = tiny(tmp_path, data__filter="score > 1", data__table={"file": "scores"})
+def test_a_table_may_be_a_folder_and_what_is_no_table_is_refused_at_once(tmp_path, run):
+    folder, hashes = tmp_path / "scores", []
+    folder.mkdir()
     with pytest.raises(UserError, match="scores: no table in this folder"):
-        with_content_hashes(experiment, run)
+        with_content_hashes(with_table(tmp_path, "scores"), run)
     for part in ("a", "b"):
-        (tmp_path / "scores" / f"{part}.csv").write_text(f"key,score\n{part},1\n")
-        _hash_of.cache_clear()
-        hashes.append(with_content_hashes(experiment, run).data.table.content_hash)
+        (folder / f"{part}.csv").write_text(f"key,score\n{part},1\n")
+        complete = with_content_hashes(with_table(tmp_path, "scores"), run)
+        hashes.append(complete.data.table.content_hash)
     assert hashes[0] != hashes[1]
-    store_experiment(with_relative_paths(with_content_hashes(experiment, run), run), run)
-    shutil.rmtree(tmp_path / "scores")
-    assert with_content_hashes(experiment, run).data.table.content_hash == hashes[1]
-    _hash_of.cache_clear()
-    (tmp_path / "scores").write_text("key,score\n")
+    store_experiment(with_relative_paths(complete, run), run)
+    shutil.rmtree(folder)
+    assert with_content_hashes(with_table(tmp_path, "scores"), run).data.table.content_hash == hashes[1]
+    folder.write_text("key,score\n")
     with pytest.raises(UserError, match="scores: no folder, and a table's name ends in one of .csv"):
-        with_content_hashes(experiment, run)
+        with_content_hashes(with_table(tmp_path, "scores"), run)
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "x"}'])
-def test_a_folder_without_a_run_is_named(tmp_path, content):
-    if content:
-        (tmp_path / "experiment.json").write_text(content)
-    with pytest.raises(ConfigError, match=str(tmp_path)):
-        stored_experiment(RunDir(tmp_path))
+def test_a_folder_without_a_run_is_named(tmp_path):
+    for content in (None, "{", "[]", '{"name": "x"}'):
+        if content:
+            (tmp_path / "experiment.json").write_text(content)
+        with pytest.raises(ConfigError, match=str(tmp_path)):
+            stored_experiment(RunDir(tmp_path))

@@ -33,11 +33,25 @@ def all_of(experiment, run):
     return make_items(plan_units(experiment), experiment, run)
 
 
+def planned(experiment, run, queue, chosen=lambda item: True):
+    """The arrays of what is chosen, and why there are no more."""
+    return plan_arrays([item for item in all_of(experiment, run) if chosen(item)], run, queue)
+
+
+def everything(experiment, run, queue):
+    return submit_all(experiment, run, queue, decide_units(experiment, run, queue))
+
+
+def shapes(experiment, run, **site):
+    """The names in each array."""
+    groups = group_into_arrays(all_of(experiment, run), Site(name="north", scheduler="slurm", **site))
+    return [[item.name for item in group] for group in groups]
+
+
 @pytest.mark.parametrize("experts", [2, 8])
 def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts):
-    experiment = tiny(tmp_path, cluster__experts=experts)
     queue = Queue(run, stages={"train": {"nodes": 2}, "train/monolith": {"minutes": 600}})
-    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
+    submitted = everything(tiny(tmp_path, cluster__experts=experts), run, queue)
     (array,) = [array for array in queue.submitted if "train/expert-00" in array.keys]
     assert array.keys == [expert_key(index) for index in range(experts)] and array.resources.nodes == 2
     assert array.throttle == experts
@@ -45,27 +59,19 @@ def test_the_experts_are_one_array_with_one_element_each(run, tmp_path, experts)
     assert [one.job for one in Journal(run.journal).submissions()] == [one.job for one in submitted]
 
 
+OWN = [("nodes", 2), ("setup", ["module load b"]), ("container", ["box"]), ("exclude", "n3")]
+
+
+@pytest.mark.parametrize("key, value", OWN)
+def test_a_unit_with_a_shape_setup_or_container_of_its_own_is_an_array_of_its_own(run, tmp_path, key, value):
+    found = shapes(tiny(tmp_path), run, setup=["module load a"], stages={"train/expert-01": {key: value}})
+    assert ["train/expert-00"] in found and ["train/expert-01"] in found and [MONOLITH] in found
+
+
 def test_an_expert_that_joins_shares_the_array_of_the_others(run, tmp_path):
-    items, site = all_of(tiny(tmp_path, experts__extra=[JOINED]), run), Site(name="north", scheduler="slurm")
-    shapes = [[item.name for item in group] for group in group_into_arrays(items, site)]
-    assert ["expert_lists/all", "expert_lists/hats"] in shapes and [
-        expert_key(0),
-        expert_key(1),
-        "train/hats",
-    ] in shapes
-
-
-def test_an_expert_of_another_shape_is_an_array_of_its_own(run, tmp_path):
-    site = Site(name="north", scheduler="slurm", stages={"train/expert-01": {"nodes": 2}})
-    shapes = [[item.name for item in items] for items in group_into_arrays(all_of(tiny(tmp_path), run), site)]
-    assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes and [MONOLITH] in shapes
-
-
-@pytest.mark.parametrize("key, value", [("setup", ["module load b"]), ("container", ["box"]), ("exclude", "n3")])
-def test_a_unit_with_a_setup_or_container_of_its_own_is_an_array_of_its_own(run, tmp_path, key, value):
-    site = Site(name="north", scheduler="slurm", setup=["module load a"], stages={"train/expert-01": {key: value}})
-    shapes = [[item.name for item in items] for items in group_into_arrays(all_of(tiny(tmp_path), run), site)]
-    assert ["train/expert-00"] in shapes and ["train/expert-01"] in shapes
+    found = shapes(tiny(tmp_path, experts__extra=[JOINED]), run)
+    assert ["expert_lists/all", "expert_lists/hats"] in found
+    assert [expert_key(0), expert_key(1), "train/hats"] in found
 
 
 CAPTIONED = {"data__condition": {"name": "text", "encoder": {"name": "words"}, "cached": True}}
@@ -78,8 +84,8 @@ INSIDE = CAPTIONED | {
 
 @pytest.mark.parametrize("changes", [{}, INSIDE], ids=["plain", "inside"])
 def test_every_array_waits_for_what_its_units_read(run, tmp_path, changes):
-    experiment, queue = tiny(tmp_path, **changes), Queue(run)
-    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
+    experiment = tiny(tmp_path, **changes)
+    submitted = everything(experiment, run, Queue(run))
     job_of = {key: one.job for one in submitted for key in one.keys}
     for unit in plan_units(experiment):
         (array,) = [one for one in submitted if unit.key in one.keys]
@@ -91,19 +97,18 @@ RANGES = ["train-000", "train-001", "heldout-000"]
 
 
 def test_units_that_read_others_of_their_stage_are_an_array_behind_these(run, tmp_path):
-    items, site = all_of(tiny(tmp_path, **INSIDE), run), Site(name="north", scheduler="slurm")
-    grouped = [[item.name for item in group] for group in group_into_arrays(items, site)]
-    ranges = {
-        stage: [f"{stage}/{name}" for name in RANGES] for stage in ("latents", "concept_vocabulary", "concept_tags")
-    }
+    found = shapes(tiny(tmp_path, **INSIDE), run)
+    latents, vocabulary, tags = (
+        [f"{stage}/{name}" for name in RANGES] for stage in ("latents", "concept_vocabulary", "concept_tags")
+    )
     for first, second in (
-        (ranges["latents"], ["latents/scale"]),
+        (latents, ["latents/scale"]),
         (["encode_captions/all"], ["encode_captions/000", "encode_captions/001"]),
-        (ranges["concept_vocabulary"], ["concept_vocabulary/all"]),
-        (["concept_tags/tagger"], ranges["concept_tags"]),
+        (vocabulary, ["concept_vocabulary/all"]),
+        (["concept_tags/tagger"], tags),
     ):
-        assert grouped.index(second) == grouped.index(first) + 1
-    assert ["concept_scores/000", "concept_scores/alignment"] in grouped, "neither reads the other"
+        assert found.index(second) == found.index(first) + 1
+    assert ["concept_scores/000", "concept_scores/alignment"] in found, "neither reads the other"
 
 
 def test_no_array_reads_a_later_one_whatever_runs_lack(tmp_path):
@@ -119,25 +124,20 @@ def test_no_array_reads_a_later_one_whatever_runs_lack(tmp_path):
 
 def test_a_chain_of_reads_inside_a_stage_has_an_array_for_each_link(run, tmp_path):
     reads = {"c": ["b", "other"], "b": ["a"], "a": [], "d": ["a"], "other": []}
-    units = [
-        PlannedUnit(f"expert_lists/{name}", [f"expert_lists/{key}" for key in needs], {}, None)
-        for name, needs in reads.items()
-    ]
+    keys = {name: [f"expert_lists/{key}" for key in needs] for name, needs in reads.items()}
+    units = [PlannedUnit(f"expert_lists/{name}", needs, {}, None) for name, needs in keys.items()]
     items, site = make_items(units, tiny(tmp_path), run), Site(name="north", scheduler="slurm")
 
     def grouped(names):
-        some = [item for item in items if item.unit.key[-1] in names]
-        return [
-            [item.unit.key.removeprefix("expert_lists/") for item in group] for group in group_into_arrays(some, site)
-        ]
+        groups = group_into_arrays([item for item in items if item.unit.key[-1] in names], site)
+        return [[item.unit.key.removeprefix("expert_lists/") for item in group] for group in groups]
 
     assert grouped("abcdr") == [["a", "other"], ["b", "d"], ["c"]]
     assert grouped("bc") == [["b"], ["c"]] and grouped("ac") == [["a"], ["c"]]
 
 
 def test_the_map_leads_every_element_to_its_spec_wherever_the_run_lies(run, tmp_path):
-    experiment, queue = tiny(tmp_path), Queue(run)
-    submit_all(experiment, run, queue, decide_units(experiment, run, queue))
+    everything(tiny(tmp_path), run, Queue(run))
     moved = RunDir(run.root.rename(tmp_path / "moved"))
     for one in Journal(moved.journal).submissions():
         specs = [read_spec(path)[0] for path in read_element_map(moved.jobs / f"{one.uuid}.json")]
@@ -167,9 +167,8 @@ def test_an_array_may_hold_units_of_several_runs(tmp_path):
 
 
 def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
-    experiment = tiny(tmp_path, cluster__experts=8)
     queue = Queue(run, limits=Limits(max_array=3), max_parallel=2)
-    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
+    submitted = everything(tiny(tmp_path, cluster__experts=8), run, queue)
     pieces = [array for array in queue.submitted if "train/expert" in array.keys[0]]
     assert [key for array in pieces for key in array.keys] == [expert_key(index) for index in range(8)]
     assert [len(array.keys) for array in pieces] == [3, 3, 2] and [array.throttle for array in pieces] == [1, 1, 1]
@@ -184,9 +183,8 @@ def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
 @pytest.mark.parametrize("room", range(15))
 def test_what_fits_is_submitted_and_needs_nothing_of_what_is_left(run, tmp_path, room):
     experiment = tiny(tmp_path)
-    queue = Queue(run, limits=Limits(free_jobs=room, reason="ten are enough"))
-    planned_arrays, reason = plan_arrays(all_of(experiment, run), run, queue)
-    taken = [item.name for planned in planned_arrays for item in planned.items]
+    arrays, reason = planned(experiment, run, Queue(run, limits=Limits(free_jobs=room, reason="ten are enough")))
+    taken = [item.name for array in arrays for item in array.items]
     assert len(taken) == min(room, len(plan_units(experiment))) and reason == "ten are enough"
     for unit in plan_units(experiment):
         assert unit.key not in taken or set(unit.inputs) <= set(taken)
@@ -195,20 +193,18 @@ def test_what_fits_is_submitted_and_needs_nothing_of_what_is_left(run, tmp_path,
 @pytest.mark.parametrize("room", range(15))
 def test_a_queue_that_turns_out_to_be_full_is_filled_and_nothing_refused_leaves_a_trace(run, tmp_path, room):
     """As under a limit that cannot be read; an array that is longer than the limit goes in by pieces."""
-    experiment = tiny(tmp_path, cluster__experts=4)
-    queue = Queue(run, room=room)
-    planned_arrays, _ = plan_arrays(all_of(experiment, run), run, queue)
+    experiment, queue = tiny(tmp_path, cluster__experts=4), Queue(run, room=room)
     with pytest.raises(QueueFull):
-        list(submit_planned(planned_arrays, run, queue, {}))
+        list(submit_planned(planned(experiment, run, queue)[0], run, queue, {}))
     known = Journal(run.journal).submissions()
     assert [one.units for one in known] == [array.keys for array in queue.submitted]
     taken = [key for one in known for key in one.units]
     assert len(taken) == room
     # The rest goes in later, behind what is in the queue.
     later = Queue(run, alive=taken)
-    submit_all(experiment, run, later, decide_units(experiment, run, later))
-    everything = [unit.key for unit in plan_units(experiment)]
-    assert sorted(taken + [key for array in later.submitted for key in array.keys]) == sorted(everything)
+    everything(experiment, run, later)
+    in_the_end = taken + [key for array in later.submitted for key in array.keys]
+    assert sorted(in_the_end) == sorted(unit.key for unit in plan_units(experiment))
 
 
 def at_the_same_time(arrays, jobs):
@@ -224,12 +220,10 @@ def at_the_same_time(arrays, jobs):
 @pytest.mark.parametrize("room", range(1, 9))
 @pytest.mark.parametrize("max_parallel", [1, 2, 3, 4, 8])
 def test_an_array_that_goes_in_by_pieces_keeps_its_throttle(run, tmp_path, room, max_parallel):
-    experiment = tiny(tmp_path, cluster__experts=8)
     queue = Queue(run, room=room, max_parallel=max_parallel)
-    items = [item for item in all_of(experiment, run) if "train/expert" in item.name]
-    planned_arrays, _ = plan_arrays(items, run, queue)
+    arrays, _ = planned(tiny(tmp_path, cluster__experts=8), run, queue, lambda item: "train/expert" in item.name)
     with pytest.raises(QueueFull) if room < 8 else nullcontext():
-        list(submit_planned(planned_arrays, run, queue, {}))
+        list(submit_planned(arrays, run, queue, {}))
     jobs = [one.job for one in Journal(run.journal).submissions()]
     assert sum(len(array.keys) for array in queue.submitted) == room
     assert 1 <= at_the_same_time(queue.submitted, jobs) <= max_parallel
@@ -244,9 +238,7 @@ def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
             self.room = 3
             return super().submit(array, token, script)
 
-    experiment = tiny(tmp_path, cluster__experts=8)
-    queue = Narrow(run)
-    submitted = submit_all(experiment, run, queue, decide_units(experiment, run, queue))
+    submitted = everything(tiny(tmp_path, cluster__experts=8), run, Narrow(run))
     pieces = [one for one in submitted if "train/expert" in one.keys[0]]
     assert [len(one.keys) for one in pieces] == [2, 2, 2, 2]
     (evaluate,) = [one for one in submitted if one.keys[0].startswith("evaluate")]
@@ -255,20 +247,17 @@ def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
 
 
 def test_what_waits_in_the_queue_already_is_waited_for(run, tmp_path):
-    experiment, queue = tiny(tmp_path), Queue(run)
-    items = [item for item in all_of(experiment, run) if item.unit.stage == "report"]
-    planned_arrays, _ = plan_arrays(items, run, queue)
-    (report,) = submit_planned(planned_arrays, run, queue, {"train/expert-01": Job(JobId("55_1"), "running")})
+    queue = Queue(run)
+    arrays, _ = planned(tiny(tmp_path), run, queue, lambda item: item.unit.stage == "report")
+    (report,) = submit_planned(arrays, run, queue, {"train/expert-01": Job(JobId("55_1"), "running")})
     assert report.after == ["55"]
 
 
 def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_another(run, tmp_path):
-    experiment = tiny(tmp_path)
-    launcher = create(Site(name="north", scheduler="slurm", max_parallel=2), run)
+    experiment, launcher = tiny(tmp_path), create(Site(name="north", scheduler="slurm", max_parallel=2), run)
     launcher.limits = lambda wanted, cluster: Limits(max_array=1)
     Journal(run.journal).record_intent("slurm", "north", ["x"])
-    planned_arrays, _ = plan_arrays(all_of(experiment, run), run, launcher)
-    rendered = list(render_planned(planned_arrays, launcher, {}))
+    rendered = list(render_planned(planned(experiment, run, launcher)[0], launcher, {}))
     names = sorted(path.name for path in run.scripts.glob("*.sbatch"))
     assert names == sorted(script for script, _ in rendered) and names[0].startswith("0002-")
     assert len(set(names)) == len(plan_units(experiment))
@@ -277,28 +266,25 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
 
 def test_a_dry_run_names_the_scripts_and_jobs_for_which_an_array_waits_as_a_submission_does(run, tmp_path):
     launcher, queue = create(Site(name="north", scheduler="slurm", **BOTH), run), Queue(run, **BOTH)
-    items = [item for item in all_of(tiny(tmp_path), run) if item.unit.stage in ("train", "report")]
+    arrays, _ = planned(tiny(tmp_path), run, queue, lambda item: item.unit.stage in ("train", "report"))
     active = {"evaluate/monolith": Job(JobId("55_1@north"), "running"), "router/all": Job(JobId("7@south"), "running")}
-    planned_arrays, _ = plan_arrays(items, run, queue)
-    dry = {key: array for _, array in render_planned(planned_arrays, launcher, active) for key in array.keys}
-    list(submit_planned(planned_arrays, run, queue, active))
-    real = {key: array for array in queue.submitted for key in array.keys}
-    assert {key: array.waits_for for key, array in real.items()} == {key: one.waits_for for key, one in dry.items()}
-    scripts = {script: array for script, array in render_planned(planned_arrays, launcher, active)}
-    north = [script for script, array in scripts.items() if {"train/expert-00"} & set(array.keys)]
-    assert set(north) < set(real["report/all"].waits_for), "an array of the other cluster is not waited for"
+    scripts = dict(render_planned(arrays, launcher, active))
+    dry = {key: array.waits_for for array in scripts.values() for key in array.keys}
+    list(submit_planned(arrays, run, queue, active))
+    real = {key: array.waits_for for array in queue.submitted for key in array.keys}
+    assert real == dry
+    scripts = dict(render_planned(arrays, launcher, active))
+    north = [script for script, array in scripts.items() if "train/expert-00" in array.keys]
+    assert set(north) < set(real["report/all"]), "an array of the other cluster is not waited for"
     text = (run.scripts / next(script for script in scripts if "report" in script)).read_text()
-    assert f"# Waits for  {', '.join(real['report/all'].waits_for)}, by --dependency=afterany\n" in text
+    assert f"# Waits for  {', '.join(real['report/all'])}, by --dependency=afterany\n" in text
 
 
 BOTH = {"cluster": "north", "stages": {"train/expert-01": {"cluster": "south"}}}
 
 
 def test_no_dependency_crosses_clusters_and_what_waits_for_another_one_looks_later(run, tmp_path):
-    experiment = tiny(tmp_path)
-    queue = Queue(run, **BOTH)
-    decision = decide_units(experiment, run, queue)
-    submitted = {key: one for one in submit_all(experiment, run, queue, decision) for key in one.keys}
+    submitted = {key: one for one in everything(tiny(tmp_path), run, Queue(run, **BOTH)) for key in one.keys}
     assert submitted["train/expert-00"].job.cluster == "north" and submitted["train/expert-01"].job.cluster == "south"
     assert {after.cluster for one in submitted.values() for after in one.after} == {"north"}
     assert submitted["train/expert-00"].after and submitted["train/expert-00"].begin_seconds == 0
@@ -307,11 +293,7 @@ def test_no_dependency_crosses_clusters_and_what_waits_for_another_one_looks_lat
 
 
 def test_a_cluster_without_room_leaves_out_its_units_and_what_reads_them(run, tmp_path):
-    experiment = tiny(tmp_path)
     queue = Queue(run, **BOTH)
-    queue.limits = lambda wanted, cluster: Limits(
-        free_jobs=0 if cluster == "south" else None, reason=f"{cluster} is full"
-    )
-    planned_arrays, _ = plan_arrays(all_of(experiment, run), run, queue)
-    keys = {item.unit.key for planned in planned_arrays for item in planned.items}
+    queue.limits = lambda wanted, cluster: Limits(free_jobs=0 if cluster == "south" else None, reason="it is full")
+    keys = {item.unit.key for array in planned(tiny(tmp_path), run, queue)[0] for item in array.items}
     assert "train/expert-00" in keys and keys.isdisjoint({"train/expert-01", "report/all"})

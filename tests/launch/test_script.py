@@ -29,6 +29,10 @@ def function(script, name):
     return re.search(rf"^{name}\(\) \{{\n.*?^\}}\n", script, re.MULTILINE | re.DOTALL)[0]
 
 
+def in_bash(code):
+    return subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20, check=False)
+
+
 def patiently(folder, words, seconds, ends="", **site):
     """Try a command that says so and fails for so many seconds: whether it had success, and when that was clear."""
     code = CLOCK + function(rendered(folder, **site), "patiently")
@@ -37,8 +41,7 @@ def patiently(folder, words, seconds, ends="", **site):
         attempt() {{ [ $slept -ge {seconds} ] || {{ printf '{words}\\n'; return 1; }}; }}
         patiently attempt; echo $? $slept
     """
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20, check=True)
-    code, slept = map(int, done.stdout.split())
+    code, slept = map(int, in_bash(code).stdout.split())
     return code == 0, slept
 
 
@@ -50,17 +53,11 @@ def test_what_passes_is_waited_for_as_long_as_there_is_time(tmp_path, words):
     assert patiently(tmp_path, words, 800, signal_lead_seconds=900)[0]
 
 
-def test_before_the_slot_ends_there_is_time_for_the_verdict(tmp_path):
+def test_less_is_waited_before_the_slot_ends_after_a_refusal_and_when_told_to_leave(tmp_path):
     is_done, slept = patiently(tmp_path, FULL, 10_000, ends=1090)
-    assert not is_done and 40 < slept <= 75
-
-
-def test_a_refusal_is_believed_after_a_few_tries(tmp_path):
+    assert not is_done and 40 < slept <= 75, "there is time for the verdict"
     is_done, slept = patiently(tmp_path, REFUSED, 10_000)
     assert not is_done and slept < 10
-
-
-def test_who_is_told_to_leave_waits_for_nobody(tmp_path):
     (tmp_path / "stop").touch()
     assert patiently(tmp_path, FULL, 10_000) == (False, 0)
 
@@ -89,27 +86,23 @@ def elsewhere(folder, excluded="(null)", restarts=0, state="JobState=RUNNING Rea
     script = rendered(folder, resources={"exclude": exclude} if exclude else {})
     code = CLOCK + CONTROLLER + f"HPCDDM_STOP_FILE={folder}/stop calls={folder}/calls avoided='{excluded}'\n"
     code += f"state='{state}' SLURM_RESTART_COUNT={restarts} busy={busy}\n"
-    names = ("patiently", "is_cancelled", "go_elsewhere")
-    head = script[: script.index("trap go_elsewhere EXIT")]
     # All that the trap needs stands above it.
-    code += re.search(r"^hostnames.*\n", head, re.MULTILINE)[0] + "".join(function(head, name) for name in names)
-    (folder / "calls").touch()
-    subprocess.run(["bash", "-c", code + "go_elsewhere"], timeout=20, check=False)
+    head = script[: script.index("trap go_elsewhere EXIT")]
+    code += re.search(r"^hostnames.*\n", head, re.MULTILINE)[0]
+    code += "".join(function(head, name) for name in ("patiently", "is_cancelled", "go_elsewhere"))
+    (folder / "calls").write_text("")
+    in_bash(code + "go_elsewhere")
     return (folder / "calls").read_text().splitlines()
 
 
 def test_a_job_leaves_a_node_that_cannot_see_the_run_however_often_its_slots_ended(tmp_path):
     calls = ["requeue", "update JobId=7_0 ExcNodeList=n1,n2,n3,n9"]
     assert elsewhere(tmp_path, "n1,n2,n3", restarts=9) == calls
-
-
-def test_a_job_avoids_so_many_nodes_and_no_more_beside_those_that_the_site_excludes(tmp_path):
+    # It avoids so many nodes and no more beside those that the site excludes.
     assert elsewhere(tmp_path, "n1,n2,n3,n4") == []
     assert elsewhere(tmp_path, "n1,n2,n3,n4", exclude="n1,n2") != []
-
-
-def test_a_busy_controller_does_not_end_a_unit_on_a_blind_node(tmp_path):
-    assert elsewhere(tmp_path, busy=40) == ["requeue", "update JobId=7_0 ExcNodeList=n9"]
+    busy = elsewhere(tmp_path, busy=40)
+    assert busy == ["requeue", "update JobId=7_0 ExcNodeList=n9"], "a busy controller does not end the unit"
 
 
 def test_a_job_that_is_stop_requested_in_its_setup_goes_nowhere(tmp_path):
@@ -127,7 +120,6 @@ def test_a_job_never_leaves_the_last_nodes_of_its_partition(tmp_path, monkeypatc
     for others, leaves in (("idle n1\\nmixed n2", True), ("idle n1\\ndown* n2", False), ("idle n1\\nidle n8", False)):
         (tools / "sinfo").write_text(f"#!/bin/bash\nprintf 'idle n9\\n{others}\\n'\n")
         (tools / "sinfo").chmod(0o755)
-        (tmp_path / "calls").unlink(missing_ok=True)
         assert bool(elsewhere(tmp_path, "n8")) == leaves, others
 
 
@@ -144,8 +136,7 @@ def test_a_wait_begins_after_that_of_slurm(tmp_path):
     """
     code += function(FUNCTIONS.read_text(), "change").replace("answer=$(", "printf '%s\\n' $(")
     for own, expected in ((100, 130), (-50, 30)):
-        done = subprocess.run(["bash", "-c", f"own={own}\n{code}\nchange"], capture_output=True, text=True, timeout=20)
-        exclude, start = done.stdout.split()
+        exclude, start = in_bash(f"own={own}\n{code}\nchange").stdout.split()
         assert exclude == "ExcNodeList=n2" and abs(int(start.removeprefix("StartTime=now+")) - expected) <= 5
 
 
@@ -159,26 +150,19 @@ element=7_0
 """
 
 
-@pytest.mark.parametrize(
-    ("first", "start", "words"),
-    [
-        ("!|cancelled", "", "requeue_decision 143\n"),
-        ("annex|x", "!annex is silent", "requeue_decision 1 wait annex is silent\n"),
-    ],
-)
-def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start(tmp_path, first, start, words):
+def test_a_unit_that_waits_no_longer_ends_before_its_ranks_start():
     script = function(FUNCTIONS.read_text(), "wait_for_others")
-    code = GATE + f"first='{first}' later='{start}' map=m job=7_0\n{script}wait_for_others; echo trains"
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20)
-    assert (done.stdout, done.returncode) == (words, 1)
+    silent = ("annex|x", "!annex is silent", "requeue_decision 1 wait annex is silent\n")
+    for first, start, words in (("!|cancelled", "", "requeue_decision 143\n"), silent):
+        done = in_bash(f"{GATE}first='{first}' later='{start}' map=m job=7_0\n{script}wait_for_others; echo trains")
+        assert (done.stdout, done.returncode) == (words, 1)
 
 
 def checked(folder):
     """Hash the code as a script does; return the launcher, what was printed, and the exit code."""
     launcher = slurm_launcher.create(Site(name="here", scheduler="slurm"), RunDir(folder))
     (values,) = [line for line in rendered(folder).splitlines() if line.startswith("run=")]
-    code = f"{FUNCTIONS.read_text()}{values}\ncheck_code\necho runs"
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    done = in_bash(f"{FUNCTIONS.read_text()}{values}\ncheck_code\necho runs")
     return launcher, done.stdout, done.returncode
 
 
@@ -197,20 +181,6 @@ def test_a_job_hashes_its_code_before_it_runs_it(tmp_path):
     one.chmod(0o644)
     one.write_text("")
     assert checked(tmp_path)[2] == 1
-
-
-def test_the_whole_script_is_bash(tmp_path):
-    for site in ({}, {"requeue": "resubmit"}, {"hook": "mail 'x'"}, {"raise_on_retry": {"minutes": 2}}):
-        done = subprocess.run(["bash", "-n"], input=rendered(tmp_path, **site), capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_functions_are_bash_and_most_of_what_a_job_does_is_there(tmp_path):
-    script = rendered(tmp_path)
-    (file,) = (tmp_path / "scripts").glob("functions-*.sh")
-    done = subprocess.run(["bash", "-n", file], capture_output=True, text=True)
-    assert (done.returncode, done.stderr, file.read_text()) == (0, "", FUNCTIONS.read_text())
-    assert len(script.splitlines()) < 120 < len(file.read_text().splitlines())
 
 
 COMMANDS = {
@@ -295,38 +265,32 @@ def test_what_is_to_come_back_comes_back_in_each_way(tmp_path):
 
 
 def test_a_job_without_a_decision_goes_to_another_node_where_the_site_lets_it(tmp_path):
-    for way, calls in (
-        ("scontrol", ["scontrol requeue 7_0", "scontrol update JobId=7_0 ExcNodeList=n1,n9"]),
-        ("none", []),
-    ):
-        code, _, all_calls = Job(tmp_path, requeue=way).run("", 1)
-        assert code == 1 and [call for call in all_calls if " requeue " in call or " update " in call] == calls
+    ways = {"scontrol": ["scontrol requeue 7_0", "scontrol update JobId=7_0 ExcNodeList=n1,n9"], "none": []}
+    for way, expected in ways.items():
+        code, _, calls = Job(tmp_path, requeue=way).run("", 1)
+        assert code == 1 and [call for call in calls if " requeue " in call or " update " in call] == expected
 
 
-@pytest.mark.parametrize("words", ["echo owned", ""])
-def test_functions_that_others_changed_are_not_executed(tmp_path, words):
-    job = Job(tmp_path)
-    job.functions.write_text(f"{job.functions.read_text()}{words}\n\n")
-    code, said, calls = job.run()
-    assert code == 1 and calls == [] and "owned" not in said
-    assert f"error: {job.functions} was changed since the job was submitted; nothing is run" in said
+def test_functions_that_others_changed_are_not_executed(tmp_path):
+    job, elsewhere = Job(tmp_path), tmp_path / "elsewhere"
+    own = job.functions.read_text()
+    for words in ("echo owned", ""):
+        job.functions.write_text(f"{own}{words}\n\n")
+        code, said, calls = job.run()
+        assert code == 1 and calls == [] and "owned" not in said
+        assert f"error: {job.functions} was changed since the job was submitted; nothing is run" in said
     # The next submission writes it again, and a link that is in its place is replaced.
-    elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("echo owned\n")
     job.functions.unlink()
     job.functions.symlink_to(elsewhere)
     assert Job(tmp_path).run()[0] == 0 and elsewhere.read_text() == "echo owned\n" and not job.functions.is_symlink()
 
 
-def test_a_job_without_its_functions_names_the_file(tmp_path):
+def test_a_job_without_its_functions_names_the_file_and_a_moved_run_is_looked_for_on_other_nodes(tmp_path):
     job = Job(tmp_path)
     job.functions.unlink()
     code, said, calls = job.run()
     assert code == 1 and calls == [] and f"error: {job.functions} cannot be read: was the run moved" in said
-
-
-def test_a_moved_run_is_looked_for_on_other_nodes(tmp_path):
-    job = Job(tmp_path)
     job.folder.rename(tmp_path / "moved")
     code, said, calls = job.run()
     assert code == 1 and f"{job.folder}: No such file" in said and "scontrol requeue 7_0" in calls

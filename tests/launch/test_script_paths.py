@@ -22,36 +22,23 @@ from hpcddm.runs.run_dir import RunDir
 from tests.helpers import hpcddm, write_experiment, write_source
 from tests.launch.slurm.test_launcher import rendered
 
-QUOTED = {
-    "blanks": " a  b ",
-    "quotes": 'it\'s "b"',
-    "a variable": "$HOME",
-    "a command": "$(touch made)",
-    "backticks": "`touch made`",
-    "a comment": "a #b",
-    "brackets": "n[1-3]{a,b}(c)",
-    "wildcards": "*?",
-    "signs of a shell": "a;b&c|d<e>f!g",
-    "a flag": "--array=0-9",
-    "a home": "~",
-    "other alphabets": "k\xe4se \u65e5\u672c \U0001f600",
-    "an equals sign": "a=b,c+d@e",
-}
-REFUSED = {
-    "a backslash": ("a\\b", "'\\' in a path is taken away by Slurm, in quotes, too; take another name"),
-    "a backslash at the end": ("a\\", "'\\' in a path is taken away by Slurm"),
-    "a pattern": ("100%", "'%' in a path means something to Slurm"),
-    "a pattern with a letter": ("%j", "'%' in a path means something to Slurm"),
-    "a colon": ("12:30", "':' in a path means something to Python"),
-    "a line end": ("a\nb", "a path with control characters cannot be in a batch script"),
-    "a tab": ("a\tb", "a path with control characters"),
-    "an escape": ("a\x1b[31m", "a path with control characters"),
-    "a line end of Unicode": ("a\u2028b", "a path with ends of lines"),
-    "a next line": ("a\x85b", "a path with control characters"),
-    "bytes that are no text": (os.fsdecode(b"a\xff"), "a path with bytes that are not UTF-8"),
-    "a word of sbatch": ("my-HetJob", "'hetjob' in a path is taken away by sbatch"),
-    "an old word of sbatch": ("packjobs", "'packjob' in a path is taken away by sbatch"),
-}
+QUOTED = [" a  b ", 'it\'s "b"', "$HOME", "$(touch made)", "`touch made`", "a #b", "n[1-3]{a,b}(c)", "*?"]
+QUOTED += ["a;b&c|d<e>f!g", "--array=0-9", "~", "k\xe4se \u65e5\u672c \U0001f600", "a=b,c+d@e"]
+REFUSED = [
+    ("a\\b", "'\\' in a path is taken away by Slurm, in quotes, too; take another name"),
+    ("a\\", "'\\' in a path is taken away by Slurm"),
+    ("100%", "'%' in a path means something to Slurm"),
+    ("%j", "'%' in a path means something to Slurm"),
+    ("12:30", "':' in a path means something to Python"),
+    ("a\nb", "a path with control characters cannot be in a batch script"),
+    ("a\tb", "a path with control characters"),
+    ("a\x1b[31m", "a path with control characters"),
+    ("a\u2028b", "a path with ends of lines"),
+    ("a\x85b", "a path with control characters"),
+    (os.fsdecode(b"a\xff"), "a path with bytes that are not UTF-8"),
+    ("my-HetJob", "'hetjob' in a path is taken away by sbatch"),
+    ("packjobs", "'packjob' in a path is taken away by sbatch"),
+]
 
 
 def sbatch_words(line):
@@ -83,26 +70,32 @@ def in_bash(lines, variables, folder):
     return os.fsdecode(done.stdout).split("\0")[:-1]
 
 
-@pytest.mark.parametrize("name", QUOTED.values(), ids=QUOTED)
+def line_of(lines, words):
+    """The number of the one line that begins so."""
+    (number,) = [number for number, line in enumerate(lines) if line.startswith(words)]
+    return number
+
+
+@pytest.mark.parametrize("name", QUOTED)
 def test_a_run_in_an_odd_folder_is_found_by_sbatch_and_by_bash(tmp_path, monkeypatch, name):
-    cache = tmp_path / "cache" / name
+    cache, folder = tmp_path / "cache" / name, tmp_path / name
     monkeypatch.setenv("HPCDDM_CACHE", str(cache))
-    folder = tmp_path / name
     make_folder(RunDir(folder))
     script = rendered(folder)
     assert subprocess.run(["bash", "-n"], input=script.encode()).returncode == 0
     lines = script.split("\n")
     (output,) = [line for line in lines if line.startswith("#SBATCH --output")]
     assert sbatch_words(output.removeprefix("#SBATCH")) == [f"--output={folder}/jobs/%A_%a.out"]
-    start = lines.index(next(line for line in lines if line.startswith("export OMP_NUM_THREADS")))
-    end = lines.index(next(line for line in lines if line.startswith("python=(")))
-    element = next(line for line in lines if line.startswith("element="))
-    got = in_bash([element, *lines[start:end]], ('"$jobs"', '"$PWD"', '"$HPCDDM_CACHE"', '"$PYTHONPATH"'), tmp_path)
-    assert got[:3] == [f"{folder}/jobs", str(folder), str(cache)]
-    assert os.path.dirname(got[3]) == f"{folder}/code" and not list(tmp_path.rglob("made"))
+    start, end = (line_of(lines, words) for words in ("export OMP_NUM_THREADS", "python=("))
+    own = [lines[line_of(lines, words)] for words in ("element=", "functions=", "run=")]
+    names = "jobs run PWD HPCDDM_CACHE functions code_folder PYTHONPATH".split()
+    got = in_bash([*own, *lines[start:end]], [f'"${name}"' for name in names], tmp_path)
+    assert got[:4] == [f"{folder}/jobs", str(folder), str(folder), str(cache)]
+    assert [os.path.dirname(path) for path in got[4:]] == [f"{folder}/scripts", f"{folder}/code", f"{folder}/code"]
+    assert not list(tmp_path.rglob("made"))
 
 
-@pytest.mark.parametrize("name, reason", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("name, reason", REFUSED)
 def test_a_run_in_a_folder_that_would_become_another_one_is_refused(tmp_path, name, reason):
     for folder in (tmp_path / name, tmp_path / name / "inner"):
         with pytest.raises(ConfigError) as caught:
@@ -128,9 +121,8 @@ def test_every_verb_that_makes_a_folder_refuses_a_backslash(tmp_path, monkeypatc
     write_source(tmp_path / "images")
     write_experiment(tmp_path)
     (tmp_path / "sweep.yaml").write_text("name: trial\nexperiment: tiny.yaml\ngrid: {seed: [1]}\n")
-    file = {"submit": ["tiny.yaml"], "sweep": ["sweep.yaml"], "selftest": []}[verb]
-    dry = [] if verb == "selftest" else ["--dry-run"]
-    done = hpcddm(verb, *file, "--site", "embedded", option, "runs/a\\b", *dry)
+    words = {"submit": ["tiny.yaml", "--dry-run"], "sweep": ["sweep.yaml", "--dry-run"], "selftest": []}[verb]
+    done = hpcddm(verb, *words, "--site", "embedded", option, "runs/a\\b")
     assert done.exit_code == 2 and "'\\' in a path is taken away by Slurm" in done.stderr
     assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
 
@@ -163,14 +155,15 @@ def test_a_cache_without_an_absolute_path_is_named(tmp_path, monkeypatch, named)
         rendered(tmp_path)
 
 
-@pytest.mark.parametrize("name", [*QUOTED.values(), "$proj", "${proj}", "a\\b", "a:b%c"])
+@pytest.mark.parametrize("name", [*QUOTED, "$proj", "${proj}", "a\\b", "a:b%c"])
 def test_the_interpreter_that_submits_is_started_whatever_its_path_is(tmp_path, monkeypatch, name):
     interpreter = tmp_path / name / "python"
     interpreter.parent.mkdir()
     interpreter.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(interpreter))
-    (line,) = [line for line in rendered(tmp_path / "run").split("\n") if line.startswith("python=(")]
-    assert in_bash([line], ['"${python[@]}"'], tmp_path) == [str(interpreter), "-P"]
+    lines = rendered(tmp_path / "run").split("\n")
+    got = in_bash([lines[line_of(lines, "python=(")]], ['"${python[@]}"'], tmp_path)
+    assert got == [str(interpreter), "-P"]
 
 
 def test_only_a_word_of_the_site_names_variables():
@@ -188,28 +181,13 @@ SCRATCH = {
 
 @pytest.mark.parametrize("scratch, place", SCRATCH.items())
 def test_scratch_names_variables_and_is_else_what_it_says(tmp_path, scratch, place):
-    lines = [
-        line for line in rendered(tmp_path, scratch=scratch).split("\n") if line.startswith("export HPCDDM_SCRATCH")
-    ]
-    assert in_bash(["TMPDIR='/local/x y' NAME=z", *lines], ['"$HPCDDM_SCRATCH"'], tmp_path) == [place]
+    lines = rendered(tmp_path, scratch=scratch).split("\n")
+    own = ["TMPDIR='/local/x y' NAME=z", lines[line_of(lines, "export HPCDDM_SCRATCH")]]
+    assert in_bash(own, ['"$HPCDDM_SCRATCH"'], tmp_path) == [place]
 
 
 ODD_SITES = {
-    "scratch": [
-        "~/x",
-        "a/b",
-        "-x",
-        '/a"b',
-        "/a'b",
-        "/a`b`",
-        "$(mktemp)",
-        "${A:-/b}",
-        "/a$",
-        "/a\\b",
-        "/a\nb",
-        "",
-        " /a",
-    ],
+    "scratch": ["", " /a", "/a\nb", *"~/x|a/b|-x|/a\"b|/a'b|/a`b`|$(mktemp)|${A:-/b}|/a$|/a\\b".split("|")],
     "python": ["~/v/bin/python", "-c", "v/bin/python", "./python", "a b", "a;b", "a\x07"],
     "container": [["--nv", "x.sif"], ["bin/run"], ["~/run"], ["run", "~/x.sif"]],
     "partition": ["a#b", "a b", "a\\b", "a$b", "a\x07", "a\nb", ""],
@@ -220,22 +198,22 @@ ODD_SITES = {
 }
 
 
-@pytest.mark.parametrize("key, value", [(key, value) for key, values in ODD_SITES.items() for value in values])
-def test_a_site_whose_words_a_shell_would_change_is_refused_with_its_line(tmp_path, key, value):
-    path = tmp_path / "s.yaml"
-    words = {"name": "here", "scheduler": "slurm"} | {key: value}
-    path.write_text("".join(f"{name}: {json.dumps(word)}\n" for name, word in words.items()))
-    with pytest.raises(ConfigError) as caught:
-        load_site(str(path))
-    number = list(words).index(key) + 1
-    assert str(caught.value).startswith(f"{path}:{number}: {key}") and "\n" not in str(caught.value)
+@pytest.mark.parametrize("key", ODD_SITES)
+def test_a_site_whose_words_a_shell_would_change_is_refused_with_its_line(tmp_path, key):
+    for value in ODD_SITES[key]:
+        words = {"name": "here", "scheduler": "slurm"} | {key: value}
+        (tmp_path / "s.yaml").write_text("".join(f"{name}: {json.dumps(word)}\n" for name, word in words.items()))
+        with pytest.raises(ConfigError) as caught:
+            load_site(str(tmp_path / "s.yaml"))
+        line = f"{tmp_path}/s.yaml:{list(words).index(key) + 1}: {key}"
+        assert str(caught.value).startswith(line) and "\n" not in str(caught.value), value
 
 
 def test_a_binding_of_ranks_is_one_word_for_bash(tmp_path):
     lines = rendered(tmp_path, cpu_bind="a&b(c)*").split("\n")
-    start = lines.index(next(line for line in lines if line.startswith("ranks=(")))
+    start = line_of(lines, "ranks=(")
     assert "--cpu-bind=a&b(c)*" in in_bash(lines[start : start + 2], ['"${ranks[@]}"'], tmp_path)
 
 
 def test_signs_are_all_tried():
-    assert all(any(sign in name.lower() for name, _ in REFUSED.values()) for sign in script_paths.SIGNS)
+    assert all(any(sign in name.lower() for name, _ in REFUSED) for sign in script_paths.SIGNS)

@@ -17,7 +17,7 @@ import pytest
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from tests.helpers import REPOSITORY, write_experiment, write_source
-from tests.launch.slurm.test_on_slurm import ALL, ROUNDS, slurm_says
+from tests.launch.slurm.test_on_slurm import ALL, slurm_says, units_in_queue
 
 pytestmark = pytest.mark.slurm
 MASKS = {"a": 0o022, "b": 0o002}
@@ -70,7 +70,9 @@ class Shared:
 
     def hpcddm(self, who: str, *arguments: object) -> tuple[int, str]:
         """The exit code and the words of a command of one of the two."""
-        process = self.start(who, *arguments)
+        return self.ended(self.start(who, *arguments))
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
         said = process.communicate(timeout=200)
         return process.returncode, "".join(said)
 
@@ -80,12 +82,7 @@ class Shared:
         return self.start(who, "submit", self.place / "tiny.yaml", *where, *arguments)
 
     def units_in_queue(self) -> list[str]:
-        """Every unit that the queue holds, as often as it does."""
-        found = []
-        for one in Journal(self.run.journal).submissions():
-            elements = slurm_says(self.conf, "squeue", "-h", "-r", f"--name={one.job_name}", "--format=%K")
-            found += [one.units[int(element)] for element in elements]
-        return sorted(found)
+        return units_in_queue(self.run, self.conf)
 
     def clean(self) -> None:
         """Take everything down again, the users last."""
@@ -138,6 +135,9 @@ def shared(people, home) -> Iterator[Shared]:
         found.clean()
 
 
+ROUNDS = int(os.environ.get("HPCDDM_ROUNDS", "2"))
+
+
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_two_people_submit_one_run_at_once_and_every_unit_is_submitted_once(shared, number):
     both = [shared.submit(who) for who in MASKS]
@@ -150,37 +150,34 @@ def test_two_people_submit_one_run_at_once_and_every_unit_is_submitted_once(shar
 
 def test_what_one_wrote_the_other_may_change_and_what_he_may_not_cancel_is_explained(shared):
     a, b = shared.names["a"], shared.names["b"]
-    first = shared.submit("a")
-    assert first.wait(200) == 0, first.communicate()
-    journal = Journal(shared.run.journal).submissions()
+    run = shared.run
+    assert shared.ended(shared.submit("a"))[0] == 0
+    journal = Journal(run.journal).submissions()
     assert {one.user for one in journal} == {a}
     shards = next(one.job for one in journal if one.units[0].startswith("shard/"))
     slurm_says(shared.conf, "scontrol", "release", shards.number)
     deadline = time.time() + 120
-    while len(list(shared.run.root.glob("shard/*/manifest.json"))) < 3:
+    while len(list(run.root.glob("shard/*/manifest.json"))) < 3:
         assert time.time() < deadline, slurm_says(shared.conf, "squeue")
         time.sleep(0.3)
     while slurm_says(shared.conf, "squeue", "-h", f"--job={shards.number}", "--states=R,CG"):
         time.sleep(0.3)
-    assert not [path for path in shared.run.root.rglob("*") if not _is_shared(path, shared.run)]
+    assert not [path for path in run.root.rglob("*") if not _is_shared(path, run)]
 
-    code, said = shared.hpcddm("b", "status", shared.run.root)
-    assert code == 0 and a in said, said
-    code, said = shared.hpcddm("a", "status", shared.run.root)
-    assert code == 0 and a not in said, said
-    process = shared.submit("b", "--redo", "shard")
-    said = "".join(process.communicate(timeout=200))
-    assert process.returncode == 1 and f"belongs to {a}" in said and "ask them, or an operator" in said, said
-    assert not shared.run.superseded.exists() and len(list(shared.run.root.glob("shard/*/manifest.json"))) == 3
-    code, said = shared.hpcddm("b", "cancel", shared.run.root)
+    for who, is_named in (("b", True), ("a", False)):
+        code, said = shared.hpcddm(who, "status", run.root)
+        assert code == 0 and (a in said) == is_named, said
+    code, said = shared.ended(shared.submit("b", "--redo", "shard"))
+    assert code == 1 and f"belongs to {a}" in said and "ask them, or an operator" in said, said
+    assert not run.superseded.exists() and len(list(run.root.glob("shard/*/manifest.json"))) == 3
+    code, said = shared.hpcddm("b", "cancel", run.root)
     assert code == 1 and f"belongs to {a}" in said, said
     rest = [key for key in ALL if not key.startswith("shard/")]
     assert shared.units_in_queue() == rest
-    code, said = shared.hpcddm("a", "cancel", shared.run.root)
+    code, said = shared.hpcddm("a", "cancel", run.root)
     assert code == 0 and shared.units_in_queue() == [], said
-    second = shared.submit("b")
-    assert second.wait(200) == 0, second.communicate()
-    assert {one.user for one in Journal(shared.run.journal).submissions()} == {a, b}
+    assert shared.ended(shared.submit("b"))[0] == 0
+    assert {one.user for one in Journal(run.journal).submissions()} == {a, b}
     assert shared.units_in_queue() == rest
 
 

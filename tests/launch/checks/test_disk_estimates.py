@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,11 +55,17 @@ os._exit(0)
 
 @pytest.fixture(scope="module")
 def planned(finished, two_ranks):
-    """The run, its units, and a function that says what a unit will write."""
+    """The run, its experiment, site, numbers of images and units, and a function that says what a unit will write."""
     run = RunDir(finished)
     experiment, site = stored_experiment(run), load_site(str(two_ranks))
     counts = disk_estimates.image_counts(experiment, run)
-    return run, plan_units(experiment), lambda unit: disk_estimates.estimate_unit(unit, experiment, site, counts)
+
+    def estimate(unit, **changes):
+        return disk_estimates.estimate_unit(unit, experiment, site.model_copy(update=changes), counts)
+
+    return SimpleNamespace(
+        run=run, experiment=experiment, site=site, counts=counts, units=plan_units(experiment), estimate=estimate
+    )
 
 
 def written(run, key):
@@ -67,96 +74,70 @@ def written(run, key):
     return sum(path.stat().st_size for path in paths if path.is_file()), len(paths)
 
 
-def test_the_estimated_bytes_of_a_whole_run_are_at_least_the_real_ones_and_little_more(planned):
-    run, units, estimate = planned
-    real = sum(written(run, unit.key)[0] for unit in units)
-    assert real <= sum((estimate(unit) for unit in units), DiskSpace()).kept <= FACTOR * real
+def test_the_estimate_of_a_whole_run_is_at_least_its_real_bytes_and_files_and_little_more(planned):
+    sum_of_all = sum(map(planned.estimate, planned.units), DiskSpace())
+    real = sum(written(planned.run, unit.key)[0] for unit in planned.units)
+    assert real <= sum_of_all.kept <= FACTOR * real
+    # The code that jobs run is copied once, before there is anything to plan.
+    root = planned.run.root
+    files = len([path for path in root.rglob("*") if root / "code" not in path.parents])
+    assert files <= sum_of_all.files <= 3 * files
 
 
 def test_no_unit_writes_more_than_planned_or_half_of_it(planned):
-    run, units, estimate = planned
-    for unit in units:
-        size, files = written(run, unit.key)
-        assert size <= estimate(unit).kept <= max(2 * size, SMALL_BYTES), unit.key
-        assert files <= estimate(unit).files, unit.key
+    for unit in planned.units:
+        size, files = written(planned.run, unit.key)
+        assert size <= planned.estimate(unit).kept <= max(2 * size, SMALL_BYTES), unit.key
+        assert files <= planned.estimate(unit).files, unit.key
 
 
-def test_all_files_of_a_run_fit_into_the_planned_inodes(planned):
-    run, units, estimate = planned
-    # The code that jobs run is copied once, before there is anything to plan.
-    real = len([path for path in run.root.rglob("*") if run.root / "code" not in path.parents])
-    assert real <= sum((estimate(unit) for unit in units), DiskSpace()).files <= 3 * real
-
-
-def test_a_training_state_has_the_planned_size(finished):
-    done = subprocess.run([sys.executable, "-c", STATE, str(finished)], capture_output=True, text=True, check=False)
+def test_a_training_state_has_the_planned_size(planned):
+    done = subprocess.run([sys.executable, "-c", STATE, planned.run.root], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.rsplit("RESULT ", 1)[1])
-    experiment = stored_experiment(RunDir(finished))
-    parameters = experiment.experts.model.parameters(experiment.data)
+    found, experts = json.loads(done.stdout.rsplit("RESULT ", 1)[1]), planned.experiment.experts
+    size = disk_sizes.state_bytes(experts.model.parameters(planned.experiment.data), experts.training)
     for precision, sizes in found.items():
-        planned = disk_sizes.state_bytes(parameters, experiment.experts.training)
         # The names of all tensors take as much room in a large network.
-        assert planned <= sum(sizes) <= planned + 100_000 and len(sizes) == 1, precision
+        assert size <= sum(sizes) <= size + 100_000 and len(sizes) == 1, precision
 
 
-def test_images_are_counted_alike_from_the_source_and_from_the_shards(finished, tmp_path):
-    experiment = stored_experiment(RunDir(finished))
-    counts = disk_estimates.image_counts(experiment, RunDir(finished))
-    source = experiment.data.source
-    absolute = source.model_copy(update={"folder": str((finished / source.folder).resolve())})
-    elsewhere = experiment.model_copy(update={"data": experiment.data.model_copy(update={"source": absolute})})
-    assert (
-        counts == disk_estimates.image_counts(elsewhere, RunDir(tmp_path / "none")) == {"train": 14000, "heldout": 3000}
+def test_images_are_counted_alike_from_the_source_and_from_the_shards(planned, tmp_path):
+    data, root = planned.experiment.data, planned.run.root
+    source = data.source.model_copy(update={"folder": str((root / data.source.folder).resolve())})
+    elsewhere = planned.experiment.model_copy(update={"data": data.model_copy(update={"source": source})})
+    assert planned.counts == {"train": 14000, "heldout": 3000}
+    assert disk_estimates.image_counts(elsewhere, RunDir(tmp_path / "none")) == planned.counts
+
+
+def test_what_is_there_already_need_not_be_free(planned):
+    fresh, again = (
+        disk_estimates.still_needed(planned.units, planned.experiment, planned.site, run, planned.counts)
+        for run in (RunDir(planned.run.root / "none"), planned.run)
     )
-
-
-def test_what_is_there_already_need_not_be_free(finished, two_ranks):
-    run, site = RunDir(finished), load_site(str(two_ranks))
-    experiment = stored_experiment(run)
-    counts, units = disk_estimates.image_counts(experiment, run), plan_units(experiment)
-    fresh = disk_estimates.still_needed(units, experiment, site, RunDir(finished / "none"), counts)
-    again = disk_estimates.still_needed(units, experiment, site, run, counts)
     assert 0 < again.kept < fresh.kept and again.files < fresh.files
 
 
-def test_a_site_that_keeps_no_states_needs_less_once_all_is_trained(finished, two_ranks):
-    run, site = RunDir(finished), load_site(str(two_ranks))
-    experiment = stored_experiment(run)
-    counts, unit = (
-        disk_estimates.image_counts(experiment, run),
-        next(unit for unit in plan_units(experiment) if unit.key == MONOLITH),
-    )
-    keeping, dropping = (
-        disk_estimates.estimate_unit(unit, experiment, site.model_copy(update={"keep_states": keep}), counts)
-        for keep in (True, False)
-    )
-    state = disk_sizes.state_bytes(experiment.experts.model.parameters(experiment.data), experiment.experts.training)
+def test_a_site_that_keeps_no_states_needs_less_once_all_is_trained(planned):
+    unit = next(unit for unit in planned.units if unit.key == MONOLITH)
+    keeping, dropping = (planned.estimate(unit, keep_states=keep) for keep in (True, False))
+    experts = planned.experiment.experts
+    state = disk_sizes.state_bytes(experts.model.parameters(planned.experiment.data), experts.training)
     assert keeping.kept - dropping.kept == dropping.working - keeping.working == state
 
 
-def test_states_are_planned_for_the_units_that_may_train_together(tmp_path):
+def test_states_are_planned_for_units_that_may_train_together_and_files_for_attempts_and_ranks(tmp_path):
     write_source(tmp_path / "images")
-    experiment, run = tiny(tmp_path), RunDir(tmp_path / "run")
+    experiment, run, site = tiny(tmp_path), RunDir(tmp_path / "run"), load_site("slurm")
     units = [unit for unit in plan_units(experiment) if unit.stage == "train"]
     counts = disk_estimates.image_counts(experiment, run)
-    site = load_site("slurm")
 
     def needed(parallel):
         few = site.model_copy(update={"max_parallel": parallel})
         return disk_estimates.still_needed(units, experiment, few, run, counts).kept
 
-    working = disk_estimates.estimate_unit(units[0], experiment, site, counts).working
-    assert needed(2) - needed(1) == working == needed(3) - needed(2)
+    one, two = (disk_estimates.estimate_unit(units[0], experiment, site, counts, attempts) for attempts in (1, 2))
+    assert needed(2) - needed(1) == one.working == needed(3) - needed(2)
     assert needed(4) == needed(3) and units[0].key == MONOLITH
-
-
-def test_more_attempts_and_ranks_write_more_files(tmp_path):
-    write_source(tmp_path / "images")
-    experiment, run = tiny(tmp_path), RunDir(tmp_path / "run")
-    counts, site = disk_estimates.image_counts(experiment, run), load_site("slurm")
-    unit = next(unit for unit in plan_units(experiment) if unit.stage == "train")
-    one, two = (disk_estimates.estimate_unit(unit, experiment, site, counts, attempts) for attempts in (1, 2))
     assert two.files - one.files == disk_estimates.ATTEMPT_FILES + 2 * disk_estimates.RANK_FILES and two.kept > one.kept
 
 

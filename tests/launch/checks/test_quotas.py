@@ -32,18 +32,18 @@ MOUNTS = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
 """
 
 
-@pytest.mark.parametrize(
-    "parse, text, device, left",
-    [
-        (quotas.parse_quota_table, QUOTA, "nas:/export/home", (1024 * (11534336 - 8734212), 10)),
-        (quotas.parse_quota_table, QUOTA, "/dev/sda1", (None, None)),
-        (quotas.parse_quota_table, QUOTA, "elsewhere", (None, None)),
-        (quotas.parse_quota_table, LUSTRE, "mgs@tcp:/lustre", (2 * 1024**3, 0)),
-        (quotas.parse_mmlsquota, GPFS, "/dev/fs1", (3072 * 1024, None)),
-        (quotas.parse_mmlsquota, "", "/dev/fs1", (None, None)),
-        (quotas.parse_quota_table, "quota: error while getting quota from nas (timeout)\n", "nas:/x", (None, None)),
-    ],
-)
+ANSWERS = [
+    (quotas.parse_quota_table, QUOTA, "nas:/export/home", (1024 * (11534336 - 8734212), 10)),
+    (quotas.parse_quota_table, QUOTA, "/dev/sda1", (None, None)),
+    (quotas.parse_quota_table, QUOTA, "elsewhere", (None, None)),
+    (quotas.parse_quota_table, LUSTRE, "mgs@tcp:/lustre", (2 * 1024**3, 0)),
+    (quotas.parse_mmlsquota, GPFS, "/dev/fs1", (3072 * 1024, None)),
+    (quotas.parse_mmlsquota, "", "/dev/fs1", (None, None)),
+    (quotas.parse_quota_table, "quota: error while getting quota from nas (timeout)\n", "nas:/x", (None, None)),
+]
+
+
+@pytest.mark.parametrize("parse, text, device, left", ANSWERS)
 def test_what_is_left_is_read(parse, text, device, left):
     assert parse(text, device, "/lustre") == left
 
@@ -81,6 +81,4 @@ def test_a_server_that_does_not_answer_costs_some_seconds_and_nothing_else(tmp_p
 
 
 def test_the_real_quota_is_asked_and_is_no_condition(tmp_path):
-    assert quotas.remaining_quota(tmp_path) in [(None, None)] or all(
-        left is None or left >= 0 for left in quotas.remaining_quota(tmp_path)
-    )
+    assert all(left is None or left >= 0 for left in quotas.remaining_quota(tmp_path))

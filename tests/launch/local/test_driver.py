@@ -61,21 +61,22 @@ def drive(tmp_path, monkeypatch):
     run = RunDir(tmp_path / "run")
     run.root.mkdir()
 
-    def driven(experiment=None, **machine):
-        experiment = experiment or tiny(tmp_path)
+    def driven(changes=None, **machine):
+        experiment = tiny(tmp_path, **changes or {})
         launcher = Machine(run, experiment, **machine)
         decision = decide_units(experiment, run, launcher)
-        absent = {*decision.elsewhere, *decision.blocked}
-        items = make_items(decision.to_run, experiment, run)
+        absent, items = {*decision.elsewhere, *decision.blocked}, make_items(decision.to_run, experiment, run)
         return launcher, EmbeddedDriver(items, run, launcher, len(decision.complete), absent).drive()
 
     return driven
 
 
+ENOUGH = {"evaluate__min_experts": 1}
+
+
 def test_everything_runs_once_and_as_much_at_once_as_fits(drive):
     machine, failed = drive(cores=3)
-    assert failed == {} and sorted(machine.order) == sorted(machine.units)
-    assert max(map(len, machine.together)) == 3
+    assert failed == {} and sorted(machine.order) == sorted(machine.units) and max(map(len, machine.together)) == 3
 
 
 def test_a_unit_larger_than_the_machine_runs_alone(drive):
@@ -86,35 +87,29 @@ def test_a_unit_larger_than_the_machine_runs_alone(drive):
 
 def test_a_failure_leaves_undone_what_reads_it_and_nothing_else(drive):
     machine, failed = drive(broken=["router/all"])
-    assert failed == {"router/all": "out of luck"}
-    undone = machine.units.keys() - set(machine.order)
-    assert undone == {*FINAL}
+    assert failed == {"router/all": "out of luck"} and machine.units.keys() - set(machine.order) == {*FINAL}
     again, failed = drive()
     assert failed == {} and again.order == ["router/all", *FINAL]
 
 
-def test_a_failure_of_an_expert_leaves_the_final_step_to_those_that_are_enough(tmp_path, drive):
-    experiment = tiny(tmp_path, evaluate__min_experts=1)
-    machine, failed = drive(broken=["train/expert-01"], experiment=experiment)
+def test_a_failure_of_an_expert_leaves_the_final_step_to_those_that_are_enough(drive):
+    machine, failed = drive(ENOUGH, broken=["train/expert-01"])
     assert list(failed) == ["train/expert-01"] and machine.order[-1] == "report/all"
-    machine, failed = drive(broken=["train/expert-00", "train/expert-01"], experiment=tiny(tmp_path))
+    machine, failed = drive(broken=["train/expert-00", "train/expert-01"])
     assert "report/all" not in machine.order
 
 
 def test_the_final_step_waits_for_the_experts_that_run_even_when_enough_are_there(tmp_path, drive):
-    experiment = tiny(tmp_path, evaluate__min_experts=1)
-    drive(experiment=experiment)
+    drive(ENOUGH)
     (tmp_path / "run" / "train/expert-01" / "manifest.json").unlink()
-    machine, _ = drive(cores=8, experiment=experiment)
+    machine, _ = drive(ENOUGH, cores=8)
     assert machine.together == [[key] for key in ("train/expert-01", *FINAL)]
 
 
 def test_a_unit_that_is_made_anew_and_fails_is_not_taken_for_its_old_self(drive, tmp_path):
     drive()
-    output = tmp_path / "run" / MONOLITH / "output.bin"
-    output.write_bytes(b"damaged")
-    _, failed = drive(broken=[MONOLITH])
-    assert failed == {MONOLITH: "out of luck"}
+    (tmp_path / "run" / MONOLITH / "output.bin").write_bytes(b"damaged")
+    assert drive(broken=[MONOLITH])[1] == {MONOLITH: "out of luck"}
 
 
 @pytest.mark.parametrize("deaths, ends", [(1, True), (2, True), (3, False)])

@@ -32,36 +32,24 @@ def machine(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_gpus_are_counted_by_device_files_without_the_drivers_program(machine):
+def test_gpus_are_counted_by_device_files_where_the_drivers_program_does_not_know_better(machine, monkeypatch):
     assert machine_gpus.visible_gpus() == []
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (machine / name).touch()
     assert machine_gpus.visible_gpus() == ["0", "1"]
-
-
-def test_the_drivers_program_knows_better(machine):
-    (machine / "nvidia0").touch()
-    program = machine / "nvidia-smi"
-    program.write_text(
-        "#!/bin/sh\necho 'GPU 0: A100 (UUID: GPU-1)'\necho '  MIG 1g.5gb Device 0:'\necho 'GPU 1: A100'\n"
-    )
-    program.chmod(0o755)
-    assert machine_gpus.visible_gpus() == ["0", "1"]
-    program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed' >&2\nexit 9\n")
-    assert machine_gpus.visible_gpus() == []
-
-
-@pytest.mark.parametrize(("value", "names"), [("2,GPU-ab", ["2", "GPU-ab"]), ("", []), ("-1", [])])
-def test_the_users_own_choice_is_believed(machine, monkeypatch, value, names):
-    (machine / "nvidia0").touch()
-    monkeypatch.setenv(VISIBLE_VARIABLE, value)
-    assert machine_gpus.visible_gpus() == names
-
-
-def test_a_torch_without_cuda_has_no_use_for_them(machine, monkeypatch):
-    (machine / "nvidia0").touch()
+    (machine / "nvidia1").unlink()
+    program, list_two = machine / "nvidia-smi", "echo 'GPU 0: A100 (UUID: GPU-1)'\necho '  MIG 1g:'\necho 'GPU 1: A100'"
+    for words, names in ((list_two, ["0", "1"]), ("echo 'NVIDIA-SMI has failed' >&2\nexit 9", [])):
+        program.write_text(f"#!/bin/sh\n{words}\n")
+        program.chmod(0o755)
+        assert machine_gpus.visible_gpus() == names
+    program.unlink()
+    for value, names in (("2,GPU-ab", ["2", "GPU-ab"]), ("", []), ("-1", [])):
+        monkeypatch.setenv(VISIBLE_VARIABLE, value)
+        assert machine_gpus.visible_gpus() == names, "the user's own choice is believed"
+    monkeypatch.delenv(VISIBLE_VARIABLE)
     monkeypatch.setattr(machine_gpus, "version", lambda package: "2.13.0+cpu")
-    assert machine_gpus.visible_gpus() == []
+    assert machine_gpus.visible_gpus() == [], "a torch without CUDA has no use for them"
 
 
 @pytest.fixture
@@ -92,12 +80,8 @@ def test_what_cannot_be_had_is_refused(pool):
         pool(0).needed("train", Resources(gpus_per_node=1))
     with pytest.raises(ConfigError, match=r"site here: gpus: 3, but this machine shows 2 \(GPU-0, GPU-1\)"):
         pool(2, gpus=3).free([])
-    assert pool(2, gpus=1).device_ids == ["GPU-0"]
-
-
-def test_nobody_counts_gpus_that_nobody_knows_of(pool):
-    """Torch may see what is no NVIDIA device."""
-    assert pool(0).device_ids is None and pool(0, gpus=0).device_ids == []
+    # Torch may see what is no NVIDIA device: nobody counts GPUs that nobody knows of.
+    assert [pool(0).device_ids, pool(0, gpus=0).device_ids, pool(2, gpus=1).device_ids] == [None, [], ["GPU-0"]]
 
 
 @pytest.fixture
@@ -124,8 +108,7 @@ def started(tmp_path, monkeypatch, pool):
 
 
 def array(key, **resources):
-    specs = [RunDir(Path("run")).spec("train/x")]
-    return ArraySpec("tiny", [key], specs, Resources(**resources), [], 1)
+    return ArraySpec("tiny", [key], [RunDir(Path("run")).spec("train/x")], Resources(**resources), [], 1)
 
 
 def test_each_unit_sees_its_own_gpus_and_those_of_a_finished_one_are_free_again(started):
@@ -142,17 +125,15 @@ def test_two_trainings_do_not_run_on_one_gpu_at_once(tmp_path, monkeypatch, star
     """Sixteen cores would take them all at once."""
     launcher, given, alive = started
     experiment = tiny(tmp_path)
-    units = {unit.key: unit for unit in plan_units(experiment)}
-    finish([unit for unit in units.values() if unit.stage in DATA_STAGES], launcher.run)
-    items = make_items([units[key] for key in units if key.startswith("train/")], experiment, launcher.run)
-    monkeypatch.setattr(
-        local_driver, "submit_array", lambda items, home, one, spec, script: one.submit(spec, "", script)
-    )
+    units = plan_units(experiment)
+    finish([unit for unit in units if unit.stage in DATA_STAGES], launcher.run)
+    items = make_items([unit for unit in units if unit.stage == "train"], experiment, launcher.run)
+    submit = lambda items, home, one, spec, script: one.submit(spec, "", script)  # noqa: E731
+    monkeypatch.setattr(local_driver, "submit_array", submit)
     driver = EmbeddedDriver(items, launcher.run, launcher, 0, set())
-    driver._start_what_fits()
-    assert list(given.values()) == ["GPU-0", "GPU-1"] and len(driver.waiting) == 1
-    driver._start_what_fits()
-    assert len(given) == 2
+    for _ in range(2):
+        driver._start_what_fits()
+        assert list(given.values()) == ["GPU-0", "GPU-1"] and len(driver.waiting) == 1
     alive["1"] = 0
     driver.running.pop("1")
     driver._start_what_fits()

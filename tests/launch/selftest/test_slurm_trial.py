@@ -25,34 +25,30 @@ def test_a_reason_to_wait_for_ever_must_stand(tmp_path, site, monkeypatch, secon
     reason = lambda: "PD|InvalidAccount|" if time.time() - began < seconds else "R|None|h1"  # noqa: E731
     monkeypatch.setattr(slurm_trial, "query_slurm", lambda *command: f"7|{reason()}\n8|{reason()}\n")
     assert trial.wait(1, lambda text: None) == verdict
+    for words in ("launch failed requeued held", "launch failure limit exceeded requeued held"):
+        assert slurm_trial._is_hopeless(f"pending because ({words})")
 
 
-@pytest.mark.parametrize("words", ["launch failed requeued held", "launch failure limit exceeded requeued held"])
-def test_held_jobs_wait_for_ever(words):
-    assert slurm_trial._is_hopeless(f"pending because ({words})")
+REFUSALS = {
+    "Batch job submission failed: Invalid partition name specified": "set partition;",
+    "Invalid account or account/partition combination specified": "set account;",
+    "Batch job submission failed: Invalid qos specification": "set qos;",
+    "accepted, but pending because (PartitionTimeLimit)": "set resources.minutes;",
+    "Requested time limit is invalid (missing or exceeds some limit)": "set resources.minutes;",
+    "Invalid feature specification": "set constraint;",
+    "Invalid generic resource (gres) specification": "set gpus_per_node, gpu_type or gpus_flag;",
+    "Memory specification can not be satisfied": "set resources.memory_gb;",
+    "unrecognized option '--bogus'": "set extra_sbatch",
+    "Requested node configuration is not available": "set stages.train.nodes;",
+    "Zero Bytes were transmitted or received": "look at partition, account",
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        ("Batch job submission failed: Invalid partition name specified", "set partition;"),
-        ("Invalid account or account/partition combination specified", "set account;"),
-        ("Batch job submission failed: Invalid qos specification", "set qos;"),
-        ("accepted, but pending because (PartitionTimeLimit)", "set resources.minutes;"),
-        ("Requested time limit is invalid (missing or exceeds some limit)", "set resources.minutes;"),
-        ("Invalid feature specification", "set constraint;"),
-        ("Invalid generic resource (gres) specification", "set gpus_per_node, gpu_type or gpus_flag;"),
-        ("Memory specification can not be satisfied", "set resources.memory_gb;"),
-        ("unrecognized option '--bogus'", "set extra_sbatch"),
-        ("Requested node configuration is not available", "set stages.train.nodes;"),
-        ("Zero Bytes were transmitted or received", "look at partition, account"),
-    ],
-)
-def test_a_refusal_names_the_key(site, monkeypatch, words, advice):
+def test_a_refusal_names_the_key(site, monkeypatch):
     monkeypatch.setattr(sbatch_refusals, "query_slurm", lambda *command: "one\ntwo\n")
-    said = sbatch_refusals.advice(site, "train", words)
-    assert said.startswith(advice)
-    assert ("here: one, two" in said) == advice.endswith(";")
+    for words, advice in REFUSALS.items():
+        said = sbatch_refusals.advice(site, "train", words)
+        assert said.startswith(advice) and ("here: one, two" in said) == advice.endswith(";"), words
 
 
 def test_a_key_of_one_stage_is_named_with_its_stage():
@@ -95,8 +91,7 @@ def way_to_python(script: str) -> list[str]:
 
 
 def test_the_line_that_tells_is_not_slurms_remark_about_the_end():
-    said = "slurmstepd-h2: error: execve(): /nix: No such file\nslurmstepd-h1: error: *** STEP 4.0 ON h1 CANCELLED AT x"
-    assert last_line(said) == "slurmstepd-h2: error: execve(): /nix: No such file"
-    assert last_line("Traceback\nModuleNotFoundError: no hpcddm\nsrun: error: task 0: Exited") == (
-        "ModuleNotFoundError: no hpcddm"
-    )
+    told = "slurmstepd-h2: error: execve(): /nix: No such file"
+    assert last_line(f"{told}\nslurmstepd-h1: error: *** STEP 4.0 ON h1 CANCELLED AT x") == told
+    told = "ModuleNotFoundError: no hpcddm"
+    assert last_line(f"Traceback\n{told}\nsrun: error: task 0: Exited") == told

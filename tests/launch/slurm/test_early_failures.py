@@ -24,15 +24,11 @@ from tests.attempts import write_attempt
 from tests.helpers import tiny
 
 UNITS = ["train/expert-00", "train/expert-01"]
-PLAIN = {
-    "scontrol": "JobId=81 JobName=x JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3 NodeList=n3\n",
-    "sacct": "81|FAILED|1:0|n3|2\n",
-}
+ENDED = "JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3"
+PLAIN = {"scontrol": f"JobId=81 JobName=x {ENDED} NodeList=n3\n", "sacct": "81|FAILED|1:0|n3|2\n"}
+ARRAY = {"scontrol": f"JobId=82 ArrayJobId=81 ArrayTaskId=0 {ENDED}\n", "sacct": "81_0|FAILED|1:0|n3|2\n"}
 NOTICE = "Maintenance on Friday | see the wiki\n"
-ARRAY = {
-    "scontrol": "JobId=82 ArrayJobId=81 ArrayTaskId=0 JobState=FAILED ExitCode=1:0 RunTime=00:00:02 BatchHost=n3\n",
-    "sacct": "81_0|FAILED|1:0|n3|2\n",
-}
+NOTICED = {program: f"{NOTICE}{answer}{NOTICE}" for program, answer in PLAIN.items()}
 
 
 @pytest.fixture
@@ -52,11 +48,7 @@ def submit(run, units=UNITS, cluster=None, site="here"):
 
 @pytest.mark.parametrize("cluster", [None, "annex"])
 @pytest.mark.parametrize("program", ["scontrol", "sacct"])
-@pytest.mark.parametrize(
-    "answers",
-    [PLAIN, ARRAY, {program: f"{NOTICE}{answer}{NOTICE}" for program, answer in PLAIN.items()}],
-    ids=["plain job", "array", "with notices"],
-)
+@pytest.mark.parametrize("answers", [PLAIN, ARRAY, NOTICED], ids=["plain job", "array", "with notices"])
 def test_an_early_end_is_found_where_there_are_no_arrays_too(run, monkeypatch, answers, program, cluster):
     def query(name, *flags):
         if name != program:
@@ -93,9 +85,9 @@ def test_a_wrong_line_of_the_user_is_not_the_fault_of_a_node(run):
     assert not blames(run), "another stage may have another setup"
 
 
-def test_the_node_is_to_blame_where_the_output_of_the_job_is_not_in_the_run(run):
+def test_the_node_is_to_blame_where_the_script_did_not_begin_or_its_output_is_not_in_the_run(run):
     submit(run)
-    assert not blames(run)
+    assert [blames(run), blames(run, "0:53"), blames(run, state="NODE_FAIL")] == [False, True, True]
     (run.jobs / "81_0.out").unlink()
     assert blames(run)
 
@@ -107,23 +99,15 @@ def test_the_node_is_to_blame_where_its_like_began_elsewhere(run, is_later):
     assert blames(run)
 
 
-@pytest.mark.parametrize("end", [{"exit_code": "0:53"}, {"state": "NODE_FAIL"}])
-def test_the_node_is_to_blame_where_the_script_did_not_begin(run, end):
-    submit(run)
-    assert blames(run, **end)
-
-
 def test_the_script_starts_on_the_first_node_of_a_list():
     assert [first_node(text) for text in ("h[01-2,5]", "h7,h9", "h7", "")] == ["h01", "h7", "h7", ""]
 
 
 def excluded(run, monkeypatch, cluster=None, **site):
-    """Nodes that an array excludes at a site whose partition has four."""
-    partitions = {"main": SlurmPartition("main", True, 60, 4, 4)}
-    monkeypatch.setattr(SlurmCluster, "partitions", partitions)
-    monkeypatch.setattr(
-        "hpcddm.launch.slurm.slurm_cluster.query_slurm", lambda *command: command[-1].replace(",", "\n")
-    )
+    """Nodes that an array excludes at a site whose partition has four, behind its launcher and itself."""
+    monkeypatch.setattr(SlurmCluster, "partitions", {"main": SlurmPartition("main", True, 60, 4, 4)})
+    names = "hpcddm.launch.slurm.slurm_cluster.query_slurm"
+    monkeypatch.setattr(names, lambda *command: command[-1].replace(",", "\n"))
     launcher = slurm_launcher.create(Site(**{"name": "here", "scheduler": "slurm", **site}), run)
     resources = launcher.site.resources_for("train").model_copy(update={"cluster": cluster})
     array = ArraySpec("x-train", UNITS, [], resources, [], 2)
@@ -141,19 +125,13 @@ def test_nodes_that_ended_attempts_are_avoided_by_what_is_submitted_next(run, mo
     token, day = submit(run), 86_400
     unit = next(unit for unit in plan_units(tiny(tmp_path)) if unit.key == UNITS[0])
     item = ArrayItem(run, unit, tiny(tmp_path), UNITS[0], ())
+    ended = {"decision": "requeue", "reason": "refused", "by_slurm": True}
     for number, (node, age) in enumerate({"n1": 2 * day, "n2": 60, "n3": 60}.items(), start=1):
-        ended = {
-            "decision": "requeue",
-            "reason": "refused",
-            "by_slurm": True,
-            "nodes": [node],
-            "ended": time.time() - age,
-        }
-        write_attempt(run, UNITS[0], number, token, "81_0", verdict=ended)
+        verdict = ended | {"nodes": [node], "ended": time.time() - age}
+        write_attempt(run, UNITS[0], number, token, "81_0", verdict=verdict)
     first, second = blame_nodes([item], run, 4)
-    assert (
-        first.startswith(f"{UNITS[0]}: n2 ended attempt 2 (refused). Jobs avoid it from now on") and ": n3 " in second
-    )
+    words = f"{UNITS[0]}: n2 ended attempt 2 (refused). Jobs avoid it from now on"
+    assert first.startswith(words) and ": n3 " in second
     assert excluded(run, monkeypatch)[2] == "n2,n3"
     blame_nodes([item], run, 4)
     assert run.journal.read_text().count('"lost"') == 2
@@ -169,18 +147,15 @@ def test_nodes_of_another_cluster_or_site_are_not_named_to_this_one(run, monkeyp
 def test_a_partition_keeps_the_nodes_that_a_unit_needs(run, monkeypatch):
     lose(run, "n1", "n2", "n3", "n4")
     assert excluded(run, monkeypatch)[2] == "n2,n3,n4"
-    assert excluded(run, monkeypatch, resources={"nodes": 3})[2] == "n4"
-    assert excluded(run, monkeypatch, resources={"nodes": 4})[2] is None
-    assert excluded(run, monkeypatch, resources={"exclude": "n9,n8"})[2] == "n9,n8,n4"
+    for resources, nodes in (({"nodes": 3}, "n4"), ({"nodes": 4}, None), ({"exclude": "n9,n8"}, "n9,n8,n4")):
+        assert excluded(run, monkeypatch, resources=resources)[2] == nodes
 
 
 def test_where_sbatch_has_no_nodes_left_the_key_that_allows_them_is_named(run, monkeypatch):
     lose(run, "n1")
     launcher, array, _ = excluded(run, monkeypatch)
-    words = "sbatch: error: Requested node configuration is not available"
-    monkeypatch.setattr(
-        slurm_launcher, "call_slurm", lambda *command, **options: subprocess.CompletedProcess([], 1, "", words)
-    )
+    refusal = subprocess.CompletedProcess([], 1, "", "sbatch: error: Requested node configuration is not available")
+    monkeypatch.setattr(slurm_launcher, "call_slurm", lambda *command, **options: refusal)
     with pytest.raises(UserError, match="avoids n1, .* max_excluded_nodes: 0"):
         launcher.check([array])
     monkeypatch.setattr("hpcddm.launch.slurm.executor.TemplateExecutor.submit_elements", refuse)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,16 +34,20 @@ def slurm_says(conf, *command):
     return done.stdout.split()
 
 
+def run_of(place):
+    return RunDir(place / "run")
+
+
 @pytest.fixture
 def place(tmp_path, home, monkeypatch):
     """A site whose jobs are held, a tiny experiment, a folder of wrappers; the jobs go at the end."""
     monkeypatch.setenv("SLURM_CONF", home)
     write_source(tmp_path / "images")
     write_experiment(tmp_path)
-    (tmp_path / "held.yaml").write_text("{name: held, scheduler: slurm, extra_sbatch: ['--hold']}")
+    (tmp_path / "held.yaml").write_text(f"{HELD}}}")
     (tmp_path / "bin").mkdir()
     yield tmp_path
-    names = ",".join(one.job_name for one in Journal(tmp_path / "run/journal.jsonl").submissions())
+    names = ",".join(one.job_name for one in Journal(run_of(tmp_path).journal).submissions())
     jobs = slurm_says(home, "squeue", "-h", f"--name={names}", "--format=%F") if names else []
     if jobs:
         slurm_says(home, "scancel", *set(jobs))
@@ -64,41 +67,22 @@ def submit(place, *arguments, **environment):
     return hpcddm(*command, **path, **environment)
 
 
-def units_in_queue(place, home):
+def units_in_queue(run, home):
     """Every unit that the queue holds, as often as it does, told by the journal's names."""
     found = []
-    for one in Journal(place / "run/journal.jsonl").submissions():
+    for one in Journal(run.journal).submissions():
         elements = slurm_says(home, "squeue", "-h", "-r", f"--name={one.job_name}", "--format=%K")
         found += [one.units[int(element)] for element in elements]
     return sorted(found)
 
 
-ALL = [
-    "assign/heldout-000",
-    "assign/train-000",
-    "assign/train-001",
-    "catalog/all",
-    "cluster/all",
-    "cluster_report/all",
-    "compare/own",
-    "encode/heldout-000",
-    "encode/train-000",
-    "encode/train-001",
-    "evaluate/0000000-0000024",
-    "evaluators/classifier",
-    "evaluators/extractor",
-    "expert_lists/all",
-    "measure/own-0000000-0000024",
-    "reference/own-0000000-0000024",
-    "report/all",
-    "router/all",
-    "shard/heldout-000",
-    "shard/train-000",
-    "shard/train-001",
-    "train/expert-00",
-    "train/expert-01",
-    "train/monolith",
-]
+ALL = """
+assign/heldout-000 assign/train-000 assign/train-001 catalog/all cluster/all cluster_report/all compare/own
+encode/heldout-000 encode/train-000 encode/train-001 evaluate/0000000-0000024 evaluators/classifier
+evaluators/extractor expert_lists/all measure/own-0000000-0000024 reference/own-0000000-0000024 report/all router/all
+shard/heldout-000 shard/train-000 shard/train-001 train/expert-00 train/expert-01 train/monolith
+""".split()
+HELD = "{name: held, scheduler: slurm, extra_sbatch: ['--hold']"
 
 
 @pytest.mark.parametrize("how", LOST)
@@ -127,47 +111,31 @@ def test_a_submit_that_dies_after_sbatch_is_continued_and_nothing_is_submitted_t
     (place / "bin/sbatch").unlink()
     done = submit(place)
     assert done.returncode == 0, done.stderr
-    assert units_in_queue(place, home) == ALL
-    assert all(one.job for one in Journal(place / "run/journal.jsonl").submissions())
+    assert units_in_queue(run_of(place), home) == ALL
+    assert all(one.job for one in Journal(run_of(place).journal).submissions())
     assert "nothing new to submit" in submit(place).stdout
-
-
-ROUNDS = int(os.environ.get("HPCDDM_ROUNDS", "2"))
-
-
-@pytest.mark.parametrize("number", range(ROUNDS))
-def test_two_submits_at_once_submit_every_unit_once(place, home, number):
-    command = [sys.executable, "-m", "hpcddm.cli", "submit", str(place / "tiny.yaml"), "--site"]
-    command += [str(place / "held.yaml"), "--run-dir", str(place / "run")]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=100) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert units_in_queue(place, home) == ALL
-    assert sorted("nothing new to submit" in output for output, _ in said) == [False, True], said
 
 
 def test_a_cluster_with_small_arrays_gets_small_arrays(place, home):
     wrap(place, "scontrol", f'{REAL}/scontrol "$@" | sed "s/^MaxArraySize .*/MaxArraySize = 2/"')
     done = submit(place, "cluster.experts=5", "cluster.clustering.fine_clusters=10", "experts.training.batch=20")
     assert done.returncode == 0, done.stderr
-    pieces = [one.units for one in Journal(place / "run/journal.jsonl").submissions() if "expert-" in one.units[0]]
+    pieces = [one.units for one in Journal(run_of(place).journal).submissions() if "expert-" in one.units[0]]
     assert [len(units) for units in pieces] == [2, 2, 1] and sum(pieces, []) == [f"train/expert-0{k}" for k in range(5)]
-    assert len(units_in_queue(place, home)) == len(ALL) + 3
+    assert len(units_in_queue(run_of(place), home)) == len(ALL) + 3
     assert "nothing new to submit" in submit(place).stdout
 
 
 def test_a_limit_on_jobs_leaves_the_rest_for_later(place, home):
     others = len(slurm_says(home, "squeue", "-h", "-r", "--me", "--format=%i"))
-    (place / "held.yaml").write_text(
-        f"{{name: held, scheduler: slurm, extra_sbatch: ['--hold'], max_submitted: {others + 7}}}"
-    )
+    (place / "held.yaml").write_text(f"{HELD}, max_submitted: {others + 7}}}")
     done = submit(place)
     assert done.returncode == 0 and "units remain" in done.stdout and "site key max_submitted" in done.stdout
-    taken = units_in_queue(place, home)
+    taken = units_in_queue(run_of(place), home)
     assert 0 < len(taken) - 1 < len(ALL) and taken.count("submission/all") == 1, "a last job submits the rest"
-    (place / "held.yaml").write_text("{name: held, scheduler: slurm, extra_sbatch: ['--hold']}")
+    (place / "held.yaml").write_text(f"{HELD}}}")
     assert submit(place).returncode == 0
-    assert units_in_queue(place, home) == sorted([*ALL, "submission/all"])
+    assert units_in_queue(run_of(place), home) == sorted([*ALL, "submission/all"])
 
 
 def test_cancel_ends_this_runs_jobs_and_no_other(place, home):
@@ -177,13 +145,13 @@ def test_cancel_ends_this_runs_jobs_and_no_other(place, home):
         done = hpcddm("cancel", place / "run", "train/expert-01", "report/all")
         assert done.returncode == 0, done.stderr
         gone = {"train/expert-01", "report/all"}
-        assert units_in_queue(place, home) == [key for key in ALL if key not in gone]
+        assert units_in_queue(run_of(place), home) == [key for key in ALL if key not in gone]
         assert "evaluate/0000000-0000024 will find it missing" in done.stdout
         again = hpcddm("retry", place / "run")
         assert again.returncode == 0, again.stderr
-        assert units_in_queue(place, home) == ALL, "what waits behind a retried unit is submitted anew"
+        assert units_in_queue(run_of(place), home) == ALL, "what waits behind a retried unit is submitted anew"
         assert hpcddm("cancel", place / "run", SCANCEL_STATE="RUNNING").returncode == 0
-        assert units_in_queue(place, home) == [], "the user's own filter of scancel passes over jobs of ours"
+        assert units_in_queue(run_of(place), home) == [], "the user's own filter of scancel passes over jobs of ours"
         assert len(slurm_says(home, "squeue", "-h", "-r", f"--job={other}")) > 0
         assert "nothing was cancelled" in hpcddm("cancel", place / "run").stdout
     finally:
@@ -197,7 +165,7 @@ def test_retry_takes_the_stored_site_and_changes_resources_of_what_failed_only(p
     done = hpcddm("retry", place / "run", "--resource", "minutes=7")
     assert done.returncode == 0, done.stderr
     limits = {}
-    for one in Journal(place / "run/journal.jsonl").submissions():
+    for one in Journal(run_of(place).journal).submissions():
         for line in slurm_says(home, "squeue", "-h", "-r", f"--name={one.job_name}", "--format=%K=%l"):
             element, _, limit = line.partition("=")
             limits[one.units[int(element)]] = limit

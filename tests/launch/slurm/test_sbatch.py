@@ -11,9 +11,8 @@ from hpcddm.launch.slurm.client import SlurmUnavailable
 from hpcddm.launch.slurm.sbatch import PAUSES, Sbatch
 
 TIMED_OUT = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-FULL = (
-    "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting policy"
-)
+DOWN = "sbatch: error: Unable to contact slurm controller"
+FULL = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates the policy"
 
 
 class FakeCluster:
@@ -22,26 +21,19 @@ class FakeCluster:
     def __init__(self, *answers, late=None, silent=0, in_sacct=()):
         self.answers, self.late, self.silent, self.in_sacct = list(answers), late or {}, silent, in_sacct
         self.jobs, self.calls, self.polls, self.ended, self.slept = [], 0, 0, [], []
-        self.clock = 0.0
 
     def call(self, *command, variables=None):
         if command[0] == "scancel":
             self.ended += command[1:]
             return subprocess.CompletedProcess(command, 0, "", "")
         self.calls += 1
-        answer = self.answers.pop(0)
-        accepted, how = answer
+        accepted, how = self.answers.pop(0)
         if accepted:
             self.jobs.append(str(100 + self.calls))
         if how == "hangs":
             raise subprocess.TimeoutExpired(command, 60)
-        if how == "killed":
-            return subprocess.CompletedProcess(command, -9, "", "")
-        if how == "fine":
-            return subprocess.CompletedProcess(command, 0, f"{self.jobs[-1]};home\n", "")
-        if how == "babbles":
-            return subprocess.CompletedProcess(command, 0, "welcome\n", "")
-        return subprocess.CompletedProcess(command, 1, "", how)
+        known = {"killed": (-9, "", ""), "babbles": (0, "welcome\n", ""), "fine": (0, f"{100 + self.calls};home\n", "")}
+        return subprocess.CompletedProcess(command, *known.get(how, (1, "", how)))
 
     def query(self, *command):
         if command[0] == "sacct":
@@ -52,20 +44,16 @@ class FakeCluster:
         assert "--name=tiny-train-abc" in command and "--states=all" in command
         return "".join(f"{job}\n{job}\n" for job in self.jobs if self.polls >= self.late.get(job, 0))
 
-    def sleep(self, seconds):
-        self.clock += seconds
-        self.slept.append(seconds)
-
 
 @pytest.fixture
 def submit(monkeypatch, tmp_path):
-    """Submit to such a cluster; returns the job, and the cluster."""
+    """Submit to such a cluster; returns the job."""
 
     def submitted(cluster, has_sacct=False):
         monkeypatch.setattr(sbatch, "call_slurm", cluster.call)
         monkeypatch.setattr(sbatch, "query_slurm", cluster.query)
-        monkeypatch.setattr(sbatch.time, "sleep", cluster.sleep)
-        monkeypatch.setattr(sbatch.time, "monotonic", lambda: cluster.clock)
+        monkeypatch.setattr(sbatch.time, "sleep", cluster.slept.append)
+        monkeypatch.setattr(sbatch.time, "monotonic", lambda: sum(cluster.slept))
         return Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], has_sacct).submit()
 
     return submitted
@@ -77,18 +65,13 @@ def test_a_plain_success_asks_nothing_further(submit):
 
 
 @pytest.mark.parametrize("how", ["hangs", "killed", "babbles", TIMED_OUT])
-def test_what_was_accepted_without_an_answer_is_found_and_not_submitted_again(submit, how):
-    cluster = FakeCluster((True, how))
-    assert submit(cluster) == "101" and cluster.calls == 1
-
-
-@pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT])
-def test_a_request_that_was_still_on_its_way_is_waited_for(submit, how):
-    cluster = FakeCluster((True, how), late={"101": 5})
+@pytest.mark.parametrize("more", [{}, {"late": {"101": 5}}, {"silent": 3}], ids=["at once", "underway", "silent"])
+def test_what_was_accepted_without_an_answer_is_found_and_not_submitted_again(submit, how, more):
+    cluster = FakeCluster((True, how), **more)
     assert submit(cluster) == "101" and cluster.calls == 1 and sum(cluster.slept) < 10
 
 
-@pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT, "sbatch: error: Unable to contact slurm controller"])
+@pytest.mark.parametrize("how", ["hangs", "killed", TIMED_OUT, DOWN])
 def test_what_was_not_accepted_is_submitted_again_after_a_while(submit, how):
     cluster = FakeCluster((False, how), (False, how), (True, "fine"))
     assert submit(cluster) == "103" and cluster.calls == 3
@@ -106,38 +89,25 @@ def test_a_job_that_has_left_the_queue_is_found_in_the_accounting(submit):
     assert submit(cluster, has_sacct=True) == "88" and cluster.calls == 1
 
 
-def test_nothing_is_submitted_twice_while_nobody_can_say_whether_it_was_accepted(submit):
-    cluster = FakeCluster((True, TIMED_OUT), silent=1000)
-    with pytest.raises(UserError, match="found by its name and not submitted twice"):
+NOPE = "sbatch: error: invalid partition specified: nope"
+SILENT, NO_SUCCESS = "found by its name and not submitted twice", "no success with .*x.sbatch: .*Socket timed out"
+FAILURES = {
+    "nobody can say whether it was accepted": ([(True, TIMED_OUT)], {"silent": 1000}, UserError, SILENT, 1),
+    "patience ends": ([(False, TIMED_OUT)] * 9, {}, UserError, NO_SUCCESS, len(PAUSES) + 1),
+    "a plain refusal": ([(False, NOPE)], {}, UserError, "sbatch refused .*x.sbatch: .*invalid partition", 1),
+    "full for now": ([(False, FULL)], {}, QueueFull, "Slurm says AssocMaxSubmitJobLimit", 1),
+}
+
+
+@pytest.mark.parametrize("answers, more, error, words, calls", FAILURES.values(), ids=FAILURES)
+def test_what_cannot_be_submitted_is_told_and_never_submitted_twice(submit, answers, more, error, words, calls):
+    cluster = FakeCluster(*answers, **more)
+    with pytest.raises(error, match=words):
         submit(cluster)
-    assert cluster.calls == 1
+    assert cluster.calls == calls and (cluster.polls == 0 or TIMED_OUT in answers[0])
 
 
-def test_a_queue_that_answers_late_is_asked_again(submit):
-    cluster = FakeCluster((True, TIMED_OUT), silent=3)
-    assert submit(cluster) == "101" and cluster.calls == 1
-
-
-def test_patience_ends(submit):
-    cluster = FakeCluster(*[(False, TIMED_OUT)] * 9)
-    with pytest.raises(UserError, match="no success with .*x.sbatch: .*Socket timed out"):
-        submit(cluster)
-    assert cluster.calls == len(PAUSES) + 1
-
-
-def test_a_plain_refusal_is_told_at_once(submit):
-    cluster = FakeCluster((False, "sbatch: error: invalid partition specified: nope"))
-    with pytest.raises(UserError, match="sbatch refused .*x.sbatch: .*invalid partition"):
-        submit(cluster)
-    assert cluster.calls == 1 and cluster.polls == 0
-
-
-def test_too_many_jobs_of_one_user_is_a_refusal_for_now(submit):
-    with pytest.raises(QueueFull, match="Slurm says AssocMaxSubmitJobLimit"):
-        submit(FakeCluster((False, FULL)))
-
-
-def test_a_node_without_sbatch_is_named(submit, monkeypatch, tmp_path):
+def test_a_node_without_sbatch_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="sbatch cannot be run: No such file or directory; submit from a login node"):
         Sbatch(tmp_path / "x.sbatch", "tiny-train-abc", [], False).submit()

@@ -40,27 +40,35 @@ ClusterName=home Account=rich UserName={ME}({os.getuid()}) Partition= Priority=0
 """
 
 
+class Asked(dict):
+    """Answers of a cluster, and what was asked."""
+
+    def __init__(self):
+        config = CONFIG.format(enforce="associations,limits")
+        super().__init__(config=config, partition=PARTITIONS, assoc_mgr=LIMITS, queue="1_0\n1_1\n2\n")
+        self.commands = []
+
+    def query(self, *command):
+        self.commands.append(command)
+        answer = self[next((key for key in self if key in command), "queue")]
+        if answer is None:
+            raise SlurmUnavailable("no answer")
+        return answer
+
+
 @pytest.fixture
 def asked(monkeypatch):
-    """A cluster's answers; what was asked."""
-    commands = []
-    answers = {"config": CONFIG.format(enforce="associations,limits"), "partition": PARTITIONS, "assoc_mgr": LIMITS}
-    answers["queue"] = "1_0\n1_1\n2\n"
-
-    def query(*command):
-        commands.append(command)
-        what = next((key for key in answers if key in command), "queue")
-        if answers[what] is None:
-            raise SlurmUnavailable("no answer")
-        return answers[what]
-
-    monkeypatch.setattr(slurm_cluster, "query_slurm", query)
-    commands.append(answers)
-    return commands
+    answers = Asked()
+    monkeypatch.setattr(slurm_cluster, "query_slurm", answers.query)
+    return answers
 
 
 def site(**keys):
     return Site(name="here", scheduler="slurm", **keys)
+
+
+def limits(wanted=10, **keys):
+    return SlurmCluster().limits(site(**keys), wanted)
 
 
 def test_partitions(asked):
@@ -69,76 +77,57 @@ def test_partitions(asked):
     assert (tiny.is_default, tiny.max_minutes, tiny.max_nodes) == (False, UNLIMITED, 2)
 
 
-@pytest.mark.parametrize(
-    "text, value", [("01:00:00", 60), ("1-00:00:00", 1440), ("UNLIMITED", UNLIMITED), ("", UNLIMITED), ("00:30:59", 30)]
-)
-def test_times(text, value):
-    assert parse_time_limit(text) == value
+def test_times():
+    times = {"01:00:00": 60, "1-00:00:00": 1440, "UNLIMITED": UNLIMITED, "": UNLIMITED, "00:30:59": 30}
+    assert {text: parse_time_limit(text) for text in times} == times
 
 
 def test_the_size_of_an_array_and_the_room_for_jobs_come_from_the_cluster(asked):
-    limits = SlurmCluster().limits(site(), 10)
-    assert (limits.max_array, limits.free_jobs) == (8, 37) and "3 of 40 are taken" in limits.reason
+    found = limits()
+    assert (found.max_array, found.free_jobs) == (8, 37) and "3 of 40 are taken" in found.reason
 
 
 def test_each_thing_is_asked_for_once_however_many_jobs_there_are(asked):
-    counts = []
-    for wanted in (3, 40, 4000):
-        del asked[1:]
-        SlurmCluster().limits(site(), wanted)
-        counts.append(len(asked) - 1)
-    assert counts == [3, 3, 3]
+    for number, wanted in enumerate((3, 40, 4000), start=1):
+        limits(wanted)
+        assert len(asked.commands) == 3 * number
 
 
-def test_a_site_key_comes_first_and_asks_for_no_limits(asked):
-    limits = SlurmCluster().limits(site(max_submitted=5), 10)
-    assert limits.free_jobs == 2 and "site key max_submitted" in limits.reason
-    assert not [command for command in asked[1:] if "assoc_mgr" in command]
-
-
-def test_no_room_is_never_less_than_none(asked):
-    assert SlurmCluster().limits(site(max_submitted=1), 10).free_jobs == 0
+def test_a_site_key_comes_first_asks_for_no_limits_and_leaves_never_less_than_no_room(asked):
+    found = limits(max_submitted=5)
+    assert found.free_jobs == 2 and "site key max_submitted" in found.reason
+    assert limits(max_submitted=1).free_jobs == 0
+    assert not [command for command in asked.commands if "assoc_mgr" in command]
 
 
 @pytest.mark.parametrize("max_parallel, limit, room", [(4, 40, 33), (256, 40, 17), (2, 5, 0), (4, 1, 0), (1, 10, 6)])
 def test_a_place_is_kept_for_every_job_that_may_run_and_submit_itself_anew(asked, max_parallel, limit, room):
     keys = {"max_parallel": max_parallel, "max_submitted": limit}
-    limits = SlurmCluster().limits(site(requeue="resubmit", **keys), 10)
-    assert limits.free_jobs == room
-    in_queue = 3 + limits.free_jobs
+    found = limits(requeue="resubmit", **keys)
+    assert found.free_jobs == room
+    in_queue = 3 + found.free_jobs
     assert room == 0 or in_queue + min(max_parallel, in_queue) <= limit
-    assert limit == 1 or "kept free for jobs that resubmit themselves" in limits.reason
-    assert SlurmCluster().limits(site(**keys), 10).free_jobs == max(limit - 3, 0)
+    assert limit == 1 or "kept free for jobs that resubmit themselves" in found.reason
+    assert limits(**keys).free_jobs == max(limit - 3, 0)
 
 
 @pytest.mark.parametrize("enforce", ["none", "associations"])
-def test_limits_that_nobody_enforces_are_none(asked, enforce):
-    asked[0]["config"] = CONFIG.format(enforce=enforce)
-    assert SlurmCluster().limits(site(), 10).free_jobs is None
-    assert len(asked) - 1 == 1, "one call to Slurm is enough"
+def test_limits_that_nobody_enforces_are_none_but_the_controllers_own_when_it_comes_near(asked, enforce):
+    asked["config"] = CONFIG.format(enforce=enforce)
+    assert limits().free_jobs is None and len(asked.commands) == 1, "one call to Slurm is enough"
+    found = limits(51)
+    assert found.free_jobs == 97 and "MaxJobCount 100" in found.reason
 
 
-def test_the_controllers_own_limit_counts_when_it_comes_near(asked):
-    asked[0]["config"] = CONFIG.format(enforce="none")
-    limits = SlurmCluster().limits(site(), 51)
-    assert limits.free_jobs == 97 and "MaxJobCount 100" in limits.reason
-
-
-def test_a_controller_that_keeps_its_limits_to_itself_has_none(asked):
-    asked[0]["assoc_mgr"] = None
-    assert SlurmCluster().limits(site(), 10).free_jobs is None
-
-
-def test_a_controller_without_an_answer_is_no_cluster_without_limits(asked):
-    asked[0]["config"] = None
+def test_a_controller_that_keeps_its_limits_to_itself_has_none_and_one_without_an_answer_is_no_such(asked):
+    asked["assoc_mgr"] = None
+    assert limits().free_jobs is None
+    asked["config"] = None
     with pytest.raises(SlurmUnavailable):
-        SlurmCluster().limits(site(), 10)
+        limits()
 
 
-@pytest.mark.parametrize("keys, limit", [({}, 40), ({"account": "grp"}, 40), ({"account": "rich"}, None)])
-def test_the_limit_is_that_of_the_account_that_the_site_names(keys, limit):
-    assert submit_limit(LIMITS, site(**keys)) == limit
-
-
-def test_limits_of_others_are_not_mine():
+def test_the_limit_is_that_of_the_account_that_the_site_names_and_not_of_others():
+    accounts = {None: 40, "grp": 40, "rich": None}
+    assert {account: submit_limit(LIMITS, site(account=account)) for account in accounts} == accounts
     assert submit_limit(LIMITS.replace(f"{ME}({os.getuid()})", "x(4711)"), site()) is None
