@@ -348,8 +348,7 @@ def test_a_metric_that_is_left_out_is_named_with_the_reason():
 
 
 @pytest.mark.parametrize(
-    ("flops", "text"),
-    [(1.234e15, "1.23 PFLOP"), (1e15, "1.00 PFLOP"), (45.67e12, "45.7 TFLOP"), (789e18, "789 EFLOP")],
+    ("flops", "text"), [(1.234e15, "1.23 PFLOP"), (1e15, "1.00 PFLOP"), (45.67e12, "45.7 TFLOP"), (789e18, "789 EFLOP")]
 )
 def test_flops_have_three_digits_and_a_prefix(flops, text):
     assert page.flops_text(flops) == text
