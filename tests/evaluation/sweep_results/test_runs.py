@@ -46,12 +46,6 @@ def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
     assert {"train/expert-00", "train/expert-01", "router/all"} <= same and not any("evaluate" in key for key in same)
 
 
-def test_units_are_shared_inside_a_stage_too(sweep_runs):
-    one, other = sweep_runs(grid={"evaluators.classifier.shift": [0, 1]})
-    assert one.identities["evaluators/extractor"] == other.identities["evaluators/extractor"]
-    assert one.identities["evaluators/classifier"] != other.identities["evaluators/classifier"]
-
-
 def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):
     (tmp_path / "hats.txt").write_text("key")
     (tmp_path / "bags.txt").write_text("other")
@@ -65,6 +59,9 @@ def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_pat
     assert second.owners["train/hats"] == second.label and second.owners["train/expert-00"] == first.label
 
 
+ENCODING = [CAPTIONS, "encode_captions/000", "encode_captions/001"]
+
+
 def captioned(width):
     return {"name": "text", "encoder": {"name": "words", "width": width}, "cached": True}
 
@@ -72,12 +69,12 @@ def captioned(width):
 def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_runs):
     """The distinct captions are the same; but their unit has the folder of the whole stage."""
     grid = {"data.condition": [captioned(8), captioned(9)], "evaluate.guidance": [1.0, 2.0]}
-    found, index, keys = sweep_runs(grid=grid), SweepIndex(), [CAPTIONS, "encode_captions/000", "encode_captions/001"]
+    found, index = sweep_runs(grid=grid), SweepIndex()
     assign_owners(found, index)
     narrow, narrow_too, wide, wide_too = found
     assert narrow.identities[CAPTIONS] == wide.identities[CAPTIONS]
-    assert {one.owners[key] for one in (narrow, narrow_too) for key in keys} == {narrow.label}
-    assert {one.owners[key] for one in (wide, wide_too) for key in keys} == {wide.label}
+    assert {one.owners[key] for one in (narrow, narrow_too) for key in ENCODING} == {narrow.label}
+    assert {one.owners[key] for one in (wide, wide_too) for key in ENCODING} == {wide.label}
     assert wide.owners["catalog/all"] == narrow.label
     again = sweep_runs(grid=grid)
     assign_owners(again, index)
@@ -85,25 +82,21 @@ def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_ru
 
 
 def test_a_removed_setting_lends_its_captions_to_those_that_encode_them_alike(sweep_runs):
-    keys, values = [CAPTIONS, "encode_captions/000", "encode_captions/001"], [captioned(8), captioned(9)]
-    index = SweepIndex()
+    values, index = [captioned(8), captioned(9)], SweepIndex()
     (removed,) = before = sweep_runs(grid={"data.condition": values[:1], "evaluate.guidance": [1.0]})
     assign_owners(before, index)
     alike, other = after = sweep_runs(grid={"data.condition": values, "evaluate.guidance": [2.0]})
     assign_owners(after, index)
-    assert {alike.owners[key] for key in keys} == {removed.label}
-    assert {other.owners[key] for key in keys} == {other.label}
+    assert {alike.owners[key] for key in ENCODING} == {removed.label}
+    assert {other.owners[key] for key in ENCODING} == {other.label}
 
 
 def test_a_scale_of_its_own_is_of_the_latents_of_another_setting(sweep_runs):
     one, other = found = sweep_runs(grid={"data.space": [LATENT_SPACE, LATENT_SPACE | {"scale": 2.0}]})
     assign_owners(found, SweepIndex())
-    assert {key: label for key, label in other.owners.items() if key.startswith("latents/")} == {
-        "latents/train-000": one.label,
-        "latents/train-001": one.label,
-        "latents/heldout-000": one.label,
-        LATENT_SCALE: other.label,
-    }
+    wanted = dict.fromkeys(["latents/train-000", "latents/train-001", "latents/heldout-000"], one.label)
+    wanted[LATENT_SCALE] = other.label
+    assert {key: label for key, label in other.owners.items() if key.startswith("latents/")} == wanted
 
 
 def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
@@ -150,9 +143,8 @@ def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_insi
     assert str((second.run.root / "train").readlink()) == "../shift=0/train"
     assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
     measuring = second.run.root / "evaluators"
-    assert (
-        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/evaluators/extractor"
-    )
+    assert not measuring.is_symlink()
+    assert str((measuring / "extractor").readlink()) == "../../shift=0/evaluators/extractor"
     assert not (measuring / "classifier").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
     logs = second.run.root / "logs"
     assert str((logs / "train").readlink()) == "../../shift=0/logs/train"
