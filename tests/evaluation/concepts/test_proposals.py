@@ -25,11 +25,8 @@ def test_as_many_move_between_the_same_clusters(seed):
 
 def test_what_a_proposal_is_worth_is_that_of_the_concepts_that_it_moves():
     """Two seeds, of which each has noise of its own, and +0.2 for what is moved."""
-    base, control_runs, proposed = (
-        content(seed=0),
-        [content(seed=1), content(seed=2)],
-        [content(seed=3), content(seed=4)],
-    )
+    base, *runs = (content(seed=seed) for seed in range(5))
+    control_runs, proposed = runs[:2], runs[2:]
     base["proposal"]["concepts"] = [row["concept"] for row in base["concepts"] if row["scores"]][:20]
     for made in proposed:
         for concept in base["proposal"]["concepts"]:
@@ -43,17 +40,6 @@ def test_what_a_proposal_is_worth_is_that_of_the_concepts_that_it_moves():
     low = float(moved[5].split("(")[1].split()[0])
     assert 0.1 < low < 0.2
     assert np.mean([*map(float, apart[6].split(", "))]) == pytest.approx(gains[2], abs=0.011)
-
-
-def test_what_moves_all_concepts_is_no_gain_of_those_that_were_moved():
-    base, *runs = (content(seed=seed) for seed in range(3))
-    base["proposal"]["concepts"] = [row["concept"] for row in base["concepts"] if row["scores"]][:20]
-    for row in runs[0]["concepts"]:
-        if row["scores"]:
-            row["scores"][ARM]["relative"] = runs[1]["concepts"][row["concept"]]["scores"][ARM]["relative"] + 0.3
-    *_, apart = compare(base, runs[:1], runs[1:], ARM)
-    assert apart[0] == "moved less others" and apart[6] in ("+0.00", "-0.00")
-    assert apart[5].endswith("(no interval)"), "there is one seed"
 
 
 def test_runs_that_differ_in_more_than_the_partition_do_not_compare():
