@@ -7,7 +7,7 @@ from hpcddm.evaluation.concepts.home_share import home_against_total
 from hpcddm.evaluation.statistics.jackknife import LeastSquares, Moments, mean
 from hpcddm.evaluation.statistics.shared_errors import effective_number
 
-CONCEPTS = 48
+CONCEPTS, NAMES = 48, ("mean", "slope", "line")
 
 
 def shared_captions(rng: np.random.Generator) -> list[list[int]]:
@@ -63,7 +63,7 @@ def test_intervals_of_concepts_that_share_captions_hold_the_truth(captions, as_i
     logs = np.repeat(rng.uniform(0, 3, CONCEPTS // 3), 3)
     place = logs.mean()
     numbers = {name: number for number, name in enumerate({name for own in captions for name in own})}
-    held = {(name, known): 0 for name in ("mean", "slope", "line") for known in (True, False)}
+    held = {(name, known): 0 for name in NAMES for known in (True, False)}
     for _ in range(300):
         errors = rng.standard_normal(len(numbers))
         counts = [np.unique([numbers[name] for name in own], return_counts=True) for own in captions]
@@ -73,14 +73,10 @@ def test_intervals_of_concepts_that_share_captions_hold_the_truth(captions, as_i
         line = moments.means[:, 0] + slopes * (place - moments.means[:, 1])
         for known in (True, False):
             fit = LeastSquares.on(scores, logs, cosines=cosines if known else None)
-            estimates = {
-                "mean": mean(scores, fit.cosines),
-                "slope": fit.interval(slopes, [0, 1]),
-                "line": fit.interval(line, [1, place]),
-            }
-            for name, estimate in estimates.items():
+            estimates = mean(scores, fit.cosines), fit.interval(slopes, [0, 1]), fit.interval(line, [1, place])
+            for name, estimate in zip(NAMES, estimates, strict=True):
                 held[name, known] += estimate.low <= 0 <= estimate.high
-    assert all(held[name, True] >= 0.91 * 300 for name in ("mean", "slope", "line")), held
+    assert all(held[name, True] >= 0.91 * 300 for name in NAMES), held
     assert all(held[name, False] < most * 300 for name, most in as_if_independent.items()), held
 
 

@@ -18,18 +18,18 @@ DENOISER = ("dit (width 128)", 1_234_567, "epsilon (schedule cosine)")
 STEPS, IMAGES = 20, 2000
 
 
-def compared(arms, floor):
-    """What the run's own evaluator says of the arms, as entries of metrics.json."""
+def compared(arms, floor, dimension=32, step=0.001):
+    """What the run's own evaluator says of the arms, as entries of metrics.json; step: a figure's rise per tenth."""
 
     def figure(key, value):
-        return {"metric": key, "value": value, "left_out": [value * (1 + 0.001 * tenth) for tenth in range(10)]}
+        return {"metric": key, "value": value, "left_out": [value * (1 + step * tenth) for tenth in range(10)]}
 
     def figures(values):
         known = [metric for metric in columns() if metric.key in values]
         return {metric.full_key("own", IMAGES): figure(metric.key, values[metric.key]) for metric in known}
 
     by_arm = {name: figures(values) for name, values in arms.items()}
-    return comparisons.summarise({"own": comparisons.ArmComparison(by_arm, figures(floor), IMAGES, dimension=32)})
+    return comparisons.summarise({"own": comparisons.ArmComparison(by_arm, figures(floor), IMAGES, dimension)})
 
 
 def content(experts=4, size=28, channels=1, classes=10, monolith=True, student=False, lacks=()):
