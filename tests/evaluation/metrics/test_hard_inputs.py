@@ -6,11 +6,10 @@ import warnings
 import numpy as np
 import pytest
 
-from hpcddm.evaluation.metrics import all_metrics, fd, kid_subsets, metric_inputs, metrics_for, ratios
+from hpcddm.evaluation.metrics import all_metrics, fd, kid_subsets, metrics_for, ratios
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
 from hpcddm.evaluation.statistics.tenths import interval
-from tests.evaluation.metrics.sets import image_set, inputs_of
+from tests.evaluation.metrics.sets import inputs_of
 from tests.evaluation.metrics.test_equality import frechet
 
 METRICS = {metric.key: metric for metric in all_metrics()}
@@ -69,18 +68,6 @@ SAYS = {
 def test_a_frechet_distance_that_means_little_says_so(name):
     with pytest.warns(UserWarning, match=SAYS[name]) if name in SAYS else contextlib.nullcontext():
         METRICS["fd"].compute(inputs_of(*SETS[name]))
-
-
-def test_many_duplicates(monkeypatch):
-    monkeypatch.setattr(metric_inputs, "NEIGHBOUR_IMAGES", 1000)
-    features = np.tile(normal(4, 3), (1, 25_000, 1))
-    samples, real, _ = (image_set(values) for values in features)
-    inputs = MetricInputs(samples, real, ImageSet(features=features[2, :100]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for key in ("fd", "fd_infinity", "mind", "agreement", "inception_score", "precision", "coverage"):
-            value, left_out = METRICS[key].compute(inputs), METRICS[key].left_out(inputs)
-            assert np.isfinite([value, *left_out]).all() and (value >= 0 or key in MAY_BE_NEGATIVE), key
 
 
 @pytest.mark.parametrize("count, dimension", [(40, 64), (64, 64), (65, 64), (400, 1280)])
