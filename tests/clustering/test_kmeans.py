@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from hpcddm.clustering import size_penalties
 from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 from hpcddm.clustering.nearest_centroid import NearestCentroid
 from hpcddm.clustering.size_penalties import find_penalties
@@ -73,7 +74,7 @@ def test_the_number_of_threads_changes_nothing():
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            fits.append(KMeans(settings()).fit_features(features, 4, seed=0).arrays())
+            fits.append(KMeans(settings(iterations=8, restarts=2)).fit_features(features, 4, seed=0).arrays())
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -89,7 +90,7 @@ def test_the_seed_decides():
 
 def test_trains_on_all_samples_and_not_on_256_per_centroid():
     features = np.random.default_rng(3).standard_normal((20000, 4)).astype(np.float32)
-    partition = KMeans(settings(fine_clusters=2, iterations=200)).fit_features(features, 2, seed=0)
+    partition = KMeans(settings(fine_clusters=2, iterations=200, restarts=1)).fit_features(features, 2, seed=0)
     centred = features - partition.mean
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     nearest = np.linalg.norm(unit[:, None] - partition.centroids, axis=2).argmin(1)
@@ -163,9 +164,10 @@ def test_prices_are_those_of_the_assignment_of_least_cost():
     assert (sizes[prices > 0] == 20).all() and (prices >= 0).all()
 
 
-def test_equal_points_move_together_and_fine_clusters_that_are_too_heavy_are_refused():
+def test_equal_points_move_together_and_fine_clusters_that_are_too_heavy_are_refused(monkeypatch):
+    monkeypatch.setattr(size_penalties, "MAX_BIDS", 99)
     costs = np.array([[0.0, 1.0]] * 6 + [[1.0, 0.0]] * 2)
-    with pytest.raises(ValueError, match="max_share: no prices found in 2000 bids; take a larger share"):
+    with pytest.raises(ValueError, match="max_share: no prices found in 99 bids; take a larger share"):
         find_penalties(costs, np.ones(8), 5)
     prices = find_penalties(costs[5:], np.array([3.0, 1, 1]), 3)
     assert (costs[5:] + prices).argmin(1).tolist() == [0, 1, 1]

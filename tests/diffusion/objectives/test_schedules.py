@@ -72,14 +72,6 @@ def test_the_ends_are_finite_and_never_left(name, dtype):
     assert torch.equal(beyond[[0, 3]], torch.stack([lowest, highest]))
 
 
-def test_the_table_has_ddpm_s_levels_at_whole_time_steps():
-    kept = torch.tensor(1.0, **DOUBLE)
-    level = schedule("linear_beta_1000").level(torch.arange(1000, **DOUBLE) / 1000)
-    for index, alpha in enumerate(level.alpha):
-        kept = kept * (1 - (1e-4 + (0.02 - 1e-4) * index / 999))
-        assert alpha.item() == pytest.approx(math.sqrt(kept), rel=1e-11)
-
-
 def test_the_table_spans_what_is_told_of_it():
     ends = schedule("linear_beta_1000").log_snr(torch.tensor([0.0, 0.999], **DOUBLE))
     assert (1 / (1 + torch.exp(ends / 2))).tolist() == pytest.approx([0.0099, 0.9937], abs=5e-5)

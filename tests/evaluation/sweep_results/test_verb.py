@@ -32,15 +32,19 @@ def table(home) -> list[dict[str, str]]:
     return list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
 
 
-def finish_all(sweep_runs, keys=None):
-    """Make units complete where they are made, reports with figures."""
+def finish_unit(unit, run):
+    """Make a unit complete, a report with figures, unless it is."""
+    if not manifest.read(run.unit(unit.key)):
+        finish([unit], run)
+        results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
+        manifest.publish(run.unit(unit.key), replace(manifest.read(run.unit(unit.key)), results=results))
+
+
+def finish_all(sweep_runs):
+    """Make units complete where they are made."""
     for sweep_run in sweep_runs:
         for unit in sweep_run.units:
-            folder = sweep_run.run.unit(unit.key)
-            if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
-                finish([unit], sweep_run.run)
-                results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
-                manifest.publish(folder, replace(manifest.read(folder), results=results))
+            finish_unit(unit, sweep_run.run)
 
 
 def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, sweep_runs):
