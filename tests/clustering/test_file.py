@@ -77,20 +77,18 @@ def test_nothing_behind_the_fit_reads_the_file(tmp_path, bench, rows):
 @pytest.mark.parametrize(
     "key, cluster, complaint",
     [
-        ("train-0000007", 4, "cluster of train-0000007: '4' is not a whole number from 0 to 3"),
-        ("train-0000007", -1, "cluster of train-0000007: '-1' is not a whole number from 0 to 3"),
-        ("train-0000007", 1.5, "cluster of train-0000007: '1.5' is not a whole number from 0 to 3"),
-        ("train-0000007", None, "cluster of train-0000007: '' is not a whole number from 0 to 3"),
+        *(
+            ("train-0000007", cell, f"cluster of train-0000007: '{cell}' is not a whole number from 0 to 3")
+            for cell in ("4", "-1", "1.5", "")
+        ),
         ("other", 0, "no cluster for 1 of 400 samples, the first is train-0000007; every sample needs one"),
         ("train-0000008", 0, "train-0000008 appears twice; remove one"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, bench, rows, key, cluster, complaint):
     place = rows["key"].index("train-0000007")
-    cells = [*map(str, rows["cluster"])]
-    cells[place] = "" if cluster is None else str(cluster)
-    keys = [*rows["key"]]
-    keys[place] = key
+    keys, cells = [*rows["key"]], [*map(str, rows["cluster"])]
+    keys[place], cells[place] = key, str(cluster)
     path = written(tmp_path / "clusters.csv", {"key": keys, "cluster": cells})
     with pytest.raises(UserError, match=f"clusters.csv: .*{complaint}"):
         made(bench, path)

@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 from hpcddm.clustering.hierarchical import Hierarchical, HierarchicalSettings, merge_clusters
-from hpcddm.clustering.kmeans import KMeans
-from hpcddm.clustering.kmeans import KMeansSettings as KMeansSettings
+from hpcddm.clustering.kmeans import KMeans, KMeansSettings
 
 
 def settings(**changed):
-    return HierarchicalSettings(
-        **{"name": "hierarchical", "fine_clusters": 40, "iterations": 30, "restarts": 2, "metric": "euclidean"}
-        | changed
-    )
+    own = {"name": "hierarchical", "fine_clusters": 40, "iterations": 30, "restarts": 2, "metric": "euclidean"}
+    return HierarchicalSettings(**own | changed)
 
 
 def inertia(points, weights):
@@ -21,12 +18,8 @@ def inertia(points, weights):
 
 
 def rise(points, weights, one, other):
-    both = one + other
-    return (
-        inertia(points[both], weights[both])
-        - inertia(points[one], weights[one])
-        - inertia(points[other], weights[other])
-    )
+    after, *before = (inertia(points[rows], weights[rows]) for rows in (one + other, one, other))
+    return after - sum(before)
 
 
 def mean_square(points, weights, one, other):
@@ -63,12 +56,11 @@ def test_long_clusters_that_lie_side_by_side_stay_whole():
     rng = np.random.default_rng(0)
     labels = np.arange(2000) % 2
     features = np.stack([40 * rng.random(2000), 6 * labels + 0.2 * rng.standard_normal(2000)], 1).astype(np.float32)
-    own = dict(fine_clusters=24, iterations=30, restarts=2, metric="euclidean")
-    partition = Hierarchical(settings(**own, linkage="average")).fit_features(features, 12, seed=0)
+    partition = Hierarchical(settings(fine_clusters=24, linkage="average")).fit_features(features, 12, seed=0)
     clusters = partition.assign_features(features)
     # No coarse cluster has samples of both stripes.
     assert all(len(set(labels[clusters == cluster])) == 1 for cluster in range(12))
-    restored = Hierarchical(settings(**own)).load(partition.arrays())
+    restored = Hierarchical(settings(fine_clusters=24)).load(partition.arrays())
     assert np.array_equal(restored.assign_features(features), clusters)
 
 
@@ -77,10 +69,8 @@ def test_ward_weighted_by_sizes_has_less_inertia_than_unweighted_kmeans_of_the_c
     # Most samples in a few places, the others far and wide: a centroid of few counts as much as one of many.
     centres = 6 * rng.standard_normal((30, 8))
     counts = (4000 * 0.75 ** np.arange(30)).astype(int) + 20
-    features = np.concatenate(
-        [centre + rng.standard_normal((count, 8)) for centre, count in zip(centres, counts, strict=True)]
-    )
-    features = features.astype(np.float32)
+    places = centres.repeat(counts, axis=0)
+    features = (places + rng.standard_normal(places.shape)).astype(np.float32)
     ward = Hierarchical(settings(fine_clusters=120)).fit_features(features, 6, seed=0)
     own = KMeansSettings(name="kmeans", fine_clusters=120, iterations=30, restarts=2, metric="euclidean")
     unweighted = KMeans(own).fit_features(features, 6, seed=0)

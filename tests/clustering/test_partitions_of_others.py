@@ -65,8 +65,6 @@ def test_a_partition_that_fits_is_read(tmp_path, case):
 
 @pytest.mark.parametrize("case", UNFIT)
 def test_a_partition_that_does_not_fit_is_one_line(tmp_path, case):
-    with (
-        unchecked(),
-        pytest.raises(UserError, match=r"partition.h5: not a partition of this clustering \(.*--redo cluster"),
-    ):
+    complaint = r"partition.h5: not a partition of this clustering \(.*--redo cluster"
+    with unchecked(), pytest.raises(UserError, match=complaint):
         read(tmp_path, *UNFIT[case])

@@ -23,25 +23,12 @@ from hpcddm.runs.unit_keys import CLUSTER
 from tests.helpers import SIDE, hpcddm, tiny, write_experiment, write_idx, write_source
 from tests.stages.routes import STAGES, Bench
 
-TWO_STAGE = {
-    "name": "hierarchical",
-    "fine_clusters": 12,
-    "iterations": 5,
-    "restarts": 1,
-    "metric": "euclidean",
-    "max_share": 0.5,
-}
-TINY = {
-    "data__image_size": SIDE,
-    "data__num_classes": 4,
-    "encode__encoder": {"name": "pixels", "size": 4},
-    "cluster__clustering": TWO_STAGE,
-    "cluster__experts": 3,
-    "experts__training__batch": 12,
-    "evaluate__images": 24,
-    "evaluate__batch": 8,
-}
-STAGES_MADE = ("shard", "catalog", "encode", "cluster", "assign", "expert_lists")
+TWO_STAGE = {"name": "hierarchical", "fine_clusters": 12, "iterations": 5, "restarts": 1, "metric": "euclidean"}
+TINY = {"data__image_size": SIDE, "data__num_classes": 4, "encode__encoder": {"name": "pixels", "size": 4}}
+TINY |= {"cluster__clustering": TWO_STAGE | {"max_share": 0.5}, "cluster__experts": 3, "experts__training__batch": 12}
+TINY |= {"evaluate__images": 24, "evaluate__batch": 8}
+ENCODED = ("shard", "catalog", "encode")
+STAGES_MADE = (*ENCODED, "cluster", "assign", "expert_lists")
 
 
 def made(folder, name, stages=STAGES_MADE, **changes):
@@ -90,6 +77,11 @@ def copy(other, tmp_path):
     return RunDir(tmp_path / "copy")
 
 
+def hashed(bench, run, **changes):
+    """The experiment of a run as submit would store it now, if it took the clusters of `run`."""
+    return with_content_hashes(bench.experiment(**(TINY | of(run) | changes)), bench.run)
+
+
 def states(bench):
     return {key: status.state for key, status in survey_units(plan_units(bench.settings), bench.run).items()}
 
@@ -118,9 +110,8 @@ def test_images_that_leave_a_cluster_empty_are_not_for_its_experts(other, tmp_pa
     write_source(tmp_path / "images")
     for name, count in (("train", 96), ("t10k", 40)):
         write_idx(tmp_path / "images" / f"{name}-images-idx3-ubyte.gz", np.zeros((count, SIDE, SIDE)))
-    with pytest.raises(
-        UserError, match="cluster [0-2] is empty; to change: run: a run whose clusters these images have"
-    ):
+    complaint = "cluster [0-2] is empty; to change: run: a run whose clusters these images have"
+    with pytest.raises(UserError, match=complaint):
         made(tmp_path, "run", **of(other.root))
 
 
@@ -133,20 +124,16 @@ def test_clusters_of_a_run_that_took_its_own_are_those_of_the_first(other, tmp_p
 
 
 def test_behind_its_cluster_stage_nothing_reads_the_other_run(copy, tmp_path):
-    bench = made(tmp_path, "run", ("shard", "catalog", "encode", "cluster"), **of(copy.root))
+    bench = made(tmp_path, "run", (*ENCODED, "cluster"), **of(copy.root))
     shutil.rmtree(copy.root)
-    bench.make(
-        *(unit.key for unit in plan_units(bench.settings) if unit.stage in ("assign", "expert_lists", "cluster_report"))
-    )
+    later = ("assign", "expert_lists", "cluster_report")
+    bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in later))
     store_experiment(bench.settings, bench.run)
-    assert (
-        with_relative_paths(with_content_hashes(bench.experiment(**(TINY | of(copy.root))), bench.run), bench.run)
-        == bench.settings
-    )
+    assert with_relative_paths(hashed(bench, copy.root), bench.run) == bench.settings
     with pytest.raises(ConfigError, match="cluster.clustering.run: .*copy: no run here"):
         with_content_hashes(bench.experiment(**(TINY | of(copy.root))), bench.run, redo=["cluster"])
     with pytest.raises(ConfigError, match="cluster.clustering.run: .*elsewhere: no run here"):
-        with_content_hashes(bench.experiment(**(TINY | of(tmp_path / "elsewhere"))), bench.run)
+        hashed(bench, tmp_path / "elsewhere")
 
 
 def test_a_partner_who_has_the_unit_alone_goes_on(copy, tmp_path):
@@ -155,7 +142,7 @@ def test_a_partner_who_has_the_unit_alone_goes_on(copy, tmp_path):
     write_source(there / "images")
     shutil.copytree(first.run.unit(CLUSTER), there / "run" / "cluster")
     # The features that were fitted are not the partner's, and other ones would make no difference.
-    partner = made(there, "run", ("shard", "catalog", "encode", "assign", "expert_lists"), **of(there / "nowhere"))
+    partner = made(there, "run", (*ENCODED, "assign", "expert_lists"), **of(there / "nowhere"))
     assert states(partner)[CLUSTER] is State.COMPLETE
     assert clusters_of(partner.run) == clusters_of(first.run)
 
@@ -170,11 +157,9 @@ def test_a_copy_of_the_experiment_and_of_the_unit_is_enough_of_the_other_run(cop
 def test_other_features_than_the_partition_was_taken_for_are_seen_without_the_other_run(copy, tmp_path):
     bench = made(tmp_path, "run", **of(copy.root))
     shutil.rmtree(copy.root)
-    changes = of(copy.root, encode__encoder={"name": "pixels", "size": 4}, data__transform={"name": "resize"})
-    bench.settings = with_content_hashes(bench.experiment(**(TINY | changes)), bench.run)
-    assert survey_units(plan_units(bench.settings), bench.run)[CLUSTER].changes == {
-        "data.transform.name": ("centre_crop", "resize")
-    }
+    bench.settings = hashed(bench, copy.root, data__transform={"name": "resize"})
+    changes = survey_units(plan_units(bench.settings), bench.run)[CLUSTER].changes
+    assert changes == {"data.transform.name": ("centre_crop", "resize")}
 
 
 def test_a_partition_that_changed_is_seen_and_one_that_moved_is_the_same(copy, tmp_path):
@@ -182,16 +167,15 @@ def test_a_partition_that_changed_is_seen_and_one_that_moved_is_the_same(copy, t
     assert states(bench)["expert_lists/all"] is State.COMPLETE
     moved = copy.root.rename(tmp_path / "moved")
     assert made(tmp_path, "run", (), **of(moved)) and states(bench)["expert_lists/all"] is State.COMPLETE
-    copy = RunDir(moved)
-    shutil.rmtree(copy.root)
+    shutil.rmtree(moved)
     made(tmp_path, "moved", seed=1)
-    bench.settings = with_content_hashes(bench.experiment(**(TINY | of(moved))), bench.run)
+    bench.settings = hashed(bench, moved)
     changes = survey_units(plan_units(bench.settings), bench.run)[CLUSTER].changes
     assert [*changes] == ["cluster.clustering.content_hash"]
 
 
 def test_another_partition_than_was_submitted_is_refused_by_its_job(copy, tmp_path):
-    bench = made(tmp_path, "run", ("shard", "catalog", "encode"), **of(copy.root))
+    bench = made(tmp_path, "run", ENCODED, **of(copy.root))
     shutil.rmtree(copy.root)
     with pytest.raises(UserError, match=r"copy/cluster/partition.h5: is missing; fetch it again"):
         bench.make(CLUSTER)
@@ -236,19 +220,13 @@ def test_other_features_or_clusters_are_refused_before_anything_is_submitted(cop
 
 def test_clusters_that_go_by_numbers_or_keys_are_refused(tmp_path):
     write_source(tmp_path / "images")
-    (tmp_path / "clusters.csv").write_text(
-        "key,cluster\n"
-        + "".join(
-            f"{split}-{number:07d},{number % 3}\n"
-            for split, count in (("train", 96), ("heldout", 40))
-            for number in range(count)
-        )
-    )
+    keys = [f"{split}-{number:07d}" for split in ("train", "heldout") for number in range(96)]
+    lines = ["key,cluster", *(f"{key},{place % 3}" for place, key in enumerate(keys))]
+    (tmp_path / "clusters.csv").write_text("\n".join(lines))
     for name, more in (("random", {}), ("file", {"table": {"file": str(tmp_path / "clusters.csv")}})):
         bench = made(tmp_path, name, cluster__clustering={"name": name} | more)
-        with pytest.raises(
-            ConfigError, match=f"{name} is clustered by '{name}', which goes by a sample's number or key"
-        ):
+        complaint = f"{name} is clustered by '{name}', which goes by a sample's number or key"
+        with pytest.raises(ConfigError, match=complaint):
             made(tmp_path, "new", (), **of(bench.run.root))
 
 
@@ -288,7 +266,7 @@ def test_clusters_that_are_not_complete_or_damaged_are_refused(copy, tmp_path):
 
 def test_arrays_of_another_clustering_are_one_line(copy, tmp_path):
     """A partition that its own manifest vouches for, and the experiment beside it does not describe."""
-    bench = made(tmp_path, "run", ("shard", "catalog", "encode"), **of(copy.root))
+    bench = made(tmp_path, "run", ENCODED, **of(copy.root))
     clustering = bench.settings.cluster.clustering
     labels = settings_class("clustering", "labels")(name="labels", groups=[[0, 1], [2], [3]])
     other = clustering.model_copy(update={"fitted_by": labels})

@@ -38,9 +38,8 @@ def made(benches):
     def make(shards=2, **changes):
         bench = benches[shards]
         bench.settings = bench.experiment(data__shards=shards, **changes)
-        bench.make(
-            *(unit.key for unit in plan_units(bench.settings) if unit.stage in ("cluster", "assign", "expert_lists"))
-        )
+        stages = ("cluster", "assign", "expert_lists")
+        bench.make(*(unit.key for unit in plan_units(bench.settings) if unit.stage in stages))
         return bench
 
     return make
@@ -77,17 +76,15 @@ def test_a_random_cluster_does_not_depend_on_who_asks(made):
     assert sorted(np.bincount(whole)) == [28] * 3 + [29] * 4
 
 
-def test_groups_of_classes_are_clusters(made):
-    bench = made(cluster__clustering={"name": "labels", "groups": GROUPS})
+@pytest.mark.parametrize("changes", [{}, UNKNOWN_CLASSES], ids=["known", "unknown to networks"])
+def test_groups_of_classes_are_clusters_even_of_classes_that_no_network_knows(made, changes):
+    bench = made(cluster__clustering={"name": "labels", "groups": GROUPS}, **changes)
     for split in ("train", "heldout"):
         clusters, labels = clusters_and_labels(bench, split)
         assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
 
 
-def test_classes_that_no_network_knows_cut_the_data_too(made):
-    bench = made(cluster__clustering={"name": "labels", "groups": GROUPS}, **UNKNOWN_CLASSES)
-    clusters, labels = clusters_and_labels(bench, "train")
-    assert all(label in GROUPS[cluster] for cluster, label in zip(clusters, labels, strict=True))
+def test_an_image_whose_class_is_in_no_group_is_refused(made):
     with pytest.raises(UserError, match=": no group of cluster.clustering has class [89]"):
         made(cluster__clustering={"name": "labels", "groups": [[0, 1], [2, 3], [4, 5], [6, 7]]}, **UNKNOWN_CLASSES)
 
@@ -114,24 +111,20 @@ def test_each_class_is_a_cluster(made):
 
 
 @pytest.mark.parametrize(
-    "changes, complaint",
+    "groups, changes, complaint",
     [
-        ({}, "4 classes for 2 experts; set cluster.experts: 4, or groups"),
-        ({"groups": [[0, 1, 2, 3]]}, "groups: 1 groups for 2 experts"),
-        ({"groups": [[0, 1, 2, 3], []]}, "groups: group 1 has no class"),
-        ({"groups": [[0, 1], [3, 4]]}, "groups: class 2 is listed 0 times, must be once"),
-        ({"groups": [[0, 1, 2], [3, 4]]}, "groups: 4 is not a class; valid classes are 0 to 3"),
-        ({"groups": [[0, 1, 2], [3, 2]]}, "groups: class 2 is listed 2 times, must be once"),
+        (None, UNKNOWN_CLASSES, "set data.num_classes, or groups"),
+        (None, {}, "4 classes for 2 experts; set cluster.experts: 4, or groups"),
+        ([[0, 1, 2, 3]], {}, "groups: 1 groups for 2 experts"),
+        ([[0, 1, 2, 3], []], {}, "groups: group 1 has no class"),
+        ([[0, 1], [3, 4]], {}, "groups: class 2 is listed 0 times, must be once"),
+        ([[0, 1, 2], [3, 4]], {}, "groups: 4 is not a class; valid classes are 0 to 3"),
+        ([[0, 1, 2], [3, 2]], {}, "groups: class 2 is listed 2 times, must be once"),
     ],
 )
-def test_groups_that_are_no_partition_of_the_classes_are_refused(tmp_path, changes, complaint):
+def test_groups_that_are_no_partition_of_the_classes_are_refused(tmp_path, groups, changes, complaint):
     with pytest.raises(ConfigError, match=f"cluster.clustering: {complaint}"):
-        tiny(tmp_path, cluster__clustering={"name": "labels"} | changes)
-
-
-def test_each_class_is_a_cluster_only_where_they_are_counted(tmp_path):
-    with pytest.raises(ConfigError, match="cluster.clustering: set data.num_classes, or groups"):
-        tiny(tmp_path, cluster__clustering={"name": "labels"}, **UNKNOWN_CLASSES)
+        tiny(tmp_path, cluster__clustering={"name": "labels", "groups": groups}, **changes)
 
 
 def test_nothing_is_encoded_for_them(tmp_path):

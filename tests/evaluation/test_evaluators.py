@@ -22,9 +22,8 @@ def test_images_that_a_package_prepares_otherwise_than_the_label_says_are_refuse
     monkeypatch.setattr(ImageEncoder, "stated_preparation", "224-bicubic-aa")
     EncoderEvaluator("clip-224-bicubic-aa", PIXELS)
     for label in ("clip-224-bilinear-aa", "clip-256-crop-224-bicubic-aa"):
-        with pytest.raises(
-            UserError, match=f"the package of pixels prepares images by 224-bicubic-aa and not as in {label}"
-        ):
+        complaint = f"the package of pixels prepares images by 224-bicubic-aa and not as in {label}"
+        with pytest.raises(UserError, match=complaint):
             EncoderEvaluator(label, PIXELS)
 
 
@@ -41,10 +40,9 @@ def figure(metric: str, value: float) -> dict[str, object]:
 
 
 def comparison(label: str, dimension: int, **arms: float) -> ArmComparison:
-    figures = {
-        arm: {f"fd@{label}": figure("fd", value), f"fd_ratio@{label}": figure("fd_ratio", 2 * value)}
-        for arm, value in arms.items()
-    }
+    figures = {}
+    for arm, value in arms.items():
+        figures[arm] = {f"fd@{label}": figure("fd", value), f"fd_ratio@{label}": figure("fd_ratio", 2 * value)}
     return ArmComparison(figures, {f"fd@{label}": figure("fd", 0.5)}, 400, dimension)
 
 

@@ -1,34 +1,21 @@
 """What a report says against its own figures, from figures alone."""
 
-import numpy as np
 import pytest
 
-from hpcddm.evaluation import comparisons
-from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES, result_warnings
 from hpcddm.evaluation.training_costs import TrainingCost
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
+from tests.evaluation.report.test_page import compared
 from tests.helpers import tiny
 
-IMAGES = 2000
 REAL = {"fd": 2.0, "kid": 0.0, "agreement": 0.9, "precision": 0.924, "density": 0.98}
 USUAL = {"fd": 30.0, "kid": 0.1, "agreement": 0.7, "precision": 0.7, "density": 0.6}
 
 
 def said(settings, dimension=32, passes=2.0, **arms):
     """Return the warnings about arms that differ from the usual figures; errors are a hundredth of a figure."""
-
-    def figures(values):
-        known = {metric.key: metric for metric in all_metrics()}
-        spread = np.linspace(-0.002, 0.002, 10)
-        return {
-            known[key].full_key("own", IMAGES): {"metric": key, "value": value, "left_out": list(value * (1 + spread))}
-            for key, value in values.items()
-        }
-
-    by_arm = {name.replace("_", "-"): figures(USUAL | own) for name, own in ({"monolith": {}} | arms).items()}
-    compared = comparisons.ArmComparison(by_arm, figures(REAL), IMAGES, dimension)
-    metrics = comparisons.summarise({"own": compared}) | {"classifier": {"chance": 0.1}}
+    by_arm = {name.replace("_", "-"): USUAL | own for name, own in ({"monolith": {}} | arms).items()}
+    metrics = compared(by_arm, REAL, dimension, step=0.00044) | {"classifier": {"chance": 0.1}}
     costs = {key: TrainingCost(round(100 * passes), 1, 100) for key in (MONOLITH, expert_key(0), expert_key(1))}
     return result_warnings(settings, metrics, costs)
 

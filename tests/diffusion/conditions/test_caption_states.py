@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from multiprocessing import get_context
 from types import SimpleNamespace
 
@@ -49,11 +50,15 @@ class Run(Bench):
         """Make all that the states of captions need."""
         self.make(*(unit.key for unit in plan_units(self.settings) if unit.stage in DATA))
 
-    def condition(self, cached, tokens=5):
-        own = self.settings.data.condition.model_copy(update={"cached": cached, "tokens": tokens})
-        return conditions.create_condition(self.settings.data.model_copy(update={"condition": own}), self.run.output)
+    def data(self, **changes):
+        """Its settings of data with another condition."""
+        condition = self.settings.data.condition.model_copy(update=changes)
+        return self.settings.data.model_copy(update={"condition": condition})
 
-    def reader(self, split):
+    def condition(self, cached, **changes):
+        return conditions.create_condition(self.data(cached=cached, **changes), self.run.output)
+
+    def reader(self, split=TRAIN):
         return run_samples.open_reader(self.unit(CAPTIONS), split)
 
 
@@ -104,14 +109,11 @@ def test_a_column_holds_the_states_of_todays_way_rounded(run):
 def test_a_column_has_no_padding(run):
     stored = {path.parent.name: path for path in run.run.root.glob("encode_captions/*/states.h5")}
     assert sorted(stored) == ["000", "001"]
-    rows = 0
-    for path in stored.values():
-        with h5py.File(path) as file:
-            rows += len(file["states/values"])
-            assert file["states/values"][...].any(1).all() and file["states/values"].dtype == np.float16
-    everyone = {*run.reader(TRAIN).captions(range(256)), *run.reader(HELDOUT).captions(range(64))}
+    values = np.concatenate([rows(path) for path in stored.values()])
+    assert values.any(1).all() and values.dtype == np.float16
+    everyone = {*run.reader().captions(range(256)), *run.reader(HELDOUT).captions(range(64))}
     condition = run.condition(None, tokens=64)
-    assert rows == sum(min(len(condition._states(caption)), 5) for caption in everyone)
+    assert len(values) == sum(min(len(condition._states(caption)), 5) for caption in everyone)
 
 
 @pytest.mark.parametrize("shards", [1, 5])
@@ -124,9 +126,7 @@ def test_the_ranges_change_no_bit(folder, run, shards, monkeypatch):
 
 
 def batch(run, cached, size=64):
-    own = run.settings.data.condition.model_copy(update={"cached": cached})
-    settings = run.settings.model_copy(update={"data": run.settings.data.model_copy(update={"condition": own})})
-    reader = run_samples.open_reader(run.unit(CAPTIONS), TRAIN)
+    settings, reader = run.settings.model_copy(update={"data": run.data(cached=cached)}), run.reader()
     reader._clusters = SimpleNamespace(gather=lambda numbers: np.zeros(len(numbers)))
     unit = SimpleNamespace(key=MONOLITH, input=run.run.output)
     read = noisy_batches(settings, unit, reader, PixelInputs(reader)).read(range(size))
@@ -188,42 +188,39 @@ def test_an_expert_ends_with_the_same_weights_by_the_column_and_by_its_steps(fol
 
 
 def test_a_column_of_another_encoder_is_refused(run):
-    data = run.settings.data
-    changed = data.condition.model_copy(update={"tokens": 7})
-    condition = conditions.create_condition(data.model_copy(update={"condition": changed}), run.run.output)
-    with pytest.raises(
-        UserError, match=r"encode_captions/000: states of another encoder \(.*tokens 5\), .*tokens 7.*submit"
-    ):
-        condition.of_samples(run.reader(TRAIN), [0])
+    complaint = r"encode_captions/000: states of another encoder \(.*tokens 5\), .*tokens 7.*submit"
+    with pytest.raises(UserError, match=complaint):
+        run.condition(True, tokens=7).of_samples(run.reader(), [0])
 
 
 def test_a_torn_column_and_a_missing_one_are_named(run, tmp_path):
+    def refused(condition, complaint):
+        with pytest.raises(UserError, match=complaint):
+            condition.of_samples(run.reader(), [0])
+
     path = run.run.output("encode_captions/001", "states.h5")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"encode_captions/001/states.h5: no usable columns"):
-        run.condition(True).of_samples(run.reader(TRAIN), [0])
+    refused(run.condition(True), "encode_captions/001/states.h5: no usable columns")
     path.write_bytes(whole)
     kept = (path.parent / manifest.FILE_NAME).rename(tmp_path / "kept")
-    with pytest.raises(UserError, match=r"encode_captions/001: the states of captions are not complete"):
-        run.condition(True).of_samples(run.reader(TRAIN), [0])
+    refused(run.condition(True), "encode_captions/001: the states of captions are not complete")
     kept.rename(path.parent / manifest.FILE_NAME)
     elsewhere = conditions.create_condition(run.settings.data, lambda key, name: tmp_path / key / name)
-    with pytest.raises(UserError, match="the distinct captions are not complete"):
-        elsewhere.of_samples(run.reader(TRAIN), [0])
+    refused(elsewhere, "the distinct captions are not complete")
     assert elsewhere.null(2).shape == (2, 5, 16), "prompts need no column"
 
 
 def some_pictures(folder, own, captioned):
     """A run on the first pictures of each split in a folder of its own."""
     for split in ("train", "heldout"):
-        (own / "pictures" / split).mkdir(parents=True)
-        rows = (folder / "pictures" / split / "captions.jsonl").read_text().splitlines()[:24]
-        for row in rows:
-            name = json.loads(row)["file"]
-            (own / "pictures" / split / name).write_bytes((folder / "pictures" / split / name).read_bytes())
+        there, here = (one / "pictures" / split for one in (folder, own))
+        here.mkdir(parents=True)
+        rows = (there / "captions.jsonl").read_text().splitlines()[:24]
+        for name in (json.loads(row)["file"] for row in rows):
+            shutil.copy(there / name, here / name)
         if captioned:
-            (own / "pictures" / split / "captions.jsonl").write_text("\n".join(rows))
+            (here / "captions.jsonl").write_text("\n".join(rows))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +231,7 @@ def test_an_index_of_captions_that_somebody_else_wrote_is_named(run, tmp_path, c
     (tmp_path / "captions.json").write_text(json.dumps(index | change))
     condition = conditions.create_condition(run.settings.data, lambda key, name: tmp_path / name)
     with pytest.raises(UserError, match="captions.json: holds no usable JSON"):
-        condition.of_samples(run.reader(TRAIN), [0])
+        condition.of_samples(run.reader(), [0])
 
 
 def test_samples_without_captions_are_refused_before_anything_is_encoded(folder, tmp_path):
@@ -249,7 +246,7 @@ def test_only_a_column_needs_the_stage_and_only_other_states_other_trainings(fol
     encoding = {key: [unit.key for unit in units if unit.stage == "encode_captions"] for key, units in plans.items()}
     assert encoding == {None: [], True: [CAPTIONS, "encode_captions/000", "encode_captions/001"], False: []}
     (reading,) = (unit for unit in plans[True] if unit.key == "train/expert-00")
-    assert {CAPTIONS, "encode_captions/000", "encode_captions/001"} <= set(reading.requires)
+    assert {*encoding[True]} <= set(reading.requires)
     assert not reading.counts_in_fingerprint("encode_captions/000") and not reading.counts_in_fingerprint(CAPTIONS)
     hashed = {key: units[-1].fingerprint_settings.get("data.condition.cached") for key, units in plans.items()}
     assert hashed == {None: None, True: True, False: False}
@@ -267,7 +264,7 @@ def test_pretrained_states_are_the_same_by_all_ways_to_one_step_of_float16(folde
     some_pictures(folder, tmp_path, captioned=True)
     run = run_of(tmp_path, "minilm", encoder={"name": "minilm"})
     run.make_texts()
-    reader, numbers = run.reader(TRAIN), np.arange(24)
+    reader, numbers = run.reader(), np.arange(24)
     read, column = (run.condition(cached).of_samples(reader, numbers).float() for cached in (None, True))
     assert torch.equal(column.any(2), read.any(2)) and not column[:, -1].any(1).all()
     assert_close(column, read)

@@ -19,11 +19,8 @@ from tests.diffusion.spaces.examples import network_data
 PROMPTS = ["a photo of a cat", "a Cat.", "bridge over the river, at night", "naïve 猫"]
 
 
-OWN = [
-    name
-    for name, settings in variants.settings_classes(TextEncoderSettings).items()
-    if not issubclass(settings, SettingsWithWeights)
-]
+ALL = variants.settings_classes(TextEncoderSettings)
+OWN = [name for name, settings in ALL.items() if not issubclass(settings, SettingsWithWeights)]
 """Encoders that need no weights of the user's."""
 
 

@@ -46,8 +46,3 @@ def test_shift_lowers_the_log_snr(schedule, shift):
     u = torch.linspace(0.2, 0.8, 50, dtype=torch.float64)
     difference = moved.schedule.log_snr(moved.training_times(u)) - plain.schedule.log_snr(plain.training_times(u))
     torch.testing.assert_close(difference, torch.full_like(u, -2 * math.log(shift)), rtol=1e-9, atol=1e-9)
-
-
-def test_shift_on_the_linear_path_has_a_closed_form():
-    u = torch.linspace(0, 1, 101, dtype=torch.float64)
-    torch.testing.assert_close(objective("flow_matching", shift=3.0).training_times(u), 3 * u / (1 + 2 * u))

@@ -6,18 +6,11 @@ import torch
 from hpcddm.config import variants
 from tests.sampling.mixtures import objective
 
-NAMES, SCHEDULES = (
-    variants.list_variants("diffusion/objectives"),
-    variants.list_variants("diffusion/objectives/schedules"),
-)
-WEIGHTINGS = [
-    {"name": "native"},
-    {"name": "min_snr"},
-    *(
-        {"name": "target_space", "prediction_type": prediction_type}
-        for prediction_type in ("epsilon", "x0", "v", "velocity")
-    ),
-]
+NAMES = variants.list_variants("diffusion/objectives")
+SCHEDULES = variants.list_variants("diffusion/objectives/schedules")
+EVERY = pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))
+OTHERS = [{"name": "target_space", "prediction_type": kind} for kind in ("epsilon", "x0", "v", "velocity")]
+WEIGHTINGS = [{"name": "native"}, {"name": "min_snr"}, *OTHERS]
 
 
 def batch(count=60):
@@ -35,19 +28,19 @@ def squared(values):
 
 
 def test_every_weighting_is_covered():
-    assert {weighting["name"] for weighting in WEIGHTINGS} == set(
-        variants.list_variants("diffusion/objectives/weightings")
-    )
+    found = variants.list_variants("diffusion/objectives/weightings")
+    assert {weighting["name"] for weighting in WEIGHTINGS} == {*found}
 
 
-@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=str)
-@pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))
-def test_weights_are_positive_and_finite_at_the_ends_too(weighting, name, schedule):
-    one = objective(name, schedule, weighting=weighting)
+@EVERY
+def test_weights_are_positive_and_finite_at_the_ends_too(name, schedule):
     t = torch.cat([torch.zeros(1), torch.rand(50, generator=torch.Generator().manual_seed(0)), torch.ones(1)])
     x0 = torch.zeros(len(t), 1, 2, 2)
-    loss = one.loss(one.predict(x0, x0, t) + 1, x0, x0, t)
-    assert loss.dtype == torch.float32 and loss.isfinite().all() and (loss >= 0).all() and (loss[1:-1] > 0).all()
+    for weighting in WEIGHTINGS:
+        one = objective(name, schedule, weighting=weighting)
+        loss = one.loss(one.predict(x0, x0, t) + 1, x0, x0, t)
+        assert loss.dtype == torch.float32 and loss.isfinite().all(), weighting
+        assert (loss >= 0).all() and (loss[1:-1] > 0).all(), weighting
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,21 +49,17 @@ def test_native_is_the_mean_squared_error(name):
     torch.testing.assert_close(native_loss(objective(name), error, t, x0, noise), squared(error))
 
 
-@pytest.mark.parametrize("prediction_type", ["epsilon", "x0", "v", "velocity"])
-@pytest.mark.parametrize(("name", "schedule"), list(itertools.product(NAMES, SCHEDULES)))
-def test_target_space_is_the_error_of_the_other_prediction_type(prediction_type, name, schedule):
+@EVERY
+def test_target_space_is_the_error_of_the_other_prediction_type(name, schedule):
     x0, noise, error, t = batch()
-    one = objective(name, schedule, weighting={"name": "target_space", "prediction_type": prediction_type})
-    image, eps = one.estimate(one.perturb(x0, noise, t), t, one.predict(x0, noise, t) + error)
-    level = one.level(t)
-    alpha, sigma = level.alpha.view(-1, 1, 1, 1), level.sigma.view(-1, 1, 1, 1)
-    wrong = {
-        "x0": image - x0,
-        "epsilon": eps - noise,
-        "v": alpha * (eps - noise) - sigma * (image - x0),
-        "velocity": (eps - noise) - (image - x0),
-    }[prediction_type]
-    torch.testing.assert_close(native_loss(one, error, t, x0, noise), squared(wrong), rtol=1e-6, atol=1e-9)
+    for weighting in OTHERS:
+        one = objective(name, schedule, weighting=weighting)
+        image, eps = one.estimate(one.perturb(x0, noise, t), t, one.predict(x0, noise, t) + error)
+        of_image, of_noise, level = image - x0, eps - noise, one.level(t)
+        of_v = level.alpha.view(-1, 1, 1, 1) * of_noise - level.sigma.view(-1, 1, 1, 1) * of_image
+        wrong = {"x0": of_image, "epsilon": of_noise, "v": of_v, "velocity": of_noise - of_image}
+        expected = squared(wrong[weighting["prediction_type"]])
+        torch.testing.assert_close(native_loss(one, error, t, x0, noise), expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,8 @@ def network_data(
     """What an experiment's `data` tells a network of images in a space, by default pixels, with a condition."""
     settings = SpaceSettings.model_validate({"name": "pixels"} | space)
     shape = settings.shape(channels, image_size)
-    return told(
-        SimpleNamespace(
-            channels=channels, image_size=image_size, space=settings, x_shape=shape, num_classes=num_classes
-        ),
-        form,
-    )
+    told_of_all = {"channels": channels, "image_size": image_size, "num_classes": num_classes}
+    return told(SimpleNamespace(**told_of_all, space=settings, x_shape=shape), form)
 
 
 def pixels(channels: int, height: int, width: int) -> Space[SpaceSettings]:

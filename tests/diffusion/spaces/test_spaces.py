@@ -18,6 +18,7 @@ from tests.helpers import REPOSITORY, tiny
 
 SIDE = 28
 NAMES = [name for name, own in variants.settings_classes(SpaceSettings).items() if not own.reads_latents]
+CLAMP = {"evaluate__conversion": {"name": "snr_matched", "x0_clamp": 1.0}}
 PATCH_ONE = {"experts__model__patch": 1, "router__model__patch": 1}
 each_space = pytest.mark.parametrize("name", NAMES)
 
@@ -80,18 +81,6 @@ def test_an_experiment_that_names_the_default_is_the_same(tmp_path):
     assert [unit.fingerprint_settings for unit in plans[0]] == [unit.fingerprint_settings for unit in plans[1]]
 
 
-def test_an_unknown_space_lists_the_valid_ones(tmp_path):
-    with pytest.raises(
-        ConfigError, match="data.space: unknown name 'pictures'; valid names: autoencoder, latents, pixels"
-    ):
-        tiny(tmp_path, data__space={"name": "pictures"})
-
-
-def test_a_patch_that_does_not_tile_x_names_the_space(tmp_path):
-    with pytest.raises(ConfigError, match="experts.model: patch 3 does not divide the side 8 of x in the space pixels"):
-        tiny(tmp_path, experts__model__patch=3)
-
-
 @pytest.mark.parametrize("statistics", [{"deviation": 0.7}, {"deviation": 0.7, "patch": 4}])
 def test_latents_of_the_clothes_have_about_unit_variance_and_no_correlation_within_a_patch(statistics):
     own = create_space(network_data(1, SIDE, name="latents", **statistics))
@@ -117,20 +106,20 @@ def test_latents_are_a_scaled_rotation_of_every_patch(patch):
 
 
 @pytest.mark.parametrize(
-    "latents, changes, message",
+    "space, changes, message",
     [
         ({"patch": 3}, {}, "data.space: patch 3 does not divide image_size 8"),
         ({"patch": 4}, {}, "experts.model: patch 4 does not divide the side 2 of x in the space latents"),
-        (
-            {},
-            {"evaluate__conversion": {"name": "snr_matched", "x0_clamp": 1.0}},
-            "evaluate.conversion: x0_clamp 1: x has no bound in the space latents; remove it",
-        ),
+        ({}, CLAMP, "evaluate.conversion: x0_clamp 1: x has no bound in the space latents; remove it"),
+        ({"name": "pixels"}, {"experts__model__patch": 3},
+         "experts.model: patch 3 does not divide the side 8 of x in the space pixels"),
+        ({"name": "pictures"}, {},
+         "data.space: unknown name 'pictures'; valid names: autoencoder, latents, pixels"),
     ],
-)
-def test_what_does_not_go_with_latents_is_refused(tmp_path, latents, changes, message):
+)  # fmt: skip
+def test_what_does_not_go_with_a_space_is_refused(tmp_path, space, changes, message):
     with pytest.raises(ConfigError, match=message):
-        tiny(tmp_path, data__space={"name": "latents"} | latents, **changes)
+        tiny(tmp_path, data__space={"name": "latents"} | space, **changes)
 
 
 def test_a_space_makes_stale_what_sees_it_and_nothing_else(tmp_path):

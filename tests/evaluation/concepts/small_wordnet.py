@@ -1,36 +1,11 @@
 """WordNet of a few nouns, in its own format."""
 
 LICENCE = "".join(f"  {line} {text}  \n" for line, text in enumerate(["This software", *["of WordNet 3.0"] * 28], 1))
-ABOVE = {
-    "entity": None,
-    "animal": "entity",
-    "carnivore": "animal",
-    "pet": "animal",
-    "dog domestic_dog": "carnivore pet",
-    "cat": "carnivore pet",
-    "polar_bear": "carnivore",
-    "bear": "carnivore",
-    "fire": "entity",
-    "engine": "entity",
-    "fire_engine fire-engine": "engine",
-    "leaf": "entity",
-    "leave": "entity",
-    "man": "entity",
-    "woman": "entity",
-    "pants": "entity",
-    "pant": "entity",
-    "shoe": "entity",
-    "sports_equipment": "entity",
-    "sport": "entity",
-    "t-shirt": "entity",
-    "glass": "entity",
-    "ski": "entity",
-    "sky": "entity",
-    "grass": "entity",
-    "surfer": "entity",
-    "hot_dog": "entity",
-    "Paris": "entity",
-}
+ABOVE = {"entity": None, "animal": "entity", "carnivore": "animal", "pet": "animal"}
+ABOVE |= {"dog domestic_dog": "carnivore pet", "cat": "carnivore pet", "polar_bear": "carnivore", "bear": "carnivore"}
+ABOVE |= {"engine": "entity", "fire_engine fire-engine": "engine"}
+OTHERS = "fire leaf leave man woman pants pant shoe sports_equipment sport t-shirt glass ski sky grass surfer hot_dog"
+ABOVE |= dict.fromkeys([*OTHERS.split(), "Paris"], "entity")
 """Synsets, and those above them: a dog is a carnivore and a pet."""
 EXCEPTIONS = "leaves leaf leave\nmen man\nwomen woman\ncomics comic_strip\nboks boschbok\nmen-of-war man-of-war\n"
 

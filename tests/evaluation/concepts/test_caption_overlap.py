@@ -7,7 +7,7 @@ from hpcddm.evaluation.concepts.home_share import home_against_total
 from hpcddm.evaluation.statistics.jackknife import LeastSquares, Moments, mean
 from hpcddm.evaluation.statistics.shared_errors import effective_number
 
-CONCEPTS = 48
+CONCEPTS, NAMES = 48, ("mean", "slope", "line")
 
 
 def shared_captions(rng: np.random.Generator) -> list[list[int]]:
@@ -30,17 +30,14 @@ def test_the_matrix_holds_cosines_of_the_captions():
     assert CaptionOverlap().matrix(np.arange(3)) is None
 
 
-def test_concepts_with_the_same_captions_are_one():
-    same = CaptionOverlap.of((concept, ["x", "y"]) for concept in range(8)).matrix(range(8))
-    assert mean(np.arange(8.0), same).low is None
-
-
-def test_pairs_of_equal_concepts_say_what_half_of_them_say():
+def test_concepts_with_the_same_captions_are_one_and_pairs_of_equal_ones_say_what_half_of_them_say():
     """The mean over pairs of equal values has the interval of the t test over one of each."""
     values = np.random.default_rng(0).random(7)
     pairs = CaptionOverlap.of((concept, [concept // 2]) for concept in range(14)).matrix(range(14))
     both, alone = mean(np.repeat(values, 2), pairs), mean(values)
     assert (both.low, both.high) == pytest.approx((alone.low, alone.high))
+    same = CaptionOverlap.of((concept, ["x", "y"]) for concept in range(8)).matrix(range(8))
+    assert mean(np.arange(8.0), same).low is None
 
 
 def test_a_little_overlap_leaves_two_concepts_their_interval():
@@ -66,7 +63,7 @@ def test_intervals_of_concepts_that_share_captions_hold_the_truth(captions, as_i
     logs = np.repeat(rng.uniform(0, 3, CONCEPTS // 3), 3)
     place = logs.mean()
     numbers = {name: number for number, name in enumerate({name for own in captions for name in own})}
-    held = {(name, known): 0 for name in ("mean", "slope", "line") for known in (True, False)}
+    held = {(name, known): 0 for name in NAMES for known in (True, False)}
     for _ in range(300):
         errors = rng.standard_normal(len(numbers))
         counts = [np.unique([numbers[name] for name in own], return_counts=True) for own in captions]
@@ -76,14 +73,10 @@ def test_intervals_of_concepts_that_share_captions_hold_the_truth(captions, as_i
         line = moments.means[:, 0] + slopes * (place - moments.means[:, 1])
         for known in (True, False):
             fit = LeastSquares.on(scores, logs, cosines=cosines if known else None)
-            estimates = {
-                "mean": mean(scores, fit.cosines),
-                "slope": fit.interval(slopes, [0, 1]),
-                "line": fit.interval(line, [1, place]),
-            }
-            for name, estimate in estimates.items():
+            estimates = mean(scores, fit.cosines), fit.interval(slopes, [0, 1]), fit.interval(line, [1, place])
+            for name, estimate in zip(NAMES, estimates, strict=True):
                 held[name, known] += estimate.low <= 0 <= estimate.high
-    assert all(held[name, True] >= 0.91 * 300 for name in ("mean", "slope", "line")), held
+    assert all(held[name, True] >= 0.91 * 300 for name in NAMES), held
     assert all(held[name, False] < most * 300 for name, most in as_if_independent.items()), held
 
 
@@ -109,8 +102,5 @@ def test_fits_take_the_overlap_of_the_concepts_that_have_a_score():
 
 def test_a_half_decade_without_a_score_is_shown():
     curve = fit_curve(np.array([1, 2, 40, 200.0]), np.array([0.1, 0.2, np.nan, 0.3]), np.arange(4))
-    assert [(entry.concepts, entry.unscored, entry.score is None) for entry in curve.bins] == [
-        (2, 0, False),
-        (0, 1, True),
-        (1, 0, False),
-    ]
+    found = [(entry.concepts, entry.unscored, entry.score is None) for entry in curve.bins]
+    assert found == [(2, 0, False), (0, 1, True), (1, 0, False)]

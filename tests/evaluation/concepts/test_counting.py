@@ -1,7 +1,6 @@
 """Counts of concepts by cluster: exact for any cut into ranges, and against counting by hand."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,11 +86,6 @@ def test_samples_without_any_concept_leave_the_others_where_they_are(tmp_path):
     values, lengths = column.flat(range(5))
     assert values.tolist() == [4] and lengths.tolist() == [0, 0, 0, 1, 0]
     assert column.flat(range(4, 5))[1].tolist() == [0] and column.flat(range(2, 2))[1].tolist() == []
-
-
-@pytest.mark.parametrize("frequency, expected", [(0, -1), (1, 0), (3, 0), (4, 1), (9, 1), (10, 2), (31, 2), (32, 3)])
-def test_bins_are_half_decades(frequency, expected):
-    assert concept_selection.bins(np.array([frequency])).tolist() == [expected]
 
 
 def own_settings(**changes):

@@ -19,11 +19,6 @@ def covers(estimate, truth):
     return estimate.low <= truth <= estimate.high
 
 
-def in_binomial_band(count, of):
-    """Between 90 % of the sets and all but one: of 200, intervals of exactly 95 % do so in 99.8 % of cases."""
-    return 0.9 * of <= count < of
-
-
 def test_line_and_r_are_those_of_numpy():
     frequencies, scores = planted(np.random.default_rng(0))
     fit = fit_curve(frequencies, scores, np.arange(60)).fit
@@ -42,27 +37,10 @@ def test_a_planted_law_is_recovered_as_often_as_the_interval_says(concepts):
     spread = SLOPE * DECADES / np.sqrt(12)
     truths = {"slope": SLOPE, "intercept": 0.2, "pearson": spread / np.hypot(spread, NOISE)}
     fits = [fit_curve(*planted(rng, concepts), np.arange(concepts)).fit for _ in range(200)]
-    for name, truth in truths.items():
-        covered = sum(covers(getattr(fit, name), truth) for fit in fits)
-        assert in_binomial_band(covered, 200), (name, covered)
+    covered = {name: sum(covers(getattr(fit, name), truth) for fit in fits) for name, truth in truths.items()}
+    # Intervals of exactly 95 % do so in 99.8 % of cases.
+    assert all(180 <= count < 200 for count in covered.values()), covered
     assert np.mean([fit.slope.value for fit in fits]) == pytest.approx(SLOPE, abs=0.01)
-
-
-def test_intervals_of_permuted_scores_hold_zero():
-    """95 % of 200 permutations do: 180 to 199 of them, with three seeds of every concept."""
-    rng = np.random.default_rng(0)
-    concepts, runs = np.tile(np.arange(80), 3), np.repeat(np.arange(3), 80)
-    frequencies, quality = planted(rng, 80)
-    scores = quality + rng.normal(0, 0.05, (3, 80)) + np.array([[0], [0.1], [0.3]])
-    permuted = [
-        fit_curve(np.tile(frequencies, 3), scores[:, rng.permutation(80)].ravel(), concepts, runs).fit
-        for _ in range(200)
-    ]
-    for name in ("slope", "pearson"):
-        covered = sum(covers(getattr(fit, name), 0) for fit in permuted)
-        assert in_binomial_band(covered, 200), (name, covered)
-    real = fit_curve(np.tile(frequencies, 3), scores.ravel(), concepts, runs).fit
-    assert not any(covers(estimate, 0) for estimate in (real.slope, real.pearson))
 
 
 def test_seeds_are_no_independent_concepts():
@@ -70,12 +48,8 @@ def test_seeds_are_no_independent_concepts():
     frequencies, scores = planted(np.random.default_rng(0))
     alone = fit_curve(frequencies, scores, np.arange(60))
     levels = np.array([-0.3, 0.0, 0.3])
-    many = fit_curve(
-        np.tile(frequencies, 3),
-        (scores + levels[:, None]).ravel(),
-        np.tile(np.arange(60), 3),
-        np.repeat(["a", "b", "c"], 60),
-    )
+    concepts, runs = np.tile(np.arange(60), 3), np.repeat(["a", "b", "c"], 60)
+    many = fit_curve(np.tile(frequencies, 3), (scores + levels[:, None]).ravel(), concepts, runs)
     assert (many.concepts, many.runs) == (60, 3)
     for name in ("slope", "intercept", "pearson"):
         expected, pooled = getattr(alone.fit, name), getattr(many.fit, name)
@@ -92,9 +66,7 @@ def test_a_run_that_misses_the_easy_concepts_does_not_bend_the_line():
 
 def test_zeros_are_a_row_of_their_own():
     frequencies, scores = planted(np.random.default_rng(0))
-    with_zeros = fit_curve(
-        np.concatenate([frequencies, np.zeros(4)]), np.concatenate([scores, [0.0, 0.2, 0.1, 0.1]]), np.arange(64)
-    )
+    with_zeros = fit_curve(np.append(frequencies, np.zeros(4)), np.append(scores, [0.0, 0.2, 0.1, 0.1]), np.arange(64))
     without = fit_curve(frequencies, scores, np.arange(60))
     assert with_zeros.fit == without.fit and with_zeros.bins == without.bins
     assert without.zeros is None
@@ -130,12 +102,12 @@ def test_where_no_line_can_be_fitted_the_curve_says_why(frequencies, reason):
     assert sum(entry.concepts for entry in curve.bins) == 5 - frequencies.count(0)
 
 
-@pytest.mark.parametrize("concepts", range(5, 25))
-def test_a_line_that_hangs_on_one_concept_has_no_interval(concepts):
+def test_a_line_that_hangs_on_one_concept_has_no_interval():
     """Of those without it the logarithms are equal but for rounding."""
-    frequencies = np.append(np.full(concepts - 1, 7), 1000)
-    fit = fit_curve(frequencies, np.random.default_rng(0).random(concepts), np.arange(concepts)).fit
-    assert fit.slope.low is fit.slope.high is fit.pearson.low is None
+    for concepts in range(5, 25):
+        frequencies = np.append(np.full(concepts - 1, 7), 1000)
+        fit = fit_curve(frequencies, np.random.default_rng(0).random(concepts), np.arange(concepts)).fit
+        assert fit.slope.low is fit.slope.high is fit.pearson.low is None, concepts
 
 
 def test_equal_scores_have_a_slope_of_zero_and_no_r():
@@ -153,7 +125,7 @@ def test_json_holds_the_curve():
 
 
 def test_a_thousand_concepts_of_three_runs_take_no_time():
-    frequencies, quality = planted(np.random.default_rng(0), 1000)
+    frequencies, quality = (np.tile(values, 3) for values in planted(np.random.default_rng(0), 1000))
     start = time.process_time()
-    fit_curve(np.tile(frequencies, 3), np.tile(quality, 3), np.tile(np.arange(1000), 3), np.repeat(np.arange(3), 1000))
+    fit_curve(frequencies, quality, np.tile(np.arange(1000), 3), np.repeat(np.arange(3), 1000))
     assert time.process_time() - start < 2

@@ -49,12 +49,6 @@ def test_a_relative_score_is_one_for_real_images_and_nothing_for_those_of_other_
     assert relative(known, "top-1") is None
 
 
-def test_real_images_of_the_prompts_must_stand_out_from_those_of_others_too():
-    known = by_concept(of_concept(0, 0.5))[0]
-    known[PROMPT_ARM] = replace(known[PROMPT_ARM], chance=0.95)
-    assert relative(known, "top-1") is None
-
-
 def test_chance_is_the_mean_over_captions_that_do_not_name_the_concept():
     """In one part, or in two that are merged; the caption of the second image names both concepts."""
     everything, parts, generator = ChanceScores(), [ChanceScores(), ChanceScores()], np.random.default_rng(0)
@@ -80,6 +74,15 @@ def test_nothing_is_relative_to_real_images_that_do_not_stand_out():
     assert relative(by_concept(of_concept(0, 0.25, real=0.27))[0], "top-1") is None
     assert relative(by_concept(of_concept(0, 0.25, real=0.28))[0], "top-1") is not None
     assert relative(by_concept(of_concept(0, 0.25, real=0.1))[0], "top-1") is None
+    # Those of the prompts must stand out from those of others, too.
+    known = by_concept(of_concept(0, 0.5))[0]
+    known[PROMPT_ARM] = replace(known[PROMPT_ARM], chance=0.95)
+    assert relative(known, "top-1") is None
+    # Images of one thing are one witness.
+    known = of_concept(0, 0.5, real=0.35)
+    assert relative(by_concept(known)[0], "top-1") is not None
+    known[0] = replace(known[0], different=2)
+    assert relative(by_concept(known)[0], "top-1") is None
 
 
 class OfPixels(Tagger):
@@ -119,9 +122,8 @@ def test_training_features_are_made_ready_once_for_all_concepts_and_arms(monkeyp
     made = []
     monkeypatch.setattr(concept_scorer, "Points", lambda points: made.append(points) or Points(points))
     rng = np.random.default_rng(0)
-    nearest = NearestTrainingImages(
-        rng.standard_normal((60, 2)).astype(np.float32), lambda images: images[:, 0, :, 0] / np.float32(9)
-    )
+    features = rng.standard_normal((60, 2)).astype(np.float32)
+    nearest = NearestTrainingImages(features, lambda images: images[:, 0, :, 0] / np.float32(9))
     measured = [nearest.measure(rng.integers(0, 20, (5, 1, 2, 1)).astype(np.uint8)) for _ in range(3)]
     assert len(made) == 1 and len(set(measured)) == 3
 
@@ -183,13 +185,6 @@ def test_of_equal_counts_the_smaller_cluster_is_the_home():
     counted = np.array([[2, 2, 1], [0, 3, 3], [0, 0, 0], [4, 3, 3]])
     counts = Counts(counted, counted, counted, np.array([50, 10, 40]))
     assert counts.homes("joint").tolist() == [1, 1, 0, 0]
-
-
-def test_images_of_one_thing_are_one_witness():
-    known = of_concept(0, 0.5, real=0.35)
-    assert relative(by_concept(known)[0], "top-1") is not None
-    known[0] = replace(known[0], different=2)
-    assert relative(by_concept(known)[0], "top-1") is None
 
 
 def test_moved_samples_go_home_the_worst_concept_first_and_no_more_than_allowed():

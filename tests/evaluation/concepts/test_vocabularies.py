@@ -19,27 +19,10 @@ from hpcddm.launch.content_hashes import _hash_of
 from hpcddm.launch.load_experiment import load_experiment
 from tests.evaluation.concepts import small_wordnet
 
-CAPTIONS = [
-    "two dogs on the grass",
-    "A dog plays, the children watch",
-    "a fire engine and fire-engines",
-    "FIRE ENGINE",
-    "fire, engine",
-    "a polar bear",
-    "polar bears in pants",
-    "autumn leaves",
-    "leaves of grass",
-    "women in skis",
-    "the man's shoes, men and women",
-    "sports equipment",
-    "he can play, they can play",
-    "a can of plays",
-    "caf\xe9s and caf\udcff \udcfe",
-    "",
-    "..., 3d x9",
-    "hot dog",
-    "dogs and fires engines",
-]
+CAPTIONS = """two dogs on the grass|A dog plays, the children watch|a fire engine and fire-engines|FIRE ENGINE|
+fire, engine|a polar bear|polar bears in pants|autumn leaves|leaves of grass|women in skis|
+the man's shoes, men and women|sports equipment|he can play, they can play|a can of plays|
+caf\xe9s and caf\udcff \udcfe||..., 3d x9|hot dog|dogs and fires engines""".replace("\n", "").split("|")
 
 
 class Holder(StrictModel):
@@ -90,27 +73,14 @@ def test_nouns_are_counted_once_for_a_caption(tagging):
     assert not {"dogs", "leave", "sky", "women", "3d", "x9", "two", "a", "", "fire fire"} & counts.keys()
 
 
-@pytest.mark.parametrize(
-    "caption, noun",
-    [
-        # HanTa's singulars of these are 'ba', 'copt', 'mag', 'ferry', 'gibbou' and 'brachiosauru'.
-        *((f"a {word}", word) for word in ("bae", "copter", "mage", "ferris", "gibbous", "brachiosaurus")),
-        # In the list of exceptions, as a spelling of a word that is no noun there.
-        ("some boks", "bok"),
-        ("two emojis", "emoji"),
-        ("the children", "child"),
-        ("tomatoes", "tomato"),
-        ("puppies", "puppy"),
-    ],
-)
-def test_a_singular_is_one_of_wordnet_or_of_a_rule_and_else_the_word_itself(tagging, caption, noun):
-    assert list(tagging.candidates([caption], lambda done: None).counts) == [noun]
-
-
-def test_it_says_how_far_it_is(tagging):
-    told = []
-    tagging.candidates(["a dog"] * 2500, told.append)
-    assert told == [1000, 2000, 2500]
+def test_a_singular_is_one_of_wordnet_or_of_a_rule_and_else_the_word_itself(tagging):
+    # HanTa's singulars of these are 'ba', 'copt', 'mag', 'ferry', 'gibbou' and 'brachiosauru'.
+    wanted = {f"a {word}": word for word in ("bae", "copter", "mage", "ferris", "gibbous", "brachiosaurus")}
+    # In the list of exceptions 'boks' is the spelling of a word that is no noun there.
+    wanted |= {"some boks": "bok", "two emojis": "emoji", "the children": "child"}
+    wanted |= {"tomatoes": "tomato", "puppies": "puppy"}
+    for caption, noun in wanted.items():
+        assert list(tagging.candidates([caption], lambda done: None).counts) == [noun], caption
 
 
 def test_what_is_chosen_is_found_again_by_its_forms(chosen):
@@ -124,33 +94,30 @@ def test_what_is_chosen_is_found_again_by_its_forms(chosen):
     assert {"fire engine", "fire"} <= matched[2]
 
 
-def test_a_word_that_is_mostly_no_noun_is_no_concept():
+@pytest.mark.parametrize(
+    "counts, forms, concepts, lemmas",
+    [
+        # A word that is mostly no noun is no concept.
+        ("can 3, saw 4, dog 6, bear 2",
+         "can can 2, cans can 1, can - 4, dog dog 6, saw saw 3, saws saw 1, saw - 4, bears bear 2",
+         "bear dog saw", {"bears": "bear", "saws": "saw"}),
+        # A form that is mostly no noun is none of its concept.
+        ("leaf 6, bear 4", "leaf leaf 5, leaves leaf 1, leaves - 3, bear bear 2, bears bear 2, bears - 2",
+         "bear leaf", {"bears": "bear"}),
+        # 'glasses' is matched as 'glass'; 'ax', the first lemma of 'axes' in the alphabet, stands for itself.
+        ("glass 5, glasses 2, axis 2, ax 2",
+         "glasses glass 3, glasses glasses 2, glass glass 2, axes axis 2, axes ax 2, ax axis 3",
+         "ax axis glass", {"axes": "ax", "glasses": "glass"}),
+    ],
+    ids=["words", "forms", "several lemmas"],
+)  # fmt: skip
+def test_what_is_mostly_no_noun_is_no_concept_and_a_form_has_its_most_frequent_lemma(counts, forms, concepts, lemmas):
     counted = Candidates(10)
-    counted.counts.update({"can": 3, "saw": 4, "dog": 6, "bear": 2})
-    counted.forms.update({("can", "can"): 2, ("cans", "can"): 1, ("can", ""): 4, ("dog", "dog"): 6})
-    counted.forms.update({("saw", "saw"): 3, ("saws", "saw"): 1, ("saw", ""): 4, ("bears", "bear"): 2})
+    counted.counts.update({word: int(count) for word, count in map(str.split, counts.split(", "))})
+    for form, lemma, count in map(str.split, forms.split(", ")):
+        counted.forms[form, lemma.replace("-", "")] = int(count)
     vocabulary = source(name="captions", min_captions=1, max_share=1).vocabulary(counted, [])
-    assert names(vocabulary) == ["bear", "dog", "saw"] and vocabulary.lemmas == {"bears": "bear", "saws": "saw"}
-
-
-def test_a_form_that_is_mostly_no_noun_is_none_of_its_concept():
-    counted = Candidates(10)
-    counted.counts.update({"leaf": 6, "bear": 4})
-    counted.forms.update({("leaf", "leaf"): 5, ("leaves", "leaf"): 1, ("leaves", ""): 3})
-    counted.forms.update({("bear", "bear"): 2, ("bears", "bear"): 2, ("bears", ""): 2})
-    vocabulary = source(name="captions", min_captions=1, max_share=1).vocabulary(counted, [])
-    assert names(vocabulary) == ["bear", "leaf"] and vocabulary.lemmas == {"bears": "bear"}
-
-
-def test_words_of_several_lemmas_have_the_most_frequent_one_and_lemmas_none():
-    counted = Candidates(10)
-    counted.counts.update({"glass": 5, "glasses": 2, "axis": 2, "ax": 2})
-    counted.forms.update({("glasses", "glass"): 3, ("glasses", "glasses"): 2, ("glass", "glass"): 2})
-    counted.forms.update({("axes", "axis"): 2, ("axes", "ax"): 2, ("ax", "axis"): 3})
-    vocabulary = source(name="captions", min_captions=1, max_share=1).vocabulary(counted, [])
-    # 'glasses' is matched as 'glass'; 'ax' is the lemma of 'axes', the first in the alphabet, and stands for itself.
-    assert names(vocabulary) == ["ax", "axis", "glass"]
-    assert vocabulary.lemmas == {"axes": "ax", "glasses": "glass"}
+    assert names(vocabulary) == concepts.split() and vocabulary.lemmas == lemmas
 
 
 def test_thresholds_and_exclusions(chosen):
@@ -178,9 +145,10 @@ def test_merging_any_split_in_any_order_is_exact(tagging, texts, parts, draws):
     assert merged.as_json() == tagging.candidates(texts, lambda done: None).as_json()
 
 
-def test_a_word_of_any_length_takes_little_time(tagging):
-    counts = tagging.candidates(["a" * 100_000 + " dog", "dog " * 3000], lambda done: None).counts
-    assert counts == {"dog": 2}
+def test_a_word_of_any_length_takes_little_time_and_it_says_how_far_it_is(tagging):
+    told = []
+    counts = tagging.candidates(["a" * 100_000 + " dog", "dog " * 3000] + ["a dog"] * 2498, told.append).counts
+    assert counts == {"dog": 2500} and told == [1000, 2000, 2500]
 
 
 def test_without_hanta_the_error_says_what_to_install(monkeypatch):
@@ -267,11 +235,8 @@ def test_submit_hashes_the_file(tmp_path):
 
 def test_classes_are_concepts_in_their_order():
     vocabulary = source(name="labels").vocabulary(Candidates(), ["Shirt", "Ankle boot", "7"])
-    assert [(concept.name, concept.label) for concept in vocabulary.concepts] == [
-        ("Shirt", 0),
-        ("Ankle boot", 1),
-        ("7", 2),
-    ]
+    found = [(concept.name, concept.label) for concept in vocabulary.concepts]
+    assert found == [("Shirt", 0), ("Ankle boot", 1), ("7", 2)]
     assert not source(name="labels").settings.is_matched and not vocabulary.lemmas
 
 

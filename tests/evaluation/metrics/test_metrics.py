@@ -61,9 +61,8 @@ def test_a_metric_reads_nothing_but_what_it_says_it_needs(metric, monkeypatch):
 
 
 def test_the_keys_and_their_order():
-    keys = ["fd", "fd_infinity", "fd_ratio", "kid", "kid_subsets", "mind", "agreement", "inception_score", "image_text"]
-    keys += ["precision", "recall", "adm_precision", "adm_recall", "density", "coverage", "auth_pct", "diversity"]
-    keys += ["lpips_diversity"]
+    keys = "fd fd_infinity fd_ratio kid kid_subsets mind agreement inception_score image_text precision recall".split()
+    keys += "adm_precision adm_recall density coverage auth_pct diversity lpips_diversity".split()
     assert [metric.key for metric in all_metrics()] == keys
     assert metrics.primary().key == "fd"
     assert [metric.key for metric in metrics.headlines()] == ["fd", "kid", "agreement", "recall"]
@@ -152,12 +151,10 @@ def test_a_new_file_is_measured_and_shown_everywhere(new_metric, tmp_path, monke
     print_results_table({"arms": {"top-1": figures}, "floor": floor, "leading_metric": "fd", "few_images": {}})
     said = capsys.readouterr().out
     assert ", KID, mean feature;" in said and "0.123" in said and "feature" in said
-    rows = [
-        SettingResult(
-            f"seed={seed}", {"seed": seed}, {"top-1": figures | {"brightness": seed}, "floor": floor}, "complete"
-        )
-        for seed in (1, 2)
-    ]
+    rows = []
+    for seed in (1, 2):
+        arms = {"top-1": figures | {"brightness": seed}, "floor": floor}
+        rows.append(SettingResult(f"seed={seed}", {"seed": seed}, arms, "complete"))
     write_csv(rows, tmp_path / "table.csv")
     write_seeds(statistics_over_seeds(rows), tmp_path / "seeds.csv")
     assert "kid,brightness,kid_subsets" in (tmp_path / "table.csv").read_text()

@@ -46,23 +46,16 @@ def test_names_of_arms_and_units(name, expert, label):
 def test_svg_is_described_and_takes_the_pages_looks():
     for svg in drawn().values():
         root = ElementTree.fromstring(svg)
-        assert root.get("role") == "img"
-        assert len(root.get("aria-label")) > 20
-        assert "currentColor" in svg
+        assert root.get("role") == "img" and len(root.get("aria-label")) > 20 and "currentColor" in svg
         for unwanted in ("<style", "font-family", "http", "#01010", "#02020", "#03030", "#04040"):
             assert unwanted not in svg
 
 
 def test_svg_is_reproducible_whatever_a_users_matplotlibrc_says():
-    expected = drawn()
+    before, expected = dict(matplotlib.rcParams), drawn()
+    assert dict(matplotlib.rcParams) == before, "settings do not leak"
     with matplotlib.rc_context({"lines.linewidth": 9, "font.size": 30, "svg.fonttype": "path"}):
         assert drawn() == expected
-
-
-def test_settings_do_not_leak():
-    before = dict(matplotlib.rcParams)
-    drawn()
-    assert dict(matplotlib.rcParams) == before
 
 
 def test_no_global_figures():
@@ -85,19 +78,14 @@ def test_short_and_broken_curves_can_be_drawn(points):
 def test_long_curves_are_thinned_and_keep_first_point_and_end():
     long = [(step + 1, 1 / (step + 1)) for step in range(50_000)]
     thin = plots._averaged(long)
-    assert len(thin) <= plots.MAX_POINTS
-    assert (np.diff(thin[:, 0]) > 0).all()
-    assert thin[0].tolist() == [1, 1]
-    assert thin[-1, 0] > 45_000
+    assert len(thin) <= plots.MAX_POINTS and (np.diff(thin[:, 0]) > 0).all()
+    assert thin[0].tolist() == [1, 1] and thin[-1, 0] > 45_000
 
 
 @pytest.mark.parametrize(("low", "high"), [(1024, 2e5), (0.1, 1.4), (0.15, 0.2), (0.101, 0.103), (1, 1e8)])
 def test_logarithmic_axes_have_a_readable_number_of_ticks(low, high):
     assert 2 <= sum(low <= value <= high for value in plots.round_values(low, high)) <= 12
-
-
-def test_an_axis_of_one_value_has_one_tick():
-    assert plots.round_values(1024, 1024) == [1024]
+    assert plots.round_values(1024, 1024) == [1024], "one value has one tick"
 
 
 def test_chance_is_one_of_k():
@@ -121,10 +109,7 @@ def test_what_is_said_of_a_line_is_in_the_order_of_the_noise():
     assert said.get("aria-label") == "Nats from little to much noise: full from 1 to 2; all: 3."
 
 
-def test_many_arms_look_different():
+def test_many_arms_and_sixteen_experts_look_different():
     assert len({str(plots._line_style(f"top-{arm}", arm)) for arm in range(6)}) == 6
-
-
-def test_sixteen_experts_look_different():
     assert len({plots.swatch(expert) for expert in range(16)}) == 16
     assert len({str(plots._line_style(f"expert-{expert}", 0)) for expert in range(16)}) == 16

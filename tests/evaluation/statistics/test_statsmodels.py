@@ -18,11 +18,6 @@ def fitted():
     return sm.OLS(OUTCOMES, DESIGN).fit()
 
 
-def test_slopes_are_those_of_ordinary_least_squares():
-    moments = Moments.of(np.column_stack([OUTCOMES, PREDICTORS]))
-    assert moments.slopes(0, [1, 2])[0] == pytest.approx(fitted().params[1:], rel=1e-12)
-
-
 def test_a_partial_correlation_is_that_of_the_t_value():
     t, degrees = fitted().tvalues[1], fitted().df_resid
     partial = Moments.of(np.column_stack([OUTCOMES, PREDICTORS])).partial(0, 1, given=2)[0]

@@ -39,17 +39,12 @@ def test_what_two_arms_share_cancels_in_their_difference():
 @pytest.mark.parametrize(
     "key, a, b, said",
     [
-        ("fd", 1, 2, "better"),
-        ("fd", 2, 1, "worse"),
-        ("recall", 2, 1, "better"),
-        ("recall", 1, 2, "worse"),
-        ("diversity", 0.9, 0.5, "better"),
-        ("diversity", 1.4, 0.9, "worse"),
-        ("diversity", 0.7, 1.6, "better"),
-        ("diversity", 0.7, 1.3, "cannot tell"),
-        ("fd", 1, 1, "cannot tell"),
+        ("fd", 1, 2, "better"), ("fd", 2, 1, "worse"), ("fd", 1, 1, "cannot tell"),
+        ("recall", 2, 1, "better"), ("recall", 1, 2, "worse"),
+        ("diversity", 0.9, 0.5, "better"), ("diversity", 1.4, 0.9, "worse"),
+        ("diversity", 0.7, 1.6, "better"), ("diversity", 0.7, 1.3, "cannot tell"),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_knows_which_way_is_better(key, a, b, said):
     first, second = (value + 0.01 * RNG.standard_normal(1000) for value in (a, b))
     assert verdict(METRICS[key], compared(first, second)) == said

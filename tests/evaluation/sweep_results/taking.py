@@ -20,3 +20,8 @@ class Taking(Queue):
 def names(queue) -> list[str]:
     """All that was submitted."""
     return [name for array in queue.submitted for name in array.keys]
+
+
+def jobs(queue) -> dict[str, int]:
+    """Numbers of the jobs of all that was submitted."""
+    return {name: 101 + number for number, array in enumerate(queue.submitted) for name in array.keys}

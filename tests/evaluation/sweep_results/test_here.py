@@ -1,7 +1,5 @@
 """`hpcddm sweep` on this machine, with units that end at once."""
 
-from dataclasses import replace
-
 import pytest
 
 from hpcddm.commands import sweep as command
@@ -15,8 +13,8 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.attempts import write_attempt
 from tests.evaluation.sweep_results.taking import EVALUATE
-from tests.evaluation.sweep_results.test_verb import FACTS
-from tests.helpers import COUNTED, FINAL, finish, hpcddm
+from tests.evaluation.sweep_results.test_verb import finish_unit
+from tests.helpers import FINAL, hpcddm
 
 
 class Machine(LocalLauncher):
@@ -41,9 +39,7 @@ class Machine(LocalLauncher):
             write_attempt(run, spec.key, 1, ended={"outcome": "failed", "reason": "out of luck"})
         elif not manifest.read(run.unit(spec.key)):
             write_attempt(run, spec.key, 1, ended={"outcome": "complete"})
-            finish([unit], run)
-            results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
-            manifest.publish(run.unit(spec.key), replace(manifest.read(run.unit(spec.key)), results=results))
+            finish_unit(unit, run)
         return False
 
 

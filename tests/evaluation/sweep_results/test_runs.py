@@ -34,22 +34,18 @@ def shared_stages(first, second) -> set[str]:
         ("seed", [0, 1], {"shard", "catalog", "encode", *MEASURED}),
         ("experts.training.checkpoint_minutes", [1, 2], TRAINED | FINAL_STAGES),
         ("evaluate.min_experts", [1, 2], TRAINED),
+        ("evaluate.snapshot", [16, 32], TRAINED),
     ],
 )
 def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, shared):
-    assert shared_stages(*sweep_runs(grid={key: values})) == shared
+    snapshots = {"set": {"experts.training.snapshots": [16, 32]}} if key == "evaluate.snapshot" else {}
+    assert shared_stages(*sweep_runs(grid={key: values}, **snapshots)) == shared
 
 
 def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
     both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
     same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
     assert {"train/expert-00", "train/expert-01", "router/all"} <= same and not any("evaluate" in key for key in same)
-
-
-def test_units_are_shared_inside_a_stage_too(sweep_runs):
-    one, other = sweep_runs(grid={"evaluators.classifier.shift": [0, 1]})
-    assert one.identities["evaluators/extractor"] == other.identities["evaluators/extractor"]
-    assert one.identities["evaluators/classifier"] != other.identities["evaluators/classifier"]
 
 
 def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):
@@ -65,6 +61,9 @@ def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_pat
     assert second.owners["train/hats"] == second.label and second.owners["train/expert-00"] == first.label
 
 
+ENCODING = [CAPTIONS, "encode_captions/000", "encode_captions/001"]
+
+
 def captioned(width):
     return {"name": "text", "encoder": {"name": "words", "width": width}, "cached": True}
 
@@ -72,12 +71,12 @@ def captioned(width):
 def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_runs):
     """The distinct captions are the same; but their unit has the folder of the whole stage."""
     grid = {"data.condition": [captioned(8), captioned(9)], "evaluate.guidance": [1.0, 2.0]}
-    found, index, keys = sweep_runs(grid=grid), SweepIndex(), [CAPTIONS, "encode_captions/000", "encode_captions/001"]
+    found, index = sweep_runs(grid=grid), SweepIndex()
     assign_owners(found, index)
     narrow, narrow_too, wide, wide_too = found
     assert narrow.identities[CAPTIONS] == wide.identities[CAPTIONS]
-    assert {one.owners[key] for one in (narrow, narrow_too) for key in keys} == {narrow.label}
-    assert {one.owners[key] for one in (wide, wide_too) for key in keys} == {wide.label}
+    assert {one.owners[key] for one in (narrow, narrow_too) for key in ENCODING} == {narrow.label}
+    assert {one.owners[key] for one in (wide, wide_too) for key in ENCODING} == {wide.label}
     assert wide.owners["catalog/all"] == narrow.label
     again = sweep_runs(grid=grid)
     assign_owners(again, index)
@@ -85,25 +84,21 @@ def test_captions_that_are_encoded_otherwise_have_a_folder_of_their_own(sweep_ru
 
 
 def test_a_removed_setting_lends_its_captions_to_those_that_encode_them_alike(sweep_runs):
-    keys, values = [CAPTIONS, "encode_captions/000", "encode_captions/001"], [captioned(8), captioned(9)]
-    index = SweepIndex()
+    values, index = [captioned(8), captioned(9)], SweepIndex()
     (removed,) = before = sweep_runs(grid={"data.condition": values[:1], "evaluate.guidance": [1.0]})
     assign_owners(before, index)
     alike, other = after = sweep_runs(grid={"data.condition": values, "evaluate.guidance": [2.0]})
     assign_owners(after, index)
-    assert {alike.owners[key] for key in keys} == {removed.label}
-    assert {other.owners[key] for key in keys} == {other.label}
+    assert {alike.owners[key] for key in ENCODING} == {removed.label}
+    assert {other.owners[key] for key in ENCODING} == {other.label}
 
 
 def test_a_scale_of_its_own_is_of_the_latents_of_another_setting(sweep_runs):
     one, other = found = sweep_runs(grid={"data.space": [LATENT_SPACE, LATENT_SPACE | {"scale": 2.0}]})
     assign_owners(found, SweepIndex())
-    assert {key: label for key, label in other.owners.items() if key.startswith("latents/")} == {
-        "latents/train-000": one.label,
-        "latents/train-001": one.label,
-        "latents/heldout-000": one.label,
-        LATENT_SCALE: other.label,
-    }
+    wanted = dict.fromkeys(["latents/train-000", "latents/train-001", "latents/heldout-000"], one.label)
+    wanted[LATENT_SCALE] = other.label
+    assert {key: label for key, label in other.owners.items() if key.startswith("latents/")} == wanted
 
 
 def test_experts_of_one_name_and_other_samples_are_refused_in_a_sweep(sweep_runs, tmp_path):
@@ -126,22 +121,27 @@ def settle(found, home):
     return index
 
 
-def made_by(sweep_run, found):
+def make(sweep_run):
     """Finish the units of a run that it makes itself."""
     finish([unit for unit in sweep_run.units if sweep_run.owners[unit.key] == sweep_run.label], sweep_run.run)
-    return found
 
 
-def test_what_is_shared_is_made_once_and_complete_in_every_run(sweep_runs, home):
+@pytest.fixture
+def made(sweep_runs, home):
+    """Settings of a finished sweep."""
     found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
     for sweep_run in found:
-        made_by(sweep_run, found)
-    assert len(list(home.root.rglob("manifest.json"))) == len(found[0].units) + 2 * len(FINAL)
-    for sweep_run in found:
+        make(sweep_run)
+    return found
+
+
+def test_what_is_shared_is_made_once_and_complete_in_every_run(made, home):
+    assert len(list(home.root.rglob("manifest.json"))) == len(made[0].units) + 2 * len(FINAL)
+    for sweep_run in made:
         states = survey_units(sweep_run.units, sweep_run.run)
         assert {status.state for status in states.values()} == {State.COMPLETE}, sweep_run.label
-        assert states == survey_sweep_runs(found)[sweep_run.label]
+        assert states == survey_sweep_runs(made)[sweep_run.label]
 
 
 def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_inside(sweep_runs, home):
@@ -150,29 +150,17 @@ def test_a_stage_of_one_other_setting_is_one_link_and_a_mixed_one_has_links_insi
     assert str((second.run.root / "train").readlink()) == "../shift=0/train"
     assert str((second.run.root / "cluster").readlink()) == "../shift=0/cluster"
     measuring = second.run.root / "evaluators"
-    assert (
-        not measuring.is_symlink() and str((measuring / "extractor").readlink()) == "../../shift=0/evaluators/extractor"
-    )
+    assert not measuring.is_symlink()
+    assert str((measuring / "extractor").readlink()) == "../../shift=0/evaluators/extractor"
     assert not (measuring / "classifier").exists() and not any(path.is_symlink() for path in first.run.root.rglob("*"))
     logs = second.run.root / "logs"
     assert str((logs / "train").readlink()) == "../../shift=0/logs/train"
     assert str((logs / "evaluators/extractor").readlink()) == "../../../shift=0/logs/evaluators/extractor"
 
 
-def test_links_stay_true_when_the_sweep_is_moved(sweep_runs, home, tmp_path):
-    found = sweep_runs(1.0, 2.0)
-    settle(found, home)
-    made_by(found[0], found)
+def test_links_stay_true_when_the_sweep_is_moved(made, home, tmp_path):
     shutil.move(home.root, tmp_path / "moved")
-    assert manifest.read(tmp_path / "moved" / found[1].label / "train/expert-00")
-
-
-def test_values_that_are_added_use_what_is_there_wherever_they_stand_in_the_file(sweep_runs, home):
-    settle(sweep_runs(2.0, 3.0), home)
-    before, *_ = found = sweep_runs(1.0, 2.0, 3.0)
-    settle(found, home)
-    assert {before.owners[key] for key in before.owners if key.split("/")[0] not in FINAL_STAGES} == {"guidance=2.0"}
-    assert before.owners[REPORT] == "guidance=1.0"
+    assert manifest.read(tmp_path / "moved" / made[1].label / "train/expert-00")
 
 
 def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run_is_gone(sweep_runs, home):
@@ -188,7 +176,7 @@ def test_what_a_removed_setting_made_is_used_on_and_made_by_another_when_its_run
 def test_without_its_index_a_sweep_finds_what_was_made(sweep_runs, home):
     found = sweep_runs(2.0, 3.0)
     settle(found, home)
-    made_by(found[0], found)
+    make(found[0])
     (home.root / "sweep.json").unlink()
     found = sweep_runs(1.0, 2.0, 3.0)
     settle(found, home)
@@ -213,17 +201,7 @@ def test_a_folder_of_its_own_is_never_replaced_by_a_link(sweep_runs, home):
     assert not any(path.is_symlink() for path in second.run.root.rglob("*"))
 
 
-def test_setting_aside_in_one_run_moves_no_folder_of_another(sweep_runs, home):
-    first, second = found = sweep_runs(1.0, 2.0)
-    settle(found, home)
-    made_by(first, found)
-    made_by(second, found)
+def test_setting_aside_in_one_run_moves_no_folder_of_another(made):
+    first, second, _ = made
     set_aside(second.run, REPORT)
     assert manifest.read(first.run.unit(REPORT)) and not manifest.read(second.run.unit(REPORT))
-
-
-def test_settings_of_a_sweep_that_name_other_snapshots_share_their_trainings(sweep_runs):
-    every = sweep_runs(set={"experts.training.snapshots": [16, 32, 64]}, grid={"evaluate.snapshot": [16, 32, 64]})
-    first = every[0].identities
-    differing = {key for key in first if len({own.identities[key] for own in every}) > 1}
-    assert {key.split("/")[0] for key in differing} == FINAL_STAGES and len(every) == 3

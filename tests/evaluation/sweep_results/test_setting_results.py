@@ -44,9 +44,14 @@ def picture(rows: list[SettingResult], path) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(path.read_bytes())).convert("RGB"))
 
 
+def table(path) -> list[dict[str, str]]:
+    """Rows of the CSV."""
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
 def test_the_csv_has_a_line_for_each_arm_and_one_for_a_setting_that_is_not_there(tmp_path):
     write_csv([result("a=1", 2.0, a=1), result("a=2,b=x", None, a=2, b=["x", "y"])], tmp_path / "table.csv")
-    rows = list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))
+    rows = table(tmp_path / "table.csv")
     assert [row["arm"] for row in rows] == ["monolith", "top-1", "floor", ""]
     assert [row["fd"] for row in rows] == ["2.0", "3.0", "0.5", ""]
     assert rows[3]["state"] == "report/all pending" and rows[3]["b"] == "['x', 'y']" and rows[0]["b"] == ""
@@ -59,7 +64,7 @@ def test_every_measure_of_the_report_is_in_the_csv_and_the_terminal_says_so(tmp_
             arm.pop(key, None)
     rows = [result("a=1", 2.0, a=1), old]
     write_csv(rows, tmp_path / "table.csv")
-    first, *_, last = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
+    first, *_, last = table(tmp_path / "table.csv")
     assert {metric.key for metric in all_metrics()} <= set(first) and {key: float(first[key]) for key in MORE} == MORE
     assert [last[key] for key in MORE] == [""] * len(MORE)
     assert (picture(rows, tmp_path / "table.png") != 255).any()
@@ -89,10 +94,7 @@ def test_on_a_narrow_terminal_no_label_is_cut_and_no_number_is_broken(columns, m
 
 
 def test_only_keys_that_differ_are_columns():
-    rows = [
-        result("1", 1.0, **{"evaluate.guidance": 1, "seed": 0}),
-        result("2", 1.0, **{"evaluate.guidance": 2, "seed": 0}),
-    ]
+    rows = [result(str(value), 1.0, **{"evaluate.guidance": value, "seed": 0}) for value in (1, 2)]
     assert varied_keys(rows) == {"evaluate.guidance": "guidance"}
 
 
@@ -107,15 +109,11 @@ def test_every_kind_of_sweep_has_a_picture_with_all_arms_in_their_colours(rows, 
         assert pixels.count(list(colour)) > 50, colour
 
 
-def test_the_picture_changes_with_the_metrics_and_one_number_is_a_line(tmp_path):
+def test_the_picture_changes_with_the_metrics_and_the_kind_of_sweep_and_many_settings_fit(tmp_path):
     other = [*LINES[:2], result("g=3", 3.0, g=3)]
-    assert (picture(LINES, tmp_path / "1.png") != picture(other, tmp_path / "2.png")).any()
-    assert picture(LINES, tmp_path / "1.png").shape != picture(BARS, tmp_path / "2.png").shape
-
-
-def test_many_settings_fit_on_the_picture(tmp_path):
-    rows = [result(f"a={a},b={b}", 1.0 + a + b, a=a, b=b) for a in range(12) for b in range(12)]
-    assert picture(rows, tmp_path / "table.png").shape[0] < 3000
+    many = [result(f"a={a},b={b}", 1.0 + a + b, a=a, b=b) for a in range(12) for b in range(12)]
+    lines, changed, bars, full = (picture(rows, tmp_path / "x.png") for rows in (LINES, other, BARS, many))
+    assert (lines != changed).any() and lines.shape != bars.shape and full.shape[0] < 3000
 
 
 def test_the_kernel_distance_ranks_settings_where_it_ranks_the_arms_of_any(capsys):
@@ -138,9 +136,8 @@ def test_without_results_there_is_no_picture(tmp_path):
 
 def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     found = sweep_runs(1.0, 2.0)
-    index = SweepIndex(
-        "trial", [sweep_run.label for sweep_run in found], {sweep_run.label: {"g": 1} for sweep_run in found}
-    )
+    labels = [sweep_run.label for sweep_run in found]
+    index = SweepIndex("trial", labels, {label: {"g": 1} for label in labels})
     assign_owners(found, index)
     for sweep_run in found:
         sweep_run.run.root.mkdir(parents=True)
@@ -150,11 +147,11 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     arms = result("", 2.0).arms
     results = {"arms": {name: arms[name] for name in ("monolith", "top-1")}, "floor": arms["floor"], "remark": "7 of 8"}
     results["leading_metric"] = "fd"
-    present = manifest.read(found[0].run.unit(REPORT))
-    manifest.publish(found[0].run.unit(REPORT), manifest.Manifest(**vars(present) | {"results": results}))
+    report = found[0].run.unit(REPORT)
+    manifest.publish(report, replace(manifest.read(report), results=results))
     write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
     done = stage.run(None, SimpleNamespace(run=home))
     assert done.results == {"settings": 2, "complete": 1}
-    rows = list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
-    assert [(row["label"], row["arm"], row["remark"]) for row in rows[:1]] == [("guidance=1.0", "monolith", "7 of 8")]
+    rows = table(home.root / "table.csv")
+    assert [rows[0][key] for key in ("label", "arm", "remark")] == ["guidance=1.0", "monolith", "7 of 8"]
     assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()

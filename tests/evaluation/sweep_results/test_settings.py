@@ -1,26 +1,16 @@
 """The YAML of a sweep: what it multiplies, what it calls each setting, and what it refuses before anything runs."""
 
 import pytest
-import yaml
 
 from hpcddm.config.sweep import MAX_LABEL, label_of, short_names
 from hpcddm.errors import ConfigError
 from hpcddm.launch.load_sweep import read_sweep
-from tests.helpers import write_experiment, write_source
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(write):
     """Read a sweep of the tiny experiment."""
-    write_source(tmp_path / "images")
-    write_experiment(tmp_path)
-
-    def written(**values):
-        path = tmp_path / "sweep.yaml"
-        path.write_text(yaml.safe_dump({"name": "trial", "experiment": "tiny.yaml", **values}, sort_keys=False))
-        return read_sweep(str(path))
-
-    return written
+    return lambda **values: read_sweep(str(write(**values)))
 
 
 def test_settings_are_the_product_of_grid_zip_and_list(read):
@@ -52,25 +42,19 @@ def test_the_experiment_and_its_images_are_found_from_the_file_wherever_one_stan
 
 
 WRONG = {
-    "an unknown key": (
-        {"grid": {"evaluate.guidence": [1.0, 2.0]}},
-        "setting guidence=1.0: evaluate.guidence: unknown key; valid keys: .*guidance",
-    ),
-    "a wrong value of one setting": (
-        {"grid": {"evaluate.steps": [4, -1]}},
-        "setting steps=-1: evaluate.steps: .*greater than 0",
-    ),
-    "settings that cannot go together": (
-        {"zip": {"cluster.experts": [2, 3], "seed": [0, 1]}},
-        "setting experts=3,seed=1 .with .*tiny.yaml:[0-9]+.: experts.training.batch: 16 images cannot be divided",
-    ),
+    "an unknown key": ({"grid": {"evaluate.guidence": [1.0, 2.0]}},
+        "setting guidence=1.0: evaluate.guidence: unknown key; valid keys: .*guidance"),
+    "a wrong value of one setting": ({"grid": {"evaluate.steps": [4, -1]}},
+        "setting steps=-1: evaluate.steps: .*greater than 0"),
+    "settings that cannot go together": ({"zip": {"cluster.experts": [2, 3], "seed": [0, 1]}},
+        "setting experts=3,seed=1 .with .*tiny.yaml:[0-9]+.: experts.training.batch: 16 images cannot be divided"),
     "a key that leads through a value": ({"grid": {"evaluate.steps.more": [1]}}, "setting more=1: steps holds a value"),
     "lists of different length": ({"zip": {"seed": [1, 2], "evaluate.steps": [3]}}, "seed has 2, evaluate.steps has 1"),
     "a key in two places": ({"grid": {"seed": [1]}, "set": {"seed": 2}}, "seed: is in set and in grid"),
     "nothing that varies": ({"set": {"seed": 2}}, "needs grid, zip or list"),
     "an empty list of values": ({"grid": {"seed": []}}, "grid.seed: .*at least 1"),
     "an unknown key of the sweep": ({"gird": {"seed": [1]}}, "gird: unknown key; valid keys: name, .*grid, zip, list"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -89,12 +73,7 @@ def test_settings_that_mean_the_same_run_once(read):
 
 def test_labels_are_short_where_last_parts_differ_and_longer_where_they_do_not():
     keys = ["experts.training.images", "router.training.images", "evaluate.steps", "steps"]
-    assert list(short_names(keys).values()) == [
-        "experts.training.images",
-        "router.training.images",
-        "evaluate.steps",
-        "steps",
-    ]
+    assert list(short_names(keys).values()) == keys
     assert short_names(["evaluate.guidance", "seed"]) == {"evaluate.guidance": "guidance", "seed": "seed"}
 
 

@@ -26,10 +26,8 @@ def test_a_job_that_finds_something_missing_asks_for_it_by_the_name_of_the_run_t
     spec, _ = read_spec(run.spec(EVALUATE))
     wanted = input_gate.missing_units(spec, run, home)
     assert {"guidance=1.0/expert_lists/all", "guidance=1.0/train/expert-01", "guidance=1.0/catalog/all"} <= wanted
-    submissions = Journal(home.journal).submissions()
-    assert input_gate.awaited_job_names(wanted, home) == {
-        None: [one.job_name for one in submissions if wanted & set(one.units)]
-    }
+    awaited = [one.job_name for one in Journal(home.journal).submissions() if wanted & set(one.units)]
+    assert input_gate.awaited_job_names(wanted, home) == {None: awaited}
     assert len(wanted) == len(spec.requires) + len(spec.optional) == 6
 
 

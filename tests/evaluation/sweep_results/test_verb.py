@@ -5,6 +5,8 @@ import json
 import shutil
 from dataclasses import replace
 
+import pytest
+
 from hpcddm.commands import sweep as command
 from hpcddm.jobs.spec import read_element_map, read_spec
 from hpcddm.launch import continuation
@@ -16,7 +18,7 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 from tests.attempts import write_attempt
-from tests.evaluation.sweep_results.taking import EVALUATE, Taking, names
+from tests.evaluation.sweep_results.taking import EVALUATE, Taking, jobs, names
 from tests.helpers import COUNTED, FINAL, finish, write_experiment, write_source
 
 ARM = {"fd": 1.5, "kid": 0.25, "agreement": 0.75, "images": 24, "train_flops": 1000}
@@ -30,15 +32,19 @@ def table(home) -> list[dict[str, str]]:
     return list(csv.DictReader((home.root / "table.csv").read_text().splitlines()))
 
 
-def finish_all(sweep_runs, keys=None):
-    """Make units complete where they are made, reports with figures."""
+def finish_unit(unit, run):
+    """Make a unit complete, a report with figures, unless it is."""
+    if not manifest.read(run.unit(unit.key)):
+        finish([unit], run)
+        results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
+        manifest.publish(run.unit(unit.key), replace(manifest.read(run.unit(unit.key)), results=results))
+
+
+def finish_all(sweep_runs):
+    """Make units complete where they are made."""
     for sweep_run in sweep_runs:
         for unit in sweep_run.units:
-            folder = sweep_run.run.unit(unit.key)
-            if (keys is None or unit.key.startswith(keys)) and not manifest.read(folder):
-                finish([unit], sweep_run.run)
-                results = {"catalog": COUNTED, "report": FACTS}.get(unit.stage, {})
-                manifest.publish(folder, replace(manifest.read(folder), results=results))
+            finish_unit(unit, sweep_run.run)
 
 
 def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep, sweep_runs):
@@ -46,10 +52,8 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
     submitted = names(queue)
     assert len(submitted) == len(set(submitted)) == len(sweep_runs(1.0)[0].units) + 2 * len(FINAL) + 1
     by_setting = [array.keys for array in queue.submitted if not array.keys[0].endswith(REFERENCE)]
-    assert by_setting[-5:] == [
-        *([f"guidance={value}/{key}" for value in (1.0, 2.0, 3.0)] for key in FINAL),
-        ["table/all"],
-    ]
+    finals = [[f"guidance={value}/{key}" for value in (1.0, 2.0, 3.0)] for key in FINAL]
+    assert by_setting[-5:] == [*finals, ["table/all"]]
     assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
     *others, table = queue.submitted
     assert set(table.after) == {str(101 + number) for number in range(len(others))}
@@ -58,21 +62,25 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
 
 def test_every_job_waits_for_what_its_unit_reads_in_whichever_run_that_is_made(sweep, home, sweep_runs):
     queue, _ = sweep(1.0, 2.0)
-    job_of = {name: str(101 + number) for number, array in enumerate(queue.submitted) for name in array.keys}
+    job_of = jobs(queue)
     (_, second) = found = sweep_runs(1.0, 2.0)
     assign_owners(found, read_index(home))
     for unit in second.units:
-        after = queue.submitted[int(job_of[second.name(unit.key)]) - 101].after
-        assert {job_of[second.name(key)] for key in unit.inputs} <= set(after), unit.key
+        after = queue.submitted[job_of[second.name(unit.key)] - 101].after
+        assert {str(job_of[second.name(key)]) for key in unit.inputs} <= set(after), unit.key
 
 
-def test_specs_lie_in_the_runs_that_make_the_units_and_say_the_setting(sweep, home):
+def test_specs_lie_in_the_runs_that_make_the_units_and_what_is_known_in_one_json_file(sweep, home):
     sweep(1.0, 2.0)
     elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_element_map(path)]
     found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
     assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
     assert found["guidance=1.0", EVALUATE].fingerprint_settings["evaluate.guidance"] == 1.0
     assert ("guidance=2.0", "train/monolith") not in found and ("home", "table/all") in found
+    index = json.loads((home.root / "sweep.json").read_text())
+    assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
+    assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
+    assert len(index["owners"]) == 28 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}
 
 
 def test_again_is_a_no_op_while_it_runs_and_when_it_is_complete(sweep, home, sweep_runs):
@@ -94,8 +102,7 @@ def test_added_values_are_all_that_runs_and_removed_ones_stay_on_disk(sweep, hom
     finish_all(sweep_runs(0.5, 2.0))
     queue, said = sweep(0.5, 2.0)
     assert queue.submitted == [] and "left out, for the file names them no more: guidance=1.0" in said
-    rows = table(home)
-    assert {row["label"] for row in rows} == {"guidance=0.5", "guidance=2.0"}
+    assert {row["label"] for row in table(home)} == {"guidance=0.5", "guidance=2.0"}
     assert manifest.read(home.root / "guidance=1.0" / "report")
 
 
@@ -104,10 +111,8 @@ def test_a_table_that_waits_is_submitted_anew_behind_what_is_added(sweep):
     queue, _ = sweep(1.0, 2.0, alive=names(first), state="pending")
     assert names(queue) == [*(f"guidance=2.0/{key}" for key in FINAL), "table/all"]
     assert queue.gone == [f"{100 + len(first.submitted)}_0"]
-    report = str(100 + len(first.submitted) - 1)
-    assert {report, "101", "102", "103", "104"} <= set(queue.submitted[-1].after), (
-        "behind the old reports and the new one"
-    )
+    old_report = str(100 + len(first.submitted) - 1)
+    assert {old_report, "101", "102", "103", "104"} <= set(queue.submitted[-1].after)
 
 
 def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before_trainings(sweep, sweep_runs, write):
@@ -117,8 +122,7 @@ def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before
     finish_all([first])
     (first.run.unit(REPORT) / "manifest.json").unlink()
     queue, _ = sweep(values=values)
-    job_of = {name: 101 + number for number, array in enumerate(queue.submitted) for name in array.keys}
-    assert job_of["images=64/report/all"] == job_of["images=128/report/all"]
+    assert jobs(queue)["images=64/report/all"] == jobs(queue)["images=128/report/all"]
     assert all(int(job) < 101 + number for number, array in enumerate(queue.submitted) for job in array.after)
 
 
@@ -129,13 +133,8 @@ def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
     assert sum(sizes) == 10 and max(sizes) <= 4 and len(sizes) == 3
     for array in queue.submitted:
         if array.keys[0].endswith("/report/all"):
-            waited = [
-                name
-                for one in queue.submitted
-                if str(101 + queue.submitted.index(one)) in array.after
-                for name in one.keys
-            ]
-            assert {name.replace("report/all", EVALUATE) for name in array.keys} <= set(waited)
+            waited = {name for name, job in jobs(queue).items() if str(job) in array.after}
+            assert {name.replace("report/all", EVALUATE) for name in array.keys} <= waited
 
 
 def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
@@ -150,11 +149,8 @@ def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sw
 def test_a_dry_run_submits_nothing_and_writes_no_setting(sweep, home):
     queue, said = sweep(1.0, 2.0, options=["--dry-run"])
     assert queue.submitted == [] and not home.journal.exists() and not (home.root / "sweep.json").exists()
-    assert (
-        queue.checked == ()
-        and len(queue.rendered) == said.count("would submit") == 17
-        and "guidance=2.0/report/all" in said
-    )
+    assert len(queue.rendered) == said.count("would submit") == 17 and "guidance=2.0/report/all" in said
+    assert queue.checked == ()
 
 
 def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sweep, sweep_runs, home):
@@ -177,24 +173,22 @@ def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sw
 def test_settings_that_the_sweep_does_not_have_cannot_be_asked_for(sweep, home):
     for only in ("evaluate.steps=3", "evaluate.guidance"):
         _, said = sweep(1.0, 2.0, options=["--only", only], fails=True)
-        assert (
-            f"--only {only}: needs a setting's label, or KEY=VALUE with a key of" in said
-            and "evaluate.guidance" in said
-        )
+        assert f"--only {only}: needs a setting's label, or KEY=VALUE with a key of" in said
+        assert "sweep.yaml: evaluate.guidance" in said
     _, said = sweep(1.0, 2.0, options=["--only", "evaluate.guidance=4.0"], fails=True)
     assert "no setting of" in said and not home.root.exists()
 
 
-def test_a_wrong_setting_submits_nothing_of_the_others(sweep, home):
-    queue, said = sweep(1.0, -2.0, fails=True)
-    assert "setting guidance=-2.0: evaluate.guidance" in said and len(said.splitlines()) == 1
-    assert queue.submitted == [] and not home.root.exists()
-
-
-def test_settings_that_ask_for_more_images_than_there_are_are_refused_by_name(sweep, home):
-    _, said = sweep(values={"zip": {"evaluate.images": [24, 400], "evaluate.batch": [8, 8]}}, fails=True)
-    assert said.startswith("error: setting images=400,batch=8: evaluate.images: 400 balanced images need 100")
-    assert not home.root.exists()
+@pytest.mark.parametrize(
+    "key, wrong, named",
+    [
+        ("evaluate.guidance", -2.0, "setting guidance=-2.0: evaluate.guidance"),
+        ("evaluate.images", 400, "error: setting images=400: evaluate.images: 400 balanced images need 100"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_submits_nothing_of_the_others(sweep, home, key, wrong, named):
+    queue, said = sweep(values={"grid": {key: [24, wrong]}}, fails=True)
+    assert named in said and len(said.splitlines()) == 1 and queue.submitted == [] and not home.root.exists()
 
 
 def test_an_experiment_that_changed_is_refused_by_setting_and_key(sweep, sweep_runs, home):
@@ -224,16 +218,14 @@ def test_nobody_knows_what_runs_when_the_scheduler_is_silent(sweep):
 
 
 def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path, monkeypatch):
-    (tmp_path / "experiments").mkdir()
     (tmp_path / "slurm").mkdir()
     mine = tmp_path / "slurm/python_env.sh.j2"
     mine.write_text("# as submitted\n")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "named").mkdir()
-    call_values = {"experiment": "base"}
-    room = {"limits": Limits(free_jobs=6, reason="its limit"), "room": 6}
-    write_base(tmp_path)
-    sweep(1.0, 2.0, values=call_values, **room)
+    # A bare name finds the experiment here.
+    write_source(tmp_path / "experiments/images")
+    write_experiment(tmp_path).rename(tmp_path / "experiments/base.yaml")
+    sweep(1.0, 2.0, values={"experiment": "base"}, limits=Limits(free_jobs=6, reason="its limit"), room=6)
     rest = continuation.read_remaining(home)
     assert rest.experiment == str(tmp_path / "experiments/base.yaml")
     # Another folder finds no experiment by that name, and a pull has changed the template.
@@ -248,13 +240,6 @@ def test_what_continues_a_sweep_follows_what_was_submitted(sweep, home, tmp_path
     assert continuation.read_remaining(home) is None
 
 
-def write_base(folder):
-    """The tiny experiment where a bare name finds it."""
-    (folder / "tiny.yaml").exists() or write_experiment(folder)
-    write_source(folder / "experiments/images")
-    (folder / "experiments/base.yaml").write_text((folder / "tiny.yaml").read_text())
-
-
 def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, sweep_runs):
     queue, _ = sweep(1.0, 2.0, 3.0)
     first, second, _ = sweep_runs(1.0, 2.0, 3.0)
@@ -263,9 +248,7 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
     assert "1.50 / 0.2500 / 75.0%" in said and "2.50 / 0.2500 / 75.0%" in said
     assert f"{EVALUATE} failed: out of memory" in said and f"{EVALUATE} running" in said
-    rows = {
-        (row["label"], row["arm"]): row for row in csv.DictReader((home.root / "table.csv").read_text().splitlines())
-    }
+    rows = {(row["label"], row["arm"]): row for row in table(home)}
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
     assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
@@ -279,11 +262,3 @@ def test_an_old_report_is_not_taken_for_that_of_the_setting(sweep, home, sweep_r
     (first.run.unit("train/monolith") / "output.bin").write_bytes(b"torn")
     _, said = sweep(1.0, options=["--table"])
     assert "1.50" not in said and "train/monolith damaged" in said
-
-
-def test_what_is_known_lies_in_one_json_file(sweep, home):
-    sweep(1.0, 2.0)
-    index = json.loads((home.root / "sweep.json").read_text())
-    assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
-    assert index["settings"]["guidance=2.0"] == {"evaluate.guidance": 2.0}
-    assert len(index["owners"]) == 28 and set(index["owners"].values()) == {"guidance=1.0", "guidance=2.0"}

@@ -65,10 +65,8 @@ def test_what_is_no_class_is_refused(run):
 
 
 def asked(num_classes, is_matched):
-    vocabulary = SimpleNamespace(name="captions", is_matched=is_matched)
-    return SimpleNamespace(
-        data=SimpleNamespace(num_classes=num_classes), concepts=SimpleNamespace(vocabulary=vocabulary)
-    )
+    concepts = SimpleNamespace(vocabulary=SimpleNamespace(name="captions", is_matched=is_matched))
+    return SimpleNamespace(data=SimpleNamespace(num_classes=num_classes), concepts=concepts)
 
 
 def test_images_without_classes_and_words_of_captions_are_refused_before_anything_runs():
