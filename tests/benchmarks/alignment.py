@@ -5,9 +5,6 @@ all clusters, both means over the steps (arXiv 2602.02685), beside FD and KID of
 Spearman's rho is 1 where distance ranks the strategies as FD or KID does; the runs need complete reports.
 """
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 from scipy import stats
 
@@ -15,6 +12,7 @@ from hpcddm.files import checked_reads
 from hpcddm.runs.files import ALIGNMENT_FILE, METRICS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONCEPT_ALIGNMENT, REPORT
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 QUALITIES = {"fd": "FD", "kid": "KID"}
 
@@ -26,11 +24,9 @@ def ratios(distances: dict[str, dict[str, list[float]]]) -> dict[str, float]:
 
 def main() -> None:
     """Print a row of every run and strategy, and the rank correlations of each run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
-    print("| run | strategy | distance | FD | KID |\n| --- | --- | --- | --- | --- |")
-    said = []
-    for root in parser.parse_args().runs:
+    roots, said = given_runs(__doc__), []
+    print_header("run", "strategy", "distance", "FD", "KID")
+    for root in roots:
         run = RunDir(root)
         measured = (checked_reads.read_json(run.unit(REPORT) / METRICS) or {})["arms"]
         distances = (checked_reads.read_json(run.unit(CONCEPT_ALIGNMENT) / ALIGNMENT_FILE) or {}).get("distances")
@@ -39,7 +35,7 @@ def main() -> None:
             continue
         near = ratios(distances)
         for arm, ratio in near.items():
-            print(f"| {root.name} | {arm} | {ratio:.3f} | {measured[arm]['fd']:.2f} | {measured[arm]['kid']:.2f} |")
+            print_row(root.name, arm, f"{ratio:.3f}", *(f"{measured[arm][key]:.2f}" for key in QUALITIES))
         rho = {
             title: stats.spearmanr([*near.values()], [measured[arm][key] for arm in near]).statistic
             for key, title in QUALITIES.items()

@@ -5,7 +5,6 @@ split keeps its own captions. A model that is trained on FOLDER has learned what
 they mean, so it is the floor of `tests.benchmarks.prompts`, whose `--shuffled` takes its run.
 """
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import webdataset as wds
 
 import hpcddm
 from hpcddm.data.sources.base import SPLITS
+from tests.benchmarks.tables import parser_of
 
 HELDOUT = "heldout-*.tar"
 
@@ -41,7 +41,8 @@ def exchanged(captions: Iterable[str], seed: int) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Read the arguments and write the tars."""
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
