@@ -1,21 +1,14 @@
 """A training's step beside a hand-written one: python -m tests.benchmarks.training_step [--batch 8 32] [--stage 1]
 
 Both train the quickstart's DiT in bf16 with fp32 weights and EMA on the same 4,096 random images: ours by the whole
-loop with heartbeat and log, the other one by thirty lines of torch (with several ranks by its DDP). Each rank is
-pinned to a core of its own. `model`: one batch again and again; `all`: images are gathered and converted, noise, times
-and dropped classes are drawn. Rounds alternate; a figure is images/s of all ranks, over the steps after the tenth.
+loop with heartbeat and log, the other one by thirty lines of torch (with several ranks by its DDP). Each rank is a fork
+on a core of its own. Rounds alternate; a figure is images/s of all ranks, over the steps after the tenth.
 """
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +32,11 @@ from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.training import loop
+from tests.benchmarks.tables import parser_of, print_header, print_row
 from tests.orders import uniform
 from tests.training.pair import on_ranks
 
 IMAGES, SIDE, CLASSES, UNCOUNTED = 4096, 28, 10, 10
-SIDES, WORK = ("plain", "ours"), ("model", "all")
 KEY = "train/monolith"
 
 
@@ -58,7 +51,7 @@ def network() -> nn.Module:
     return build_denoiser.build(experiment, experiment.expert_config(None)).train()
 
 
-def plain(share: int, steps: int, what: str, rank: int, ranks: int) -> float:
+def plain(share: int, steps: int, ranks: int) -> float:
     """Train by hand on one rank; return its images/s."""
     images, labels = (torch.from_numpy(values) for values in arrays())
     images, model = images.permute(0, 3, 1, 2).contiguous(), network()
@@ -74,11 +67,11 @@ def plain(share: int, steps: int, what: str, rank: int, ranks: int) -> float:
         condition = torch.where(torch.rand(share) < 0.1, CLASSES, labels[rows])
         return torch.lerp(x0, noise, t.view(-1, 1, 1, 1)), t, condition, noise - x0
 
-    same, started = batch(), 0.0
+    started = 0.0
     for step in range(steps + UNCOUNTED):
         if step == UNCOUNTED:
             started = time.perf_counter()
-        x, t, condition, velocity = same if what == "model" else batch()
+        x, t, condition, velocity = batch()
         F.mse_loss(trained(x, t, condition).float(), velocity).backward()
         for weight, parameter in zip(weights, model.parameters(), strict=True):
             weight.grad, parameter.grad = parameter.grad.float(), None
@@ -90,16 +83,11 @@ def plain(share: int, steps: int, what: str, rank: int, ranks: int) -> float:
     return steps * share / (time.perf_counter() - started)
 
 
-def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, stage: int) -> float:
+def ours(share: int, steps: int, rank: int, ranks: int, root: Path, stage: int) -> float:
     """Train by the loop; return the images/s of one rank, from the first line of its loss function to the next."""
-    images, labels = arrays()
-    reader = ArrayReader(images, labels, np.zeros(IMAGES, np.int64))
-    settings = UnitTraining(
-        images=(steps + UNCOUNTED + 1) * share * ranks,
-        batch=share * ranks,
-        learning_rate=1e-3,
-        ema_halflife_images=6000,
-    )
+    reader = ArrayReader(*arrays(), np.zeros(IMAGES, np.int64))
+    batch, images = share * ranks, (steps + UNCOUNTED + 1) * share * ranks
+    settings = UnitTraining(images=images, batch=batch, learning_rate=1e-3, ema_halflife_images=6000)
 
     def carried(rows: np.ndarray, dropped: torch.Tensor) -> torch.Tensor:
         return torch.where(dropped, CLASSES, reader.labels(rows))
@@ -107,9 +95,6 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, s
     batches = NoisyBatches(
         reader, uniform(0, KEY, IMAGES), RandomDraws(0, KEY), carried, lambda condition: condition, 0.1, (1, SIDE, SIDE)
     )
-    if what == "model":
-        same = batches.read(range(share))
-        batches.read = lambda sample_indices: same
     stamps: list[float] = []
 
     def loss(model: nn.Module, batch: NoisyBatch) -> torch.Tensor:
@@ -128,30 +113,20 @@ def ours(share: int, steps: int, what: str, rank: int, ranks: int, root: Path, s
     return steps * share / (stamps[-1] - stamps[UNCOUNTED])
 
 
-def measure(side: str, batch: int, steps: int, what: str, ranks: int, stage: int) -> float:
-    """Return the images/s of all ranks of one side, in a process of its own."""
-    arguments = [side, str(batch), str(steps), what, str(ranks), str(stage)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "tests.benchmarks.training_step", "--child", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise SystemExit(done.stdout[-1000:] + done.stderr[-3000:])
-    return json.loads(done.stdout.rsplit("RESULT ", 1)[1])
-
-
-def child(side: str, batch: int, steps: int, what: str, ranks: int, stage: int) -> float:
+def measure(side: str, batch: int, steps: int, ranks: int, stage: int) -> float:
+    """Return the images/s of all ranks of one side."""
     cores, share = sorted(os.sched_getaffinity(0)), batch // ranks
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        run: Callable[..., float] = plain if side == "plain" else partial(ours, root=root / "run", stage=stage)
 
         def work(rank: int) -> None:
             os.sched_setaffinity(0, {cores[rank]})
-            torch.set_num_threads(1)
             if side == "plain" and ranks > 1:
                 store = dist.FileStore(str(root / "store"), ranks)
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
-            (root / str(rank)).write_text(str(run(share, steps, what, rank, ranks)))
+            own = share, steps
+            rate = plain(*own, ranks) if side == "plain" else ours(*own, rank, ranks, root / "run", stage)
+            (root / str(rank)).write_text(str(rate))
 
         if any(on_ranks(ranks, work)):
             raise SystemExit("a rank failed")
@@ -159,30 +134,26 @@ def child(side: str, batch: int, steps: int, what: str, ranks: int, stage: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print a row for each batch."""
+    parser = parser_of(__doc__)
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--stage", type=int, default=1, help="of ZeRO, for ours")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--images", type=int, default=1600, help="images per figure")
     given = parser.parse_args()
-    print("| ranks | batch | work | plain, images/s: best, median | ours | plain / ours: best, median |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    # Forks do not have the threads of a pool that has begun.
+    torch.set_num_threads(1)
+    print_header("ranks", "batch", "plain, images/s: best, median", "ours", "plain / ours: best, median")
     for batch in given.batch:
-        for what in WORK:
-            rates: dict[str, list[float]] = {side: [] for side in SIDES}
-            for _ in range(given.rounds):
-                for side in SIDES:
-                    rates[side].append(measure(side, batch, given.images // batch, what, given.ranks, given.stage))
-            best, middle = ({side: of(rates[side]) for side in SIDES} for of in (max, statistics.median))
-            cells = [f"{best[side]:.0f}, {middle[side]:.0f}" for side in SIDES]
-            ratios = ", ".join(f"{figures['plain'] / figures['ours']:.3f}" for figures in (best, middle))
-            print(f"| {given.ranks} | {batch} | {what} | {' | '.join(cells)} | {ratios} |", flush=True)
+        rounds = [
+            [measure(side, batch, given.images // batch, given.ranks, given.stage) for side in ("plain", "ours")]
+            for _ in range(given.rounds)
+        ]
+        best, middle = ([of(rates) for rates in zip(*rounds, strict=True)] for of in (max, statistics.median))
+        rates = [f"{high:.0f}, {usual:.0f}" for high, usual in zip(best, middle, strict=True)]
+        print_row(given.ranks, batch, *rates, f"{best[0] / best[1]:.3f}, {middle[0] / middle[1]:.3f}")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        side, batch, steps, what, ranks, stage = sys.argv[2:]
-        print("\nRESULT " + json.dumps(child(side, int(batch), int(steps), what, int(ranks), int(stage))), flush=True)
-    else:
-        main()
+    main()
