@@ -14,14 +14,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from hpcddm.jobs.attempt_records import read_records
 from hpcddm.launch.array_items import make_items, write_specs
 from hpcddm.launch.load_site import load_site
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.stored_experiment import with_relative_paths
+from tests.benchmarks.tables import print_header, print_row
 from tests.helpers import REPOSITORY, tiny
 from tests.real.endless import prepare, wait_for
 
@@ -79,13 +77,10 @@ def main() -> None:
             for rank in ranks:
                 rank.kill()
     per_hour = [calls[rank].total() * 3600 / SECONDS for rank in range(len(calls))]
-    table = Table(title="calls on the shared file system", title_justify="left")
-    for column in ("rank", "an hour", "of these"):
-        table.add_column(column, justify="left" if column == "of these" else "right")
+    print_header("rank", "calls on the shared file system an hour", "of these")
     for rank, counted in enumerate(calls):
         listed = ", ".join(f"{count * 3600 // SECONDS} {call}" for call, count in counted.most_common())
-        table.add_row(str(rank), f"{per_hour[rank]:.0f}", listed)
-    Console(width=120).print(table)
+        print_row(rank, f"{per_hour[rank]:.0f}", listed)
     nodes = RANKS // RANKS_PER_NODE
     other = (per_hour[1] + per_hour[3]) / 2
     whole = EXPERTS * (per_hour[0] + (nodes - 1) * per_hour[2] + (RANKS - nodes) * other)

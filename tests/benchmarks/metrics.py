@@ -5,7 +5,6 @@ The features are random and rectified, as those of networks are. 15 minutes on t
 
 import platform
 import resource
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,19 +18,22 @@ from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
 from hpcddm.evaluation.metrics.overlap import RealBalls
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 DIMENSION = 2048
 METRICS = {metric.key: metric for metric in all_metrics()}
 RNG = np.random.default_rng(0)
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Print a table of the chosen figures, by default all."""
+    parser = parser_of(__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}; default: all")
+    names = parser.parse_args().names
     print(f"{platform.processor() or platform.machine()}, numpy {np.__version__}, scipy {scipy.__version__}\n")
-    print("| figure | seconds | of processors |\n| --- | --- | --- |")
-    for name, figure in FIGURES.items():
-        if not names or name in names:
-            figure()
+    print_header("figure", "seconds", "of processors")
+    for name in names or FIGURES:
+        FIGURES[name]()
 
 
 def frechet() -> None:
@@ -101,11 +103,11 @@ def timed(name: str, make: Callable[[], Any]) -> Any:
     """Print how long something takes to make."""
     start, used = time.perf_counter(), time.process_time()
     made = make()
-    print(f"| {name} | {time.perf_counter() - start:.1f} | {time.process_time() - used:.1f} |", flush=True)
+    print_row(name, f"{time.perf_counter() - start:.1f}", f"{time.process_time() - used:.1f}")
     return made
 
 
-FIGURES = {"frechet": frechet, "published": published, "neighbours": neighbours, "ranges": ranges, "infinity": infinity}
+FIGURES = {figure.__name__: figure for figure in (frechet, published, neighbours, ranges, infinity)}
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -29,6 +29,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
 from hpcddm.sampling import load_ensemble
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 SEEDS = range(5)
 DATA = ("shard", "catalog")
@@ -91,15 +92,17 @@ def _statistics(extractor: torch.nn.Module, images: torch.Tensor) -> FeatureStat
     )
 
 
-def _experiment(seed: int) -> Experiment:
-    return load_experiment("quickstart", (*sys.argv[1:], f"seed={seed}"))
-
-
 def main() -> None:
-    print(f"| set | {' | '.join(f'seed {seed}' for seed in SEEDS)} |")
-    print("| --- " * (1 + len(SEEDS)) + "|")
+    """Print a row for each image set."""
+    parser = parser_of(__doc__)
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="other settings of the quickstart")
+    changes = parser.parse_args().changes
+    print_header("set", *(f"seed {seed}" for seed in SEEDS))
     with tempfile.TemporaryDirectory() as folder:
-        runs = {RunDir(Path(folder) / f"seed-{seed}"): _experiment(seed) for seed in SEEDS}
+        runs = {
+            RunDir(Path(folder) / f"seed-{seed}"): load_experiment("quickstart", (*changes, f"seed={seed}"))
+            for seed in SEEDS
+        }
         first, *others = runs
         for run in others:
             run.root.mkdir()
@@ -111,7 +114,7 @@ def main() -> None:
             make(experiment, run, [EXTRACTOR])
             columns.append(distances(experiment, run))
     for name in SETS:
-        print(f"| {name} | {' | '.join(f'{column[name]:.6g}' for column in columns)} |")
+        print_row(name, *(f"{column[name]:.6g}" for column in columns))
 
 
 if __name__ == "__main__":
