@@ -1,4 +1,4 @@
-"""Data stages and reading at 0.1, 1 and 10 million samples, extrapolated to 158 and 400 million.
+"""Data stages at 0.1, 1 and 10 million samples, extrapolated to 158 and 400 million.
 
     python -m tests.benchmarks.scale FOLDER [SAMPLES ...]
 
@@ -15,18 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcddm.config.data_variants import OrderSettings
-from hpcddm.config.schema import validate
 from hpcddm.config.variant_files import VARIANTS_VARIABLE
-from hpcddm.config.variants import create
-from hpcddm.data import run_samples
-from hpcddm.data.images import TarImages
-from hpcddm.data.orders.base import EpochOrder, ListOrder
-from hpcddm.files import atomic, checked_reads
 from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.ranges import MAX_RANGES, TRAIN
+from hpcddm.runs.ranges import MAX_RANGES
 from hpcddm.runs.unit_keys import stage_of
 from tests.benchmarks.expert_reading import write_tars
 from tests.benchmarks.tables import parser_of, print_header, print_row
@@ -40,8 +33,7 @@ PAPERS = (158_000_000, 400_000_000)
 MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "expert_lists", "cluster_report")
 RANGES = MAX_RANGES + 1
 """Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
-EXPERTS, BATCH, BATCHES, WARM = 8, 256, 80, 40
-ORDERS = ("uniform", "windowed")
+EXPERTS = 8
 MEGABYTE = 1e6
 
 
@@ -121,35 +113,6 @@ def stage_costs(bench: Bench) -> dict[str, Cost]:
     return costs
 
 
-def reading_costs(bench: Bench) -> dict[str, Cost]:
-    """Open one expert's list, and read some batches of its pictures' files, in both orders.
-
-    The seconds are those per million samples, behind the first batches; the slowest is the opening.
-    """
-    costs = {}
-    for name in ORDERS:
-        answer = bench.run.root / f"read-{name}.json"
-        _, grown = in_a_process(lambda name=name, answer=answer: atomic.write_json(answer, read(bench, name)))
-        opening, per_sample = checked_reads.read_json(answer)
-        costs[f"read {name}"] = Cost(1, per_sample * 1e6, opening, grown)
-    return costs
-
-
-def read(bench: Bench, order_name: str) -> tuple[float, float]:
-    """Processor seconds until the first batches are there, and of a sample of later ones."""
-    started = time.process_time()
-    unit = bench.unit("train/expert-00")
-    images, listed = TarImages(run_samples.open_unit_catalog(unit, TRAIN)), run_samples.expert_list(unit, 0)
-    epochs = create(EpochOrder, validate(OrderSettings, {"name": order_name}, ""), 0, "", len(listed))
-    order = ListOrder(listed, epochs)
-    # In the first batches, pages are touched for the first time, and tars are opened.
-    for start in range(0, BATCH * BATCHES, BATCH):
-        if start == BATCH * WARM:
-            opened = time.process_time()
-        images.files(order.sample_numbers(range(start, start + BATCH)))
-    return opened - started, (time.process_time() - opened) / (BATCH * (BATCHES - WARM))
-
-
 def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
     """Cost of so many samples by the line through the last two measurements; memory is that of blocks, and stays."""
 
@@ -170,7 +133,7 @@ def show(measured: dict[int, dict[str, Cost]]) -> None:
     for stage in measured[counts[0]]:
         costs = [measured[count][stage] for count in counts]
         rows = [(f"{count:,}", cost) for count, cost in zip(counts, costs, strict=True)]
-        if len(counts) > 1 and not stage.startswith("read"):
+        if len(counts) > 1:
             rows += [(f"{wanted:,} (line)", extrapolated(counts, costs, wanted)) for wanted in PAPERS]
         for label, cost in rows:
             values = (cost.seconds, cost.slowest, cost.anonymous / MEGABYTE, cost.disk / MEGABYTE)
@@ -191,7 +154,7 @@ def main() -> None:
     measured: dict[int, dict[str, Cost]] = {}
     for count in given.samples:
         bench = bench_of(given.folder, real, count)
-        measured[count] = stage_costs(bench) | reading_costs(bench)
+        measured[count] = stage_costs(bench)
         print(count, measured[count], flush=True)
     show(measured)
 
