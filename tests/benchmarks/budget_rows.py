@@ -141,10 +141,7 @@ def fd_without(samples: np.ndarray, real: np.ndarray, classes: int) -> list[floa
     """
     tenth = np.arange(len(samples)) // classes % TENTHS
     kept = (tenth != left_out for left_out in range(TENTHS))
-    return [
-        frechet_distance(FeatureStatistics.from_features(samples[own]), FeatureStatistics.from_features(real[own]))
-        for own in kept
-    ]
+    return [frechet_distance(*(FeatureStatistics.from_features(one[own]) for one in (samples, real))) for own in kept]
 
 
 @cache

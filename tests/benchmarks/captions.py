@@ -61,9 +61,7 @@ def reading(encoder: str, distinct: int) -> None:
         seconds = _write_column(Path(folder), settings[True], texts)
         for name, cached in (("as they are read", None), ("column", True)):
             data = SimpleNamespace(condition=settings[cached], num_classes=None)
-            condition = conditions.create_condition(
-                data, lambda key, file: Path(folder) / key.removesuffix("/all") / file
-            )
+            condition = conditions.create_condition(data, RunDir(Path(folder)).output)
             rows.append([_rate(condition, reader, order) for _ in range(2)])
             print_row(name, *(f"{rate:,.0f}" for rate in rows[-1]))
         print_row("ratio", *(f"{column / read:,.1f}" for read, column in zip(*rows, strict=True)))
@@ -84,12 +82,8 @@ def _write_column(root: Path, condition: ConditionSettings, texts: list[str]) ->
         spool.append({CAPTION: texts})
         spool.write(root / "texts.h5")
     columns = {TRAIN: TextColumn(CAPTION, {root / "texts.h5": len(texts)})}
-    made = write_distinct(
-        columns,
-        numbered / CAPTIONS_FILE,
-        lambda split: numbered / numbers_file(split),
-        lambda done: None,
-    )
+    files = numbered / CAPTIONS_FILE, lambda split: numbered / numbers_file(split)
+    made = write_distinct(columns, *files, lambda done: None)
     index = {"captions": made, "samples": {TRAIN: len(texts)}, "ranges": {"000": (0, made)}}
     atomic.write_json(numbered / INDEX, index)
     sentences = SentenceEncoder(condition.text_encoder, TOKENS)

@@ -7,8 +7,9 @@ captions of training images, which the denoisers have seen and the lit-score has
 tars, features of its images (`encode`), and heldout: {by: name}, else hardly a caption is unseen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -68,38 +69,32 @@ def pools(run: Run, seed: int) -> tuple[LitScore, list[Pool]]:
     ]
 
 
-def measure(run: Run, strategies: Sequence[str], each: int, seed: int) -> list[dict[str, object]]:
-    """Measure real images, samples of every strategy, and samples with the captions of others, for both pools."""
+def measure(run: Run, strategies: Sequence[str], each: int, seed: int) -> Iterator[list[object]]:
+    """Yield the rows of real images, samples of every strategy, and samples with the captions of others, of both pools.
+
+    A row has the share of images that choose their own caption, and by how much its cosine exceeds that of others.
+    """
     score, asked = pools(run, seed)
     encoder = variants.create(ImageEncoder, run.experiment.encode.encoder)
-    rows = [_row("real images", pool, score, pool.real, seed) for pool in asked]
-    for arm in strategies:
-        for pool in asked:
-            count = len(pool.captions)
-            images = run.sample(each * count, arm, prompts=pool.captions, seed=seed)
-            features, numbers = torch.from_numpy(encoder.encode(images)), np.arange(len(images)) % count
-            rows.append(_row(arm, pool, score, Real(features, numbers), seed))
-            others = (numbers + np.random.default_rng(seed).integers(1, count, len(numbers))) % count
-            rows.append(_row(f"{arm}, captions of others", pool, score, Real(features, others), seed))
-    return rows
+    for pool in asked:
+        yield _row("real images", pool, score, pool.real, seed)
+    for arm, pool in product(strategies, asked):
+        count = len(pool.captions)
+        images = run.sample(each * count, arm, prompts=pool.captions, seed=seed)
+        features, numbers = torch.from_numpy(encoder.encode(images)), np.arange(len(images)) % count
+        yield _row(arm, pool, score, Real(features, numbers), seed)
+        others = (numbers + np.random.default_rng(seed).integers(1, count, len(numbers))) % count
+        yield _row(f"{arm}, captions of others", pool, score, Real(features, others), seed)
 
 
-def _row(arm: str, pool: Pool, score: LitScore, images: Real, seed: int) -> dict[str, object]:
-    """Return the share of images that choose their own caption, and by how much its cosine exceeds that of others."""
+def _row(arm: str, pool: Pool, score: LitScore, images: Real, seed: int) -> list[object]:
     scores = score.scores(images.features, pool.sentences)
     right = is_first(scores, candidates(images.captions, pool.groups, CHOICES, seed))
     own = scores[torch.arange(len(scores)), torch.from_numpy(images.captions)]
     margin = (own - (scores.sum(1) - own) / (scores.shape[1] - 1)).numpy()
-    return {
-        "arm": arm,
-        "captions": pool.name,
-        "images": len(right),
-        "right": float(right.mean()),
-        "right_interval": _interval(right, images.captions),
-        "lit_score": float(own.mean()),
-        "margin": float(margin.mean()),
-        "margin_interval": _interval(margin, images.captions),
-    }
+    share = f"{right.mean():.1%} +- {_interval(right, images.captions):.1%}"
+    more = f"{margin.mean():.3f} +- {_interval(margin, images.captions):.3f}"
+    return [arm, pool.name, len(right), share, f"{own.mean():.3f}", more]
 
 
 def _interval(values: Shaped[np.ndarray, " n"], captions: Int[np.ndarray, " n"]) -> float:
@@ -144,12 +139,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     evaluation = {} if given.guidance is None else {"guidance": given.guidance}
-    rows = measure(hpcddm.open(given.run, **evaluation), given.strategies, given.each, given.seed)
+    run = hpcddm.open(given.run, **evaluation)
     print_header("arm", "captions", "images", "right caption of 32", "lit-score", "more than that of other captions")
-    for row in rows:
-        right = f"{row['right']:.1%} +- {row['right_interval']:.1%}"
-        margin = f"{row['margin']:.3f} +- {row['margin_interval']:.3f}"
-        print_row(row["arm"], row["captions"], row["images"], right, f"{row['lit_score']:.3f}", margin)
+    for row in measure(run, given.strategies, given.each, given.seed):
+        print_row(*row)
     print_row("chance", "", "", f"{1 / CHOICES:.1%}", "", "")
 
 

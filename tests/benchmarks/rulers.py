@@ -60,11 +60,8 @@ def make(experiment: Experiment, run: RunDir, keys: Sequence[str]) -> None:
     units = {unit.key: unit for unit in plan_units(stored)}
     write_specs(make_items([units[key] for key in keys], stored, run), Site(name="here", scheduler="local"))
     specs = [str(run.spec(key)) for key in keys]
-    code = (
-        "import sys; from pathlib import Path; from hpcddm.jobs import entry;"
-        " from hpcddm.jobs.stopping import StopFlag;"
-        " sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))"
-    )
+    code = "import sys; from pathlib import Path; from hpcddm.jobs import entry, stopping;"
+    code += " sys.exit(max(entry._run(Path(spec), stopping.StopFlag()) for spec in sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", code, *specs], check=True, stdout=sys.stderr)
 
 
@@ -87,9 +84,8 @@ def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:
 
 @torch.no_grad()
 def _statistics(extractor: torch.nn.Module, images: torch.Tensor) -> FeatureStatistics:
-    return FeatureStatistics.from_features(
-        np.concatenate([extractor.features(part).numpy() for part in images.split(500)])
-    )
+    features = [extractor.features(part).numpy() for part in images.split(500)]
+    return FeatureStatistics.from_features(np.concatenate(features))
 
 
 def main() -> None:
@@ -99,10 +95,8 @@ def main() -> None:
     changes = parser.parse_args().changes
     print_header("set", *(f"seed {seed}" for seed in SEEDS))
     with tempfile.TemporaryDirectory() as folder:
-        runs = {
-            RunDir(Path(folder) / f"seed-{seed}"): load_experiment("quickstart", (*changes, f"seed={seed}"))
-            for seed in SEEDS
-        }
+        seeds = [f"seed={seed}" for seed in SEEDS]
+        runs = {RunDir(Path(folder) / seed): load_experiment("quickstart", (*changes, seed)) for seed in seeds}
         first, *others = runs
         for run in others:
             run.root.mkdir()

@@ -101,13 +101,6 @@ def test_a_denoiser_gives_away_the_images_that_it_knows_and_no_others():
         assert estimate.low < 0.5 < estimate.high
 
 
-def test_halves_are_all_images_once():
-    asked = {LOSS: np.arange(14.0).reshape(2, 7)}
-    first, second = membership.halves(asked)
-    assert first[LOSS].shape == (2, 3)
-    assert np.array_equal(np.sort(np.concatenate([first[LOSS], second[LOSS]], axis=1)), asked[LOSS])
-
-
 def test_pooled_scores_forget_how_hard_the_images_of_a_cluster_are():
     hard, easy = ({LOSS: np.array([[scale, 2 * scale]])} for scale in (1000.0, 1.0))
     worse = {LOSS: hard[LOSS] + 1000}, {LOSS: easy[LOSS] + 1}
