@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -26,6 +27,8 @@ from hpcddm.training import ema, flops_budget
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.benchmarks.planted import BUDGETS, planted, row
 from tests.helpers import changed, write_experiment, write_source
+
+planned_sweep = cache(read_sweep)
 
 
 def test_rows_of_several_machines_add_up_and_known_ones_stay(tmp_path):
@@ -80,7 +83,7 @@ def test_a_row_that_is_there_twice_and_another_recipe_than_the_chosen_one_are_re
         budget_tuning.chosen([*rows, rows[0]])
     with pytest.raises(UserError, match="no row of the tuning for K=8"):
         budget_tuning.choice_for(budget_tuning.chosen(rows), 8)
-    planned = {own.cluster.experts: own for own in read_sweep("budget").experiments.values()}
+    planned = {own.cluster.experts: own for own in planned_sweep("budget").experiments.values()}
     for experts, override in (
         (4, {"evaluate__guidance": 9.0}),
         (4, {"experts__training__batch": 128}),
@@ -118,7 +121,7 @@ def test_every_arm_is_drawn_as_the_tuning_chose_at_the_one_scale_and_at_the_best
         (settings.seed, *budget_rows.recipe_of(settings, arm), budget_rows.shown_arm(settings, arm))
         + (budget_rows.budget_of(settings), settings.evaluate.guidance)
         for name in budget_curve.CURVE_SWEEPS
-        for settings in read_sweep(name).experiments.values()
+        for settings in planned_sweep(name).experiments.values()
         for arm in arm_names(settings)
     )
     places = [*product((0, 1, 2), BUDGETS), (0, 491520)]
@@ -135,7 +138,7 @@ def test_every_arm_is_drawn_as_the_tuning_chose_at_the_one_scale_and_at_the_best
 def test_all_arms_cost_the_same_at_every_budget():
     costs, bought = {}, {}
     for name in ("budget", "budget_longer", "budget_tuning", "budget_guidance", "budget_scales"):
-        for experiment in read_sweep(name).experiments.values():
+        for experiment in planned_sweep(name).experiments.values():
             trained, experts = experiment.experts.training, experiment.cluster.experts
             if experts == 1:
                 costs.setdefault(name, set()).add((*trained.snapshots, trained.images))
