@@ -5,6 +5,8 @@ one GPU; sides alternate in rounds. MFU: FLOPs of the network, counted without w
 its maker states it. `--tiny --device cpu` runs the same lines in seconds and measures nothing.
 """
 
+import gc
+import importlib
 import multiprocessing
 import tempfile
 import time
@@ -147,9 +149,12 @@ def main() -> None:
     parser.add_argument("--folder", help="for states, 33 GB; by default that of temporary files")
     given = parser.parse_args()
     if given.device == "cpu":
-        # A fork does not have the threads of a pool that has begun.
+        # A fork does not have the threads of a pool that has begun. It would import the first of these anew, for ten
+        # seconds, and DeepSpeed has it collect garbage again and again.
         torch.set_num_threads(1)
+        importlib.import_module("torch._dynamo")
         deepspeed_patches.import_deepspeed(torch.device("cpu"))
+        gc.freeze()
     elif not devices.visible_gpus():
         raise SystemExit(f"no GPU is visible to torch here, so nothing was measured: {devices.missing_gpu_advice()}")
     ends = time.monotonic() + 60 * given.minutes
