@@ -68,11 +68,9 @@ def rows_of(name: str, experiment: Experiment, features: np.ndarray) -> Iterator
             sizes = np.bincount(partition.assign_features(features), minlength=experts)
             inertia = partition.figures["inertia"]
             cost = inertia / partition.figures.get("inertia_without_max_share", inertia) - 1
-            yield [
-                *(name, assignment, f"{bound} / K" if bound else "none", f"{sizes.max() / sizes.mean():.2f}"),
-                *(f"{sizes.min() / sizes.mean():.2f}", f"{effective_number(sizes):.2f} of {experts}"),
-                *(f"{inertia:.4f}", f"{100 * cost:+.2f} %, {seconds:.0f} s"),
-            ]
+            ends = (f"{end / sizes.mean():.2f}" for end in (sizes.max(), sizes.min()))
+            even, cost_time = f"{effective_number(sizes):.2f} of {experts}", f"{100 * cost:+.2f} %, {seconds:.0f} s"
+            yield [name, assignment, f"{bound} / K" if bound else "none", *ends, even, f"{inertia:.4f}", cost_time]
 
 
 def main() -> None:

@@ -36,9 +36,8 @@ def values_by_figure(root: Path) -> dict[str, np.ndarray]:
 
 def agreement(first: list[np.ndarray], second: list[np.ndarray]) -> np.ndarray:
     """Average the rank correlations of two figures over runs, (11,)."""
-    by_run = [
-        [spearmanr(*pair).statistic for pair in zip(a, b, strict=True)] for a, b in zip(first, second, strict=True)
-    ]
+    runs = zip(first, second, strict=True)
+    by_run = [[spearmanr(*pair).statistic for pair in zip(a, b, strict=True)] for a, b in runs]
     return np.mean(by_run, axis=0)
 
 
