@@ -146,7 +146,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("samples", type=int, nargs="*", default=list(SAMPLES))
     given = parser.parse_args()
-    os.environ[VARIANTS_VARIABLE] = str(LOAD_VARIANTS)
+    if VARIANTS_VARIABLE not in os.environ:
+        # The names of variants are read with the imports.
+        command = [sys.executable, "-m", "tests.benchmarks.scale", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {VARIANTS_VARIABLE: str(LOAD_VARIANTS)})
     real = given.folder / "real"
     if not real.is_dir():
         real.mkdir(parents=True)
