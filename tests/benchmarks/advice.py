@@ -6,7 +6,6 @@ Two trainings differ in all concepts at once, which no interval over concepts kn
 for these trainings, and `moved less others` takes off what all have; its interval is over seeds.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from hpcddm.files import checked_reads
 from hpcddm.runs.files import CONCEPTS_FILE
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONCEPT_ANALYSIS, HOME_ARM
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 Content = Mapping[str, Any]
 COLUMNS = ("concepts", "arm", "n", "proposed", "control", "difference", "by seed")
@@ -77,7 +77,7 @@ def read(root: Path) -> Content:
 
 def main() -> None:
     """Read the runs and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("base", type=Path)
     parser.add_argument("--proposed", type=Path, nargs="+", required=True)
     parser.add_argument("--control", type=Path, nargs="+", required=True)
@@ -88,10 +88,10 @@ def main() -> None:
         parser.error(f"both sides need the same seeds, other ones than {base['seed']}, not {seeds[0]} and {seeds[1]}")
     if reason := check_alike(base, [*proposed, *control]):
         parser.error(reason)
-    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
+    print_header(*COLUMNS)
     for arm in (base["arm"], HOME_ARM):
         for row in compare(base, proposed, control, arm):
-            print(f"| {' | '.join(row)} |")
+            print_row(*row)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,6 @@
 The run needs experts.training.power_ema with 0.05, 0.1 and the lengths that are compared, and snapshots.
 """
 
-import sys
-from pathlib import Path
-
 import torch
 from safetensors.torch import load_file
 
@@ -16,6 +13,7 @@ from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import train_keys
 from hpcddm.runs.weights_files import WeightsChoice, power_average_name, weights_name
 from hpcddm.sampling import posthoc_ema
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 MADE_OF = [0.05, 0.1]
 
@@ -45,20 +43,20 @@ def apart(experiment: Experiment, run: RunDir, key: str, number: int | None, sig
     return ((made - direct).norm() / direct.norm()).item(), ((made - direct).norm() / between.norm()).item()
 
 
-def main(root: Path) -> None:
+def main() -> None:
     """Print a table: the mean over all experts."""
+    (root,) = given_runs(__doc__)
     run = RunDir(root)
     experiment = stored_experiment(run)
     training, keys = experiment.experts.training, train_keys(experiment)
     lengths = [length for length in training.power_ema if length not in MADE_OF]
-    print("| images | sigma_rel | of the weights | of what lies between those of 0.05 and 0.1 |")
-    print("| --- | --- | --- | --- |")
+    print_header("images", "sigma_rel", "of the weights", "of what lies between those of 0.05 and 0.1")
     for number in (*training.snapshots, None):
         for length in lengths:
             pairs = [apart(experiment, run, key, number, length) for key in keys]
             weights, between = (sum(values) / len(pairs) for values in zip(*pairs, strict=True))
-            print(f"| {number or training.images:,} | {length:g} | {weights:.2e} | {between:.2%} |")
+            print_row(f"{number or training.images:,}", f"{length:g}", f"{weights:.2e}", f"{between:.2%}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 
 from hpcddm.config import variants
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.models.flops import forward_flops, training_flops
+from tests.benchmarks.tables import print_header, print_row
 from tests.diffusion.spaces.examples import network_data
 from tests.models.examples import network as built
 
@@ -39,44 +38,37 @@ class Backbone:
     """Whether the published count takes the fixed table of positions for parameters."""
 
 
-def _dit(size: str, patch: int, parameters: str, gmacs: str) -> Backbone:
-    return Backbone(
-        f"DiT-{size}/{patch}", "dit", {"size": size, "patch": patch, "learned_sigma": True}, parameters, gmacs
-    )
+def _xl_text(name: str, parameters: str, **options: str) -> Backbone:
+    own = {"size": "XL", "patch": 2, "condition": "text", **options}
+    return Backbone(f"DiT-XL/2 text{name}", "dit", own, parameters, counts_positions=True)
 
 
+def _router(name: str, condition: str, parameters: str) -> Backbone:
+    return Backbone(f"router B/2, CLS{name}", "router_dit", {**B2, "condition": condition, "pool": "cls"}, parameters)
+
+
+B2, MMDIT = {"size": "B", "patch": 2}, {"size": "3B", "patch": 2}
+# arXiv 2212.09748, table 4; learned sigma.
+DITS = {
+    "S": {8: ("33", "0.36"), 4: ("33", "1.41"), 2: ("33", "6.06")},
+    "B": {8: ("131", "1.42"), 4: ("130", "5.56"), 2: ("130", "23.01")},
+    "L": {8: ("459", "5.01"), 4: ("458", "19.70"), 2: ("458", "80.71")},
+    "XL": {8: ("676", "7.39"), 4: ("675", "29.05"), 2: ("675", "118.64")},
+}
 PUBLISHED = [
-    # arXiv 2212.09748, table 4; learned sigma.
-    _dit("S", 8, "33", "0.36"),
-    _dit("S", 4, "33", "1.41"),
-    _dit("S", 2, "33", "6.06"),
-    _dit("B", 8, "131", "1.42"),
-    _dit("B", 4, "130", "5.56"),
-    _dit("B", 2, "130", "23.01"),
-    _dit("L", 8, "459", "5.01"),
-    _dit("L", 4, "458", "19.70"),
-    _dit("L", 2, "458", "80.71"),
-    _dit("XL", 8, "676", "7.39"),
-    _dit("XL", 4, "675", "29.05"),
-    _dit("XL", 2, "675", "118.64"),
+    Backbone(f"DiT-{size}/{patch}", "dit", {"size": size, "patch": patch, "learned_sigma": True}, *printed)
+    for size, patches in DITS.items()
+    for patch, printed in patches.items()
+] + [
     # arXiv 2510.03434 and 2603.06741; counted in the public port of the former's weights.
-    Backbone(
-        "DiT-XL/2 text, adaLN-single",
-        "dit",
-        {"size": "XL", "patch": 2, "condition": "text", "modulation": "single"},
-        "605.97",
-        counts_positions=True,
-    ),
+    _xl_text(", adaLN-single", "605.97", modulation="single"),
     # What the 891 M of arXiv 2603.06741 would be without what the paper does not say.
-    Backbone("DiT-XL/2 text", "dit", {"size": "XL", "patch": 2, "condition": "text"}, "824", counts_positions=True),
+    _xl_text("", "824"),
     # arXiv 2510.03434: "129M"; arXiv 2501.05450: "158M".
-    Backbone("router B/2, CLS", "router_dit", {"size": "B", "patch": 2, "condition": "none", "pool": "cls"}, "129"),
-    Backbone(
-        "router B/2, CLS, text", "router_dit", {"size": "B", "patch": 2, "condition": "text", "pool": "cls"}, "158"
-    ),
+    _router("", "none", "129"),
+    _router(", text", "text", "158"),
     # arXiv 2501.05450, sec. 4: "3B", of another shape; see hpcddm/models/mmdit.py.
-    Backbone("MMDiT 3B, text", "mmdit", {"size": "3B", "patch": 2, "condition": "text"}, "3000"),
-    Backbone("MMDiT 3B, class", "mmdit", {"size": "3B", "patch": 2, "condition": "class"}, "3000"),
+    *(Backbone(f"MMDiT 3B, {given}", "mmdit", {**MMDIT, "condition": given}, "3000") for given in ("text", "class")),
 ]
 
 
@@ -121,14 +113,12 @@ def row(backbone: Backbone) -> list[str]:
 
 
 def main() -> None:
-    """Count and print one table."""
-    table = Table(title="Backbones: parameters in millions, 10^9 multiply-adds per image", title_justify="left")
-    for name in ("name", "parameters", "published", "ratio", "forward", "published", "ratio", "training"):
-        table.add_column(name, justify="left" if name == "name" else "right")
+    """Count and print a row for each backbone."""
+    print("Parameters in millions, 10^9 multiply-adds per image. Text with CLIP's 77 x 768.")
+    print("The fixed table of positions counts as parameters for DiT-XL/2 with text only.\n")
+    print_header("name", "parameters", "published", "ratio", "forward", "published", "ratio", "training")
     for backbone in PUBLISHED:
-        table.add_row(*row(backbone))
-    Console(width=120).print(table)
-    print("Text with CLIP's 77 x 768; the fixed table of positions counted as parameters for DiT-XL/2 with text only.")
+        print_row(*row(backbone))
 
 
 if __name__ == "__main__":

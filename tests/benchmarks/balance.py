@@ -6,14 +6,11 @@ features are those by which experiments/fashion_mnist.yaml clusters; the skewed 
 r-th class.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from hpcddm.clustering.base import FeatureClustering
 from hpcddm.clustering.measures import effective_number
@@ -28,6 +25,7 @@ from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.stages.data.cluster_job import fitted_numbers
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 BOUNDS = (None, 1.5, 1.2, 1.05)
 """Largest share that is allowed, as a multiple of 1 / K; None for no bound."""
@@ -35,19 +33,13 @@ ASSIGNMENTS = ("fine_lookup", "nearest_coarse")
 
 
 def fashion_mnist(folder: Path) -> tuple[Experiment, np.ndarray, np.ndarray]:
-    """The experiment, and features and classes of its training images."""
+    """The experiment, and features and classes of its training images, which its source has as grey arrays."""
     experiment = load_experiment("fashion_mnist", (f"data.source.folder={folder}",))
-    features, labels = encoded(experiment)
-    return experiment, features, labels
-
-
-def encoded(experiment: Experiment) -> tuple[np.ndarray, np.ndarray]:
-    """Features and classes of the training images of an experiment whose source has them as grey arrays."""
     split = variants.create(Source, experiment.data.source).open_split("train")
     images = np.stack([np.asarray(split[number].image) for number in range(len(split))])[..., None]
     encoder = variants.create(SampleEncoder, experiment.encode.encoder)
     nothing = np.zeros(len(images), np.int64)
-    return encoder.features(ArrayReader(images, nothing, nothing), range(len(images))), split.labels
+    return experiment, encoder.features(ArrayReader(images, nothing, nothing), range(len(images))), split.labels
 
 
 def skewed(labels: np.ndarray) -> np.ndarray:
@@ -70,45 +62,32 @@ def rows_of(name: str, experiment: Experiment, features: np.ndarray) -> Iterator
         for bound in BOUNDS:
             changes = {"assignment": assignment, "max_share": bound / experts if bound else None}
             began = time.perf_counter()
-            try:
-                made = variants.create(FeatureClustering, clustering.model_copy(update=changes))
-                partition = made.fit_features(features, experts, experiment.seed)
-            except ValueError as error:
-                yield [name, assignment, f"{bound} / K", "", "", "", "", f"refused: {error}"]
-                continue
+            made = variants.create(FeatureClustering, clustering.model_copy(update=changes))
+            partition = made.fit_features(features, experts, experiment.seed)
             seconds = time.perf_counter() - began
             sizes = np.bincount(partition.assign_features(features), minlength=experts)
             inertia = partition.figures["inertia"]
             cost = inertia / partition.figures.get("inertia_without_max_share", inertia) - 1
-            yield [
-                *(name, assignment, f"{bound} / K" if bound else "none", f"{sizes.max() / sizes.mean():.2f}"),
-                *(f"{sizes.min() / sizes.mean():.2f}", f"{effective_number(sizes):.2f} of {experts}"),
-                *(f"{inertia:.4f}", f"{100 * cost:+.2f} %, {seconds:.0f} s"),
-            ]
+            ends = (f"{end / sizes.mean():.2f}" for end in (sizes.max(), sizes.min()))
+            even, cost_time = f"{effective_number(sizes):.2f} of {experts}", f"{100 * cost:+.2f} %, {seconds:.0f} s"
+            yield [name, assignment, f"{bound} / K" if bound else "none", *ends, even, f"{inertia:.4f}", cost_time]
 
 
-def main(folder: Path, *runs: Path) -> None:
+def main() -> None:
     """Fit and print one table."""
-    experiment, features, labels = fashion_mnist(folder)
+    parser = parser_of(__doc__)
+    parser.add_argument("images", type=Path, help="IDX")
+    parser.add_argument("runs", type=Path, nargs="*")
+    given = parser.parse_args()
+    experiment, features, labels = fashion_mnist(given.images)
     sets = {"Fashion-MNIST": (experiment, features), "the same, skewed": (experiment, features[skewed(labels)])}
-    sets |= {run.name: of_run(run) for run in runs}
-    table = Table(title="Balance of clusters", title_justify="left")
-    for title in (
-        "set",
-        "assignment",
-        "max_share",
-        "largest / mean",
-        "smallest / mean",
-        "even as",
-        "inertia",
-        "cost, time",
-    ):
-        table.add_column(title)
+    sets |= {run.name: of_run(run) for run in given.runs}
+    sizes = "largest / mean", "smallest / mean", "even as"
+    print_header("set", "assignment", "max_share", *sizes, "inertia", "cost, time")
     for name, (own, rows) in sets.items():
         for cells in rows_of(f"{name}, {len(rows):,}", own, rows):
-            table.add_row(*cells)
-    Console(width=150).print(table)
+            print_row(*cells)
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main()

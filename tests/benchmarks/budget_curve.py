@@ -80,14 +80,9 @@ class Curve:
 
     def joined(self, at: Float[np.ndarray, " u"]) -> list[IntervalEstimate]:
         """Estimate at some budgets the curve that joins the points; its intervals join those of the points."""
-        points = self.points()
-        values = self._between([one.value for one in points], at)
-        lows = [one.low for one in points if one.low is not None]
-        highs = [one.high for one in points if one.high is not None]
-        if len(lows) < len(points):
-            return [IntervalEstimate(value, None, None) for value in values]
-        ends = self._between(lows, at), self._between(highs, at)
-        return [IntervalEstimate(*own) for own in zip(values, *ends, strict=True)]
+        columns = zip(*((point.value, point.low, point.high) for point in self.points()), strict=True)
+        joined = [[None] * len(at) if None in column else self._between(column, at) for column in columns]
+        return [IntervalEstimate(*own) for own in zip(*joined, strict=True)]
 
     def fitted(self, at: Float[np.ndarray, " u"]) -> list[IntervalEstimate]:
         """Estimate at some budgets the mean of the seeds' lines, with the wider of the two intervals."""

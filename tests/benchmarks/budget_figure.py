@@ -26,7 +26,7 @@ def draw(rows: Collection[Row], file: Path) -> None:
     """Draw the ratios of FD and, where the rows have it, of Lite0's KID; raises `UserError` without a curve."""
     shown = {ruler: own for ruler in (FD, LITE0_KID) if (own := curves(rows, ruler))}
     if FD not in shown:
-        raise UserError("no arm has rows at two budgets beside the monolith's; run more atoms")
+        raise UserError("no arm has rows at two budgets beside the monolith's; run more of the sweeps")
     kinds = sorted({curve.experts for curve in shown[FD]})
     # The oracle last, behind the ways of drawing.
     arms = sorted({curve.arm for curve in shown[FD]}, key=lambda arm: (arm == ORACLE, arm))

@@ -96,8 +96,8 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
         raise UserError(f"{run.root}: its report is not complete; run it first")
     features, evaluate = stored(run, "features"), experiment.evaluate
     images = first_images(run) if with_lite0 else {}
-    second = {arm: lite0_features(own) for arm, own in images.items()}
-    floor, origin = report.results["floor"], report.record
+    second = {arm: lite0().encode(own) for arm, own in images.items()}
+    floor, origin, classes = report.results["floor"], report.record, experiment.data.num_classes or 1
     common = {
         **{"sweep": sweep, "seed": experiment.seed},
         **{"budget": budget_of(experiment)},
@@ -110,29 +110,20 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
     }
     for arm in arm_names(experiment):
         keys = [MONOLITH] if arm == MONOLITH_ARM else [*expert_keys(experiment), ROUTER]
-        trained = {key: units[key] for key in keys}
-        reached = {
-            key: selected_training_costs(experiment, key, own)
-            for key, own in trained.items()
-            if "images" in own.results
-        }
-        shares = {key: reached[key]["images"] / trained[key].results["images"] for key in reached}
-        seconds = {key: core_seconds(run, key) for key in shares}
+        trained = {key: units[key] for key in keys if "images" in units[key].results}
+        reached = {key: selected_training_costs(experiment, key, own)["images"] for key, own in trained.items()}
+        seconds = {key: core_seconds(run, key) for key in trained}
+        shared = [seconds[key] * reached[key] / own.results["images"] for key, own in trained.items()]
         yield common | {
             **dict(zip(("experts", "learning_rate", "batch"), recipe_of(experiment, arm), strict=True)),
-            **{"arm": shown_arm(experiment, arm), "images": reached[keys[0]]["images"]},
+            **{"arm": shown_arm(experiment, arm), "images": reached[keys[0]]},
             **{name: report.results["arms"][arm][name] for name in ("fd", "kid", "precision", "recall", "agreement")},
             "train_flops": report.results["arms"][arm]["train_flops"],
             "sample_flops": round(sampling_flops(experiment, arm)),
             # Trainings that were copied from another sweep left their attempts there.
-            "train_core_seconds": round(sum(seconds[key] * share for key, share in shares.items()))
-            if all(seconds.values())
-            else "",
+            "train_core_seconds": round(sum(shared)) if all(seconds.values()) else "",
             "lite0_kid": kernel_distance(second[arm], second[HELDOUT]) if with_lite0 else "",
-            "fd_without": " ".join(
-                f"{value:.6g}"
-                for value in fd_without(features[arm], features[HELDOUT], experiment.data.num_classes or 1)
-            ),
+            "fd_without": " ".join(f"{value:.6g}" for value in fd_without(features[arm], features[HELDOUT], classes)),
         }
 
 
@@ -150,21 +141,13 @@ def fd_without(samples: np.ndarray, real: np.ndarray, classes: int) -> list[floa
     """
     tenth = np.arange(len(samples)) // classes % TENTHS
     kept = (tenth != left_out for left_out in range(TENTHS))
-    return [
-        frechet_distance(FeatureStatistics.from_features(samples[own]), FeatureStatistics.from_features(real[own]))
-        for own in kept
-    ]
+    return [frechet_distance(*(FeatureStatistics.from_features(one[own]) for one in (samples, real))) for own in kept]
 
 
 @cache
 def lite0() -> ImageEncoder:
     """Load EfficientNet-Lite0; raises `UserError` where its weights were not fetched."""
     return variants.create(ImageEncoder, LITE0)
-
-
-def lite0_features(images: np.ndarray) -> np.ndarray:
-    """Encode images by EfficientNet-Lite0."""
-    return lite0().encode(images)
 
 
 def sampling_flops(experiment: Experiment, arm: str) -> float:

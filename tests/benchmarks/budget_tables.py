@@ -1,4 +1,4 @@
-"""Tables of the budget curve: ratios to the monolith by three rulers, crossings, costs, and hours."""
+"""Tables of the budget curve: ratios to the monolith by three rulers, crossings, and costs."""
 
 import math
 import statistics
@@ -24,11 +24,11 @@ from tests.benchmarks.budget_curve import (
     places,
     side,
 )
+from tests.benchmarks.tables import print_header, print_row
 
 PER_TRAJECTORY = "per-trajectory"
 FIGURES = ("fd", "kid", "lite0_kid", "precision", "recall", "agreement", "train_flops", "sample_flops")
 FIGURES += ("train_core_seconds",)
-CORE_SECONDS_PER_HOUR = 7200
 Point = tuple[int, str, int]
 """K, arm, and budget."""
 
@@ -41,24 +41,23 @@ def table(rows: Collection[Row]) -> None:
     """
     by_ruler = {ruler: dict(_points(curves(rows, ruler))) for ruler in RULERS}
     columns = ("K", "arm", "images", "FD ratio", "95 % by samples", "95 % by seeds", "ahead", "shown", "ahead if below")
-    _print_header(*columns, "KID ratio", "95 % by seeds", "Lite0 KID ratio", "95 % by seeds", "ahead")
+    print_header(*columns, "KID ratio", "95 % by seeds", "Lite0 KID ratio", "95 % by seeds", "ahead")
     for (experts, arm, budget), (curve, index) in by_ruler[FD].items():
         by_samples, by_seeds, widest = curve.by_samples(index), curve.by_seeds(index), curve.points()[index]
         least = "" if widest.low is None else f"{math.exp(widest.low - widest.value):.2f}"
-        cells = [_ratio(by_samples), _interval(by_samples), _interval(by_seeds), _ahead(curve, index), side(widest)]
-        cells.append(least)
+        cells = [_ratio(by_samples), *map(_interval, (by_samples, by_seeds)), _ahead(curve, index), side(widest), least]
         for ruler in (KID, LITE0_KID):
             if (experts, arm, budget) in by_ruler[ruler]:
                 other, there = by_ruler[ruler][experts, arm, budget]
                 cells += [_ratio(other.by_seeds(there)), _interval(other.by_seeds(there))]
                 cells += [_ahead(other, there)] if ruler == LITE0_KID else []
-        _print_row(experts, arm, f"{budget:,}", *cells)
+        print_row(experts, arm, f"{budget:,}", *cells)
     print()
-    _print_header("K", "arm", "images", "seeds", *FIGURES, "instructions of the seeds")
+    print_header("K", "arm", "images", "seeds", *FIGURES, "instructions of the seeds")
     for (experts, arm, budget), own in _by_point(rows).items():
         machines = ", ".join(row["instructions"] for row in sorted(own, key=lambda row: int(row["seed"])))
         means = [_mean([row[column] for row in own]) for column in FIGURES]
-        _print_row(experts, arm, f"{budget:,}", len(own), *means, machines)
+        print_row(experts, arm, f"{budget:,}", len(own), *means, machines)
     floors = [[float(row[f"floor_{name}"]) for row in rows if row["sweep"] in CURVE_SWEEPS] for name in ("fd", "kid")]
     fd, kid = map(statistics.fmean, floors)
     print(f"\nfloor, training images against held-out ones: FD {fd:.3g}, KID {kid:.2g}")
@@ -70,13 +69,13 @@ def fit(rows: Collection[Row]) -> None:
     change: of the ratio from the first of these budgets to the last. off: the largest distance of a point from the mean
     of the seeds' lines.
     """
-    _print_header("ruler", "K", "arm", "change", "by points", "by lines", "off")
+    print_header("ruler", "K", "arm", "change", "by points", "by lines", "off")
     for ruler, name in RULERS.items():
         for curve in (own.of_all_seeds() for own in curves(rows, ruler)):
             at, line = places(curve), [estimate.value for estimate in curve.fitted(curve.budgets)]
             off = max(abs(math.expm1(point.value - own)) for point, own in zip(curve.points(), line, strict=True))
             by_points, by_lines = (compare(at, own) for own in (curve.joined(at), curve.fitted(at)))
-            _print_row(name, curve.experts, curve.arm, _change(curve.change()), by_points, by_lines, f"{off:.0%}")
+            print_row(name, curve.experts, curve.arm, _change(curve.change()), by_points, by_lines, f"{off:.0%}")
 
 
 def rulers(rows: Collection[Row]) -> None:
@@ -104,46 +103,20 @@ def ways(rows: Collection[Row]) -> None:
 
     A ruler that has no row of a point leaves its cells empty.
     """
-    _print_header("K", "images", "against", *(part for name in RULERS.values() for part in (name, "95 %", "ahead")))
+    print_header("K", "images", "against", *(part for name in RULERS.values() for part in (name, "95 %", "ahead")))
     for other in ("top-1", "top-2"):
         by_ruler = [dict(_points(curves(rows, ruler, against=other))) for ruler in RULERS]
         for (experts, arm, budget), _ in by_ruler[0].items():
             if arm == PER_TRAJECTORY:
-                cells = []
-                for points in by_ruler:
-                    curve, index = points.get((experts, arm, budget), (None, 0))
-                    if curve is None:
-                        cells += [""] * 3
-                    else:
-                        point = curve.points()[index]
-                        cells += [_ratio(point), _interval(point), _ahead(curve, index)]
-                _print_row(experts, f"{budget:,}", other, *cells)
+                cells = [_cells(*points.get((experts, arm, budget), (None, 0))) for points in by_ruler]
+                print_row(experts, f"{budget:,}", other, *(cell for own in cells for cell in own))
 
 
-def hours(rows: Iterable[Row]) -> None:
-    """Print the hours of two cores that trainings and samples took by their rows, a sweep each.
-
-    A training counts to the largest budget of its sweep, and again where another kind of processor made it. Stages of
-    data, waits and the seconds of trainings that were copied into another sweep do not count.
-    """
-    rows = list(rows)
-    reach: dict[tuple[str, str], int] = defaultdict(int)
-    for row in rows:
-        reach[row["sweep"], row["experts"]] = max(reach[row["sweep"], row["experts"]], int(row["budget"]))
-    trained: dict[tuple[str, ...], float] = defaultdict(float)
-    drawn: dict[tuple[str, str], float] = {}
-    for row in rows:
-        training = tuple(row[name] for name in ("sweep", "seed", "experts", "learning_rate", "batch", "processor"))
-        whole = float(row["train_core_seconds"] or 0) * reach[row["sweep"], row["experts"]] / int(row["budget"])
-        trained[training] = max(trained[training], whole)
-        drawn[row["sweep"], row["identity"]] = float(row["sample_core_seconds"])
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for part, seconds in enumerate((trained, drawn)):
-        for (sweep, *_), own in seconds.items():
-            sums[sweep][part] += own / CORE_SECONDS_PER_HOUR
-    for sweep, (training_hours, drawing_hours) in sorted(sums.items()):
-        print(f"{sweep}: {training_hours:.1f} h of trainings, {drawing_hours:.1f} h of samples")
-    print(f"all: {sum(map(sum, sums.values())):.1f} h of two cores")
+def _cells(curve: Curve | None, index: int) -> list[str]:
+    if curve is None:
+        return [""] * 3
+    point = curve.points()[index]
+    return [_ratio(point), _interval(point), _ahead(curve, index)]
 
 
 def _points(own: Iterable[Curve]) -> Iterator[tuple[Point, tuple[Curve, int]]]:
@@ -172,15 +145,6 @@ def _ordered_alike(rows: Iterable[Row], ruler: str, with_monolith: bool) -> Iter
             if is_with_monolith == with_monolith and (with_monolith or first["experts"] == second["experts"]):
                 by_fd, by_other = (float(first[name]) - float(second[name]) for name in (FD, ruler))
                 yield budget, by_fd * by_other > 0
-
-
-def _print_header(*cells: str) -> None:
-    _print_row(*cells)
-    _print_row(*["---"] * len(cells))
-
-
-def _print_row(*cells: object) -> None:
-    print(f"| {' | '.join(map(str, cells))} |")
 
 
 def _ratio(estimate: IntervalEstimate) -> str:

@@ -9,7 +9,7 @@ samples: where it holds 0, samples do not tell the two apart.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -60,56 +60,34 @@ class Choice:
         return (*self.recipe, self.guidance(arm, budget))
 
 
-@dataclass
-class _Trials:
-    """Rows of the tuning for one K: those that choose a training, and further scales and budgets."""
-
-    grid: dict[Recipe, Arms] = field(default_factory=dict)
-    further: dict[Recipe, Arms] = field(default_factory=dict)
-
-    def add(self, row: Row) -> None:
-        """Place a row; raises `UserError` where there is one already."""
-        recipe, scale = (float(row["learning_rate"]), int(row["batch"])), float(row["guidance"])
-        trials = self.grid if row["sweep"] == GRID_SWEEP else self.further
-        scales = trials.setdefault(recipe, {}).setdefault(row["arm"], {}).setdefault(int(row["budget"]), {})
-        if scale in scales:
-            raise UserError(
-                f"tuning, K={row['experts']}: two rows of {row['arm']} with rate {recipe[0]:g}, batch {recipe[1]} and"
-                f" guidance {scale:g}; keep those of one code, by their column 'commit'"
-            )
-        scales[scale] = np.log([float(row["fd"]), *fd_parts(row)])
-
-    def check(self, experts: int) -> None:
-        """Raise `UserError` where a training of the grid lacks an arm or a scale that others have."""
-        rates, batches = ({recipe[part] for recipe in self.grid} for part in (0, 1))
-        arms = {arm for own in self.grid.values() for arm in own}
-        scales = {scale for own in self.grid.values() for found in own.values() for scale in found[TUNED_BUDGET]}
-        for recipe in sorted((rate, batch) for rate in rates for batch in batches):
-            for arm in sorted(arms):
-                missing = scales - self.grid.get(recipe, {}).get(arm, {}).get(TUNED_BUDGET, {}).keys()
-                if missing:
-                    raise UserError(
-                        f"tuning, K={experts}: {arm} with rate {recipe[0]:g} and batch {recipe[1]} lacks guidance"
-                        f" {', '.join(f'{scale:g}' for scale in sorted(missing))}; run `budget next --run` first"
-                    )
-
-
 def chosen(rows: Iterable[Row]) -> dict[int, Choice]:
-    """Choose for each K, 1 being the monolith; raises `UserError` where the tuning's grid is not complete."""
-    trials: dict[int, _Trials] = {}
+    """Choose for each K, 1 being the monolith."""
+    grid: dict[int, dict[Recipe, Arms]] = {}
+    further: dict[int, dict[Recipe, Arms]] = {}
     for row in rows:
         if row["sweep"] in (GRID_SWEEP, GUIDANCE_SWEEP, BY_BUDGET_SWEEP) and row["arm"] in (MONOLITH_ARM, *TUNED_ARMS):
-            trials.setdefault(int(row["experts"]), _Trials()).add(row)
+            _add(row, (grid if row["sweep"] == GRID_SWEEP else further).setdefault(int(row["experts"]), {}))
     choices = {}
-    for experts, own in sorted(trials.items()):
-        own.check(experts)
+    for experts, trained in sorted(grid.items()):
         scores = {
             recipe: np.mean([tried[TUNED_BUDGET][_best(tried[TUNED_BUDGET])] for tried in arms.values()], axis=0)
-            for recipe, arms in own.grid.items()
+            for recipe, arms in trained.items()
         }
         recipe = _best(scores)
-        choices[experts] = Choice(recipe, scores, _merged(own.grid[recipe], own.further.get(recipe, {})))
+        choices[experts] = Choice(recipe, scores, _merged(trained[recipe], further.get(experts, {}).get(recipe, {})))
     return choices
+
+
+def _add(row: Row, trained: dict[Recipe, Arms]) -> None:
+    """Place a row; raises `UserError` where there is one already."""
+    recipe, scale = (float(row["learning_rate"]), int(row["batch"])), float(row["guidance"])
+    scales = trained.setdefault(recipe, {}).setdefault(row["arm"], {}).setdefault(int(row["budget"]), {})
+    if scale in scales:
+        raise UserError(
+            f"tuning, K={row['experts']}: two rows of {row['arm']} with rate {recipe[0]:g}, batch {recipe[1]} and"
+            f" guidance {scale:g}; keep those of one code, by their column 'commit'"
+        )
+    scales[scale] = np.log([float(row["fd"]), *fd_parts(row)])
 
 
 def _merged(grid: Arms, further: Arms) -> Arms:
@@ -142,7 +120,7 @@ def of_choice(rows: Iterable[Row], one_scale: bool = False) -> list[Row]:
             recipe = wanted[seed, experts, arm, images]
             raise UserError(
                 f"K={experts} {arm}, {images} images, seed {seed}: the tuning chose learning rate, batch, guidance"
-                f" {recipe}, and no row has them; run `python -m tests.benchmarks.budget next`"
+                f" {recipe}, and no row has them; run the sweep and add its rows by `budget rows`"
             )
     return [row for own in kept.values() for row in own]
 
@@ -150,7 +128,7 @@ def of_choice(rows: Iterable[Row], one_scale: bool = False) -> list[Row]:
 def choice_for(choices: Mapping[int, Choice], experts: int) -> Choice:
     """Return the choice for one K; raises `UserError` where nothing was tuned for it."""
     if experts not in choices:
-        raise UserError(f"no row of the tuning for K={experts}; run `python -m tests.benchmarks.budget next --run`")
+        raise UserError(f"no row of the tuning for K={experts}; run the sweep {GRID_SWEEP} and add its rows")
     return choices[experts]
 
 

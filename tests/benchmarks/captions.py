@@ -1,14 +1,12 @@
-"""Captions as conditions: memory of numbering them, and samples/s of a training's conditions by each way.
+"""Captions as conditions: samples/s of a training's conditions by each way.
 
-    python -m tests.benchmarks.captions [CAPTIONS ...] [--encoder minilm] [--distinct 4000]
+    python -m tests.benchmarks.captions [--encoder minilm] [--distinct 4000]
 
-The captions are invented: 4 to 16 words of a vocabulary of 50,000, Zipf-distributed, each of ten samples' one. They are
-numbered in a process of its own, whose anonymous memory is looked at every 20 ms. Then batches of 64 samples are made
-in one thread, in random order, by the column, and by the threads' way, which keeps the states that fit into 256 MiB: in
+The captions are invented: 4 to 16 words of a vocabulary of 50,000, Zipf-distributed. Batches of 64 samples are made in
+one thread, in random order, by the column, and by the threads' way, which keeps the states that fit into 256 MiB: in
 the first epoch each caption is new, in the second those that fit are not.
 """
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -17,12 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.data_shapes import text_states_settings
-from hpcddm.data import distinct_captions
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
@@ -31,7 +26,6 @@ from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.conditions.sentence_encoder import SentenceEncoder
 from hpcddm.files import atomic
-from hpcddm.files.checked_reads import read_json
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CAPTIONS_FILE, INDEX, STATES_FILE, numbers_file
 from hpcddm.runs.manifest import Manifest, flatten
@@ -39,10 +33,9 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CAPTIONS, caption_states_key
 from hpcddm.stages.data.encode_captions_job import encode
-from tests.benchmarks.scale import MEGABYTE, in_a_process
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
-COUNTS = (250_000, 1_000_000, 4_000_000)
-SAMPLES_OF_EACH, BATCH, TOKENS = 10, 64, 24
+BATCH, TOKENS = 64, 24
 
 
 def invented(count: int, seed: int = 0) -> list[str]:
@@ -54,64 +47,25 @@ def invented(count: int, seed: int = 0) -> list[str]:
     return [" ".join(f"word{word}" for word in words[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def text_column(folder: Path, count: int) -> TextColumn:
-    """Captions of so many samples in one file, written in blocks."""
-    path = folder / "texts.h5"
-    with Spool(folder) as spool:
-        for number, block in enumerate(split_into_blocks(range(count), 100_000)):
-            distinct = invented(max(len(block) // SAMPLES_OF_EACH, 1), number)
-            spool.append({CAPTION: [distinct[row % len(distinct)] for row in range(len(block))]})
-        spool.write(path)
-    return TextColumn(CAPTION, {path: count})
-
-
-def numbering(counts: list[int]) -> Table:
-    """Number the captions of so many samples, all sorted together where they are a million or fewer."""
-    table = Table("samples", "distinct", "CPU seconds", "anonymous MB", "disk MB")
-    for count in counts:
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            text_column(root, count)
-
-            def number(root: Path = root, count: int = count) -> None:
-                columns = {TRAIN: TextColumn(CAPTION, {root / "texts.h5": count})}
-                made = write_distinct(
-                    columns, root / CAPTIONS_FILE, lambda split: root / numbers_file(split), lambda done: None
-                )
-                atomic.write_json(root / INDEX, made)
-
-            seconds, grown = in_a_process(number)
-            disk = sum((root / name).stat().st_size for name in (CAPTIONS_FILE, numbers_file(TRAIN)))
-            distinct = f"{read_json(root / INDEX):,}"
-            figures = (f"{seconds:.1f}", f"{grown / MEGABYTE:.0f}", f"{disk / MEGABYTE:.0f}")
-            table.add_row(f"{count:,}", distinct, *figures)
-    return table
-
-
-def reading(encoder: str, distinct: int) -> Table:
-    """Make the conditions of two epochs by each way."""
+def reading(encoder: str, distinct: int) -> None:
+    """Make the conditions of two epochs by each way, and print a row for each."""
     settings = {cached: _condition(encoder, cached) for cached in (None, True)}
     texts = list(dict.fromkeys(invented(distinct)))
     order = np.random.default_rng(1).permutation(len(texts))
     nothing = np.zeros(len(texts), np.int64)
     reader = ArrayReader(np.zeros((len(texts), 1, 1, 1), np.uint8), nothing, nothing, texts)
     reader.split = TRAIN
-    table = Table("way", "first epoch, samples/s", "second epoch, samples/s")
+    print_header("way", "first epoch, samples/s", "second epoch, samples/s")
     with tempfile.TemporaryDirectory() as folder:
-        rows: dict[str, list[float]] = {}
+        rows: list[list[float]] = []
         seconds = _write_column(Path(folder), settings[True], texts)
         for name, cached in (("as they are read", None), ("column", True)):
             data = SimpleNamespace(condition=settings[cached], num_classes=None)
-            condition = conditions.create_condition(
-                data, lambda key, file: Path(folder) / key.removesuffix("/all") / file
-            )
-            rows[name] = [_rate(condition, reader, order) for _ in range(2)]
-        for name, rates in rows.items():
-            table.add_row(name, *(f"{rate:,.0f}" for rate in rates))
-        ratios = (column / read for read, column in zip(*rows.values(), strict=True))
-        table.add_row("ratio", *(f"{ratio:,.1f}" for ratio in ratios))
-        table.add_row("texts, captions/s", f"{len(texts) / seconds:,.0f}", "")
-    return table
+            condition = conditions.create_condition(data, RunDir(Path(folder)).output)
+            rows.append([_rate(condition, reader, order) for _ in range(2)])
+            print_row(name, *(f"{rate:,.0f}" for rate in rows[-1]))
+        print_row("ratio", *(f"{column / read:,.1f}" for read, column in zip(*rows, strict=True)))
+        print_row("texts, captions/s", f"{len(texts) / seconds:,.0f}", "")
 
 
 def _condition(encoder: str, cached: bool | None) -> ConditionSettings:
@@ -128,12 +82,8 @@ def _write_column(root: Path, condition: ConditionSettings, texts: list[str]) ->
         spool.append({CAPTION: texts})
         spool.write(root / "texts.h5")
     columns = {TRAIN: TextColumn(CAPTION, {root / "texts.h5": len(texts)})}
-    made = write_distinct(
-        columns,
-        numbered / CAPTIONS_FILE,
-        lambda split: numbered / numbers_file(split),
-        lambda done: None,
-    )
+    files = numbered / CAPTIONS_FILE, lambda split: numbered / numbers_file(split)
+    made = write_distinct(columns, *files, lambda done: None)
     index = {"captions": made, "samples": {TRAIN: len(texts)}, "ranges": {"000": (0, made)}}
     atomic.write_json(numbered / INDEX, index)
     sentences = SentenceEncoder(condition.text_encoder, TOKENS)
@@ -157,17 +107,13 @@ def _rate(condition: conditions.Condition, reader: ArrayReader, order: np.ndarra
 
 
 def main() -> None:
-    """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("counts", nargs="*", type=int, default=list(COUNTS), help="samples whose captions are numbered")
+    """Print the table."""
+    parser = parser_of(__doc__)
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--distinct", type=int, default=4000, help="captions that are read by each way")
-    options = parser.parse_args()
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    console = Console(width=120)
-    console.print(f"sorted at once: {distinct_captions.SORTED_AT_ONCE:,}")
-    console.print(numbering(options.counts))
-    console.print(reading(options.encoder, options.distinct))
+    reading(given.encoder, given.distinct)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ training images nearest to it, so these are nearer to it than others are: the sc
 distance from the nearest centroid. Runs have a partition by centroids, such as `kmeans`.
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,10 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import CLUSTER
 from tests.benchmarks import roc
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 
-def row(root: Path) -> str:
+def row(root: Path) -> tuple[object, ...]:
     """Return the row of a run: its name, images, centroids, those of one image, and what the attack finds."""
     run, experiment = RunDir(root), stored_experiment(RunDir(root))
     partition = variants.create(Clustering, experiment.cluster.clustering).read(
@@ -38,19 +38,16 @@ def row(root: Path) -> str:
         scores.append(-distances.min(1))
         if split == SPLITS[0]:
             sizes = np.bincount(distances.argmin(1), minlength=len(centroids))
-    area, found = roc.area(*scores), roc.found(*scores)
-    counts = f"{len(scores[0]):,}, {len(scores[1]):,} | {len(centroids)}, {int((sizes == 1).sum())}"
-    return f"| {root.name} | {counts} | {area} | {found} |"
+    counts = f"{len(scores[0]):,}, {len(scores[1]):,}", f"{len(centroids)}, {int((sizes == 1).sum())}"
+    return root.name, *counts, roc.area(*scores), roc.found(*scores)
 
 
 def main() -> None:
     """Print a row for every run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
-    print("| run | members, others | centroids, of one image | AUC | found at 1 % |")
-    print("| --- | --- | --- | --- | --- |")
-    for root in parser.parse_args().runs:
-        print(row(root))
+    roots = given_runs(__doc__)
+    print_header("run", "members, others", "centroids, of one image", "AUC", "found at 1 %")
+    for root in roots:
+        print_row(*row(root))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ advice is worth, beside what moving samples is worth. FILE is what `cluster.clus
 FILE}}` reads.
 """
 
-import argparse
 import csv
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hpcddm.runs.files import PROPOSAL_FILE
 from hpcddm.runs.ranges import SPLITS
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CONCEPT_ANALYSIS
+from tests.benchmarks.tables import parser_of
 
 AS_WRITTEN = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
 """How the proposal is written: keys need not be UTF-8."""
@@ -38,7 +38,7 @@ def control(
 
 def main() -> None:
     """Read both partitions and write the control."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("file", type=Path)
     parser.add_argument("--seed", type=int, default=0)

@@ -3,7 +3,6 @@
 Of the longest trainings, mean over the seeds, smoothed over 4 points of the curve; lowest loss so far.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from hpcddm.files import checked_reads
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import expert_key
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 IMAGES, START = "experts.training.images", "experts.init_from"
 POINTS = 4
@@ -25,18 +25,19 @@ def curve(folders: list[Path]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    home = RunDir(Path(sys.argv[1]))
+    """Print the losses at all budgets."""
+    (root,) = given_runs(__doc__)
+    home = RunDir(root)
     settings = read_index(home).settings
     budgets = sorted({setting[IMAGES] for setting in settings.values()})
     longest = {label: setting for label, setting in settings.items() if setting[IMAGES] == budgets[-1]}
     units = {label: RunDir(home.root / label).unit(expert_key(0)) for label in longest}
     images, random = curve([units[label] for label, setting in longest.items() if not setting[START]])
     _, seeded = curve([units[label] for label, setting in longest.items() if setting[START]])
-    print("| images | loss from random weights | the same loss from the seed after |")
-    print("| --- | --- | --- |")
+    print_header("images", "loss from random weights", "the same loss from the seed after")
     for budget in budgets:
         loss = random[images <= budget][-1]
-        print(f"| {budget:,} | {loss:.2f} | {np.interp(-loss, -seeded, images):,.0f} |")
+        print_row(f"{budget:,}", f"{loss:.2f}", f"{np.interp(-loss, -seeded, images):,.0f}")
 
 
 if __name__ == "__main__":

@@ -5,13 +5,10 @@ fastest of several rounds counts, so that a machine with other work slows all of
 counted operations (multiply-add = 2) say. The router, whose logits are given here, is timed apart.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.config import variants
@@ -24,6 +21,7 @@ from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.step_context import SampleStream, StepContext
+from tests.benchmarks.tables import least_in_turns, parser_of, print_header, print_row
 from tests.diffusion.spaces.examples import network_data
 
 EXPERTS, CLASSES, CHANNELS = 8, 10, 4
@@ -77,7 +75,7 @@ def flops(evaluate: Callable[[], object]) -> int:
 @torch.no_grad()
 def main() -> None:
     """Print the table; the exit code is 1 when a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--size", default="S", help="of the experts and the router: S, B, L, XL")
     parser.add_argument("--patch", type=int, default=4)
     parser.add_argument("--side", type=int, default=32)
@@ -86,22 +84,15 @@ def main() -> None:
     options = parser.parse_args()
     evaluations = sides(options.size, options.patch, options.side, options.batch)
     counted = {name: flops(evaluate) for name, evaluate in evaluations.items()}
-    times = {name: min(column) for name, column in zip(evaluations, _rounds(evaluations, options.rounds), strict=True)}
+    times = least_in_turns(evaluations, options.rounds, seconds)
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} CPU threads"
-    title = f"{EXPERTS} experts DiT-{options.size}/{options.patch}, {options.side} px, {options.batch} images, {where}"
-    table = Table("one look", "ms", "ratio", "floor", "target", title=title)
+    print(f"{EXPERTS} experts DiT-{options.size}/{options.patch}, {options.side} px, {options.batch} images, {where}\n")
+    print_header("one look", "ms", "ratio", "floor", "target")
     for name in evaluations:
         ratio, floor = times[name] / times[ARMS[0]], counted[name] / counted[ARMS[0]]
         target = f"{TARGETS[name]:.2f}" if name in TARGETS else ""
-        table.add_row(name, f"{1000 * times[name]:.1f}", f"{ratio:.3f}", f"{floor:.3f}", target)
-    Console().print(table)
+        print_row(name, f"{1000 * times[name]:.1f}", f"{ratio:.3f}", f"{floor:.3f}", target)
     raise SystemExit(any(times[name] > most * times[ARMS[0]] for name, most in TARGETS.items()))
-
-
-def _rounds(evaluations: dict[str, Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Times of each look, the looks taking turns."""
-    turns = [[seconds(evaluate) for evaluate in evaluations.values()] for _ in range(rounds)]
-    return [list(column) for column in zip(*turns, strict=True)]
 
 
 if __name__ == "__main__":

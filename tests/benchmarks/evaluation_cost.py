@@ -4,7 +4,6 @@ Sampling is the stage evaluate. Forward passes are the stages measure and refere
 is the stage compare: metrics with their values without each tenth. Seconds are those of the last attempts.
 """
 
-import argparse
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,14 +13,10 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import unit_name
 from hpcddm.stages.evaluation.reference import evaluator_of
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 SAMPLING = "-"
-LABELS = {
-    "evaluate": lambda key: SAMPLING,
-    "measure": evaluator_of,
-    "reference": evaluator_of,
-    "compare": unit_name,
-}
+LABELS = {"evaluate": lambda key: SAMPLING, "measure": evaluator_of, "reference": evaluator_of, "compare": unit_name}
 """Extractor of a unit, by its stage."""
 
 
@@ -39,14 +34,13 @@ def seconds_by_part(root: Path) -> dict[tuple[str, str], float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path)
-    print("| run | part | extractor | s | share of sampling |\n| --- | --- | --- | --- | --- |")
-    for root in parser.parse_args().runs:
+    """Print a row for every part of every run."""
+    roots = given_runs(__doc__)
+    print_header("run", "part", "extractor", "s", "share of sampling")
+    for root in roots:
         found = seconds_by_part(root)
         for (stage, label), spent in found.items():
-            share = spent / found["evaluate", SAMPLING]
-            print(f"| {root.name} | {stage} | {label} | {spent:.1f} | {share:.1%} |", flush=True)
+            print_row(root.name, stage, label, f"{spent:.1f}", f"{spent / found['evaluate', SAMPLING]:.1%}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
 """One expert's pictures in existing tars as a ratio to webdataset: python -m tests.benchmarks.expert_reading
 
 10,000 JPEGs of 10 to 20 kB in ten tars, one expert of eight. One core, warm, in processor seconds, the best of `ROUNDS`
-in turn. webdataset streams every tar and filters by key, before it decodes or behind it. Cold, where the file system
-lets go of its pages: the bytes that a disk gave, in proportion to the pages that the wanted bytes touch. Of each order
-one epoch of the expert: its read calls, and the jumps between them, batch by batch.
+in turn. webdataset streams every tar, and filters by key before it decodes. Of each order one epoch of the expert: its
+read calls, and the jumps between them, batch by batch.
 """
 
 import io
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
@@ -19,8 +17,6 @@ from unittest import mock
 import numpy as np
 import webdataset
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
 
 from hpcddm.config import variants
 from hpcddm.config.data_variants import OrderSettings
@@ -35,9 +31,9 @@ from hpcddm.data.tar_entry import Tar, size_and_mtime
 from hpcddm.data.tar_index import columns_of
 from hpcddm.data.tar_layout import TarLayout
 from tests import pictures
+from tests.benchmarks.tables import least_in_turns, print_header, print_row
 
 TARS, IN_A_TAR, EXPERTS, SIDE, IMAGE_SIZE, BATCH, ROUNDS = 10, 1000, 8, 208, 64, 64, 3
-PAGE = os.sysconf("SC_PAGE_SIZE")
 QUALITY = 88
 NEAR, CACHED = 1 << 20, 32
 """Bytes of a gap that is no long seek, and of a block as a file system fetches it; blocks that its cache holds."""
@@ -88,49 +84,13 @@ def batches(numbers: np.ndarray) -> Iterator[np.ndarray]:
         yield numbers[start : start + BATCH]
 
 
-def streamed(tars: list[Path], keys: set[str], decoded: str) -> int:
-    """Stream all tars by webdataset; decoded: `no`, `behind` the filter or `before` it. Return the pictures' bytes."""
+def streamed(tars: list[Path], keys: set[str], is_decoded: bool) -> int:
+    """Stream all tars by webdataset, filter by key, and decode where it is asked for; return the pictures' bytes."""
     samples = webdataset.WebDataset([str(path) for path in tars], shardshuffle=False, empty_check=False)
-
-    def pixels(sample: dict) -> dict:
-        return sample | {"jpg": decode(sample["jpg"], 3, IMAGE_SIZE).tobytes()}
-
-    samples = samples.map(pixels) if decoded == "before" else samples
     samples = samples.select(lambda sample: sample["__key__"] in keys)
-    samples = samples.map(pixels) if decoded == "behind" else samples
+    if is_decoded:
+        samples = samples.map(lambda sample: sample | {"jpg": decode(sample["jpg"], 3, IMAGE_SIZE).tobytes()})
     return sum(len(sample["jpg"]) for sample in samples)
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Processor seconds of one call."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
-def disk_bytes() -> int:
-    """Bytes that this process has caused to be fetched from a disk."""
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
-
-
-def cold_ratio(catalog: Catalog, tars: list[Path], numbers: np.ndarray) -> float | None:
-    """Bytes from the disk for some samples over those of the pages that they touch; None where it gave none."""
-    os.sync()
-    for path in tars:
-        with open(path, "rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    rows = [catalog.column(name).gather(numbers).tolist() for name in ("tar", "offset", "size")]
-    touched = {
-        (tar, page)
-        for tar, offset, size in zip(*rows, strict=True)
-        for page in range(offset // PAGE, (offset + size - 1) // PAGE + 1)
-    }
-    images, before = TarImages(catalog), disk_bytes()
-    for block in batches(numbers):
-        images.files(block)
-    fetched = disk_bytes() - before
-    return fetched / (len(touched) * PAGE) if fetched else None
 
 
 def reads_of(catalog: Catalog, numbers: np.ndarray) -> list[tuple[int, int, int]]:
@@ -162,53 +122,31 @@ def jumps(reads: list[tuple[int, int, int]]) -> tuple[int, int]:
     return long, fetch.cache_info().misses
 
 
-def seeks(catalog: Catalog, own: np.ndarray) -> Table:
-    """Tabulate one epoch of an expert in several orders."""
-    table = Table("order", "read calls", "long seeks", f"MiB fetched, a cache of {CACHED} MiB")
-    for name, values in ORDERS.items():
-        order = variants.create(EpochOrder, validate(OrderSettings, values, name), 0, "expert", len(own))
-        listed = ListOrder(np.sort(own), order)
-        reads = reads_of(catalog, listed.sample_numbers(range(len(own))))
-        table.add_row(name, f"{len(reads):,}", *(f"{count:,}" for count in jumps(reads)))
-    return table
-
-
 def main() -> None:
-    """Print one table."""
+    """Print both tables."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as place:
         folder = Path(place)
         tars = write_tars(folder)
         catalog = catalog_of(folder, tars)
-        everything = np.random.default_rng(1).permutation(len(catalog))
-        own = everything[: len(catalog) // EXPERTS]
-        keys, every_key = set(catalog.texts("key").gather(own)), set(catalog.texts("key").gather(everything))
-        images = TarImages(catalog)
+        own = np.random.default_rng(1).permutation(len(catalog))[: len(catalog) // EXPERTS]
+        keys, images = set(catalog.texts("key").gather(own)), TarImages(catalog)
         calls: dict[str, Callable[[], object]] = {
-            "raw": lambda: [images.files(block) for block in batches(own)],
-            "raw, webdataset": lambda: streamed(tars, keys, "no"),
+            "files": lambda: [images.files(block) for block in batches(own)],
+            "files, webdataset": lambda: streamed(tars, keys, is_decoded=False),
             "decoded": lambda: [images.images(block) for block in batches(own)],
-            "decoded, webdataset filters first": lambda: streamed(tars, keys, "behind"),
-            "decoded, webdataset decodes first": lambda: streamed(tars, keys, "before"),
-            "all raw": lambda: [images.files(block) for block in batches(everything)],
-            "all raw, webdataset": lambda: streamed(tars, every_key, "no"),
+            "decoded, webdataset": lambda: streamed(tars, keys, is_decoded=True),
         }
-        rounds = [{side: seconds(call) for side, call in calls.items()} for _ in range(ROUNDS)]
-        best = {side: min(taken[side] for taken in rounds) for side in calls}
-        sizes = catalog.column("size").gather(everything)
-        cold = cold_ratio(catalog, tars, own)
-        orders = seeks(catalog, own)
-    table = Table("reading", "seconds", "ratio")
-    for side, taken in best.items():
-        mine = best[side.partition(",")[0]]
-        table.add_row(side, f"{taken:.3f}", f"{taken / mine:.1f}")
-    console = Console(width=120)
-    console.print(
-        f"{len(sizes):,} pictures of {sizes.min() / 1e3:.1f} to {sizes.max() / 1e3:.1f} kB, expert: {len(own):,}"
-    )
-    console.print(table)
-    console.print(orders)
-    console.print(f"cold: disk bytes over pages wanted {cold:.3f}" if cold else "cold: the file system kept its pages")
+        best = least_in_turns(calls, ROUNDS)
+        print_header("reading", "seconds", "ratio")
+        for side, taken in best.items():
+            print_row(side, f"{taken:.3f}", f"{taken / best[side.partition(',')[0]]:.1f}")
+        print()
+        print_header("order", "read calls", "long seeks", f"MiB fetched, a cache of {CACHED} MiB")
+        for name, values in ORDERS.items():
+            order = variants.create(EpochOrder, validate(OrderSettings, values, name), 0, "expert", len(own))
+            reads = reads_of(catalog, ListOrder(np.sort(own), order).sample_numbers(range(len(own))))
+            print_row(name, f"{len(reads):,}", *(f"{count:,}" for count in jumps(reads)))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,7 @@ clusters. Beside per-trajectory stands top-1, whose expert is the likeliest at e
 last column sums to the whole difference of the two.
 """
 
-import argparse
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +21,7 @@ from hpcddm.runs.ranges import HELDOUT
 from hpcddm.sampling.sampler import time_grid
 from hpcddm.sampling.step_context import SampleStream, StepContext
 from tests.benchmarks.evaluated_run import EvaluatedRun
+from tests.benchmarks.tables import given_runs, print_header, print_row, run_main
 
 KEPT, BEST_EACH_STEP = "per-trajectory", "top-1"
 BIN_ENDS = (30, 100, 300, 1000, 3000, np.inf)
@@ -66,41 +64,36 @@ def decide(evaluated: EvaluatedRun) -> Decisions:
 
 def show_calibration(decisions: Decisions, labels: Int64[np.ndarray, " n"], counts: Int64[np.ndarray, "c k"]) -> None:
     """Print by class how far the router's probabilities are from the shares of the training images."""
-    print(
-        "| class | total variation from the data's shares | largest sd over noise | rare clusters drawn | in the data |"
-    )
-    print("| --- | --- | --- | --- | --- |")
+    titles = "class", "total variation from the data's shares", "largest sd over noise"
+    print_header(*titles, "rare clusters drawn", "in the data")
     for label in np.unique(labels):
         own, shares = decisions.posterior[labels == label], counts[label] / counts[label].sum()
         distance, is_rare = 0.5 * np.abs(own.mean(0) - shares).sum(), counts[label] < BIN_ENDS[2]
         drawn = is_rare[decisions.expert[labels == label]].mean()
-        print(f"| {label} | {distance:.3f} | {own.std(0).max():.4f} | {drawn:.1%} | {shares[is_rare].sum():.1%} |")
+        shown = f"{distance:.3f}", f"{own.std(0).max():.4f}", f"{drawn:.1%}", f"{shares[is_rare].sum():.1%}"
+        print_row(label, *shown)
 
 
 def show_by_frequency(named: dict[str, Bool[np.ndarray, " n"]], seen: dict[str, Int64[np.ndarray, " n"]]) -> None:
     """Print agreement by the number of training images of the class that the sample's expert has seen."""
-    print(
-        "\n| training images of the class | arm | n | named as asked | less top-1's there (SE) | share of the whole |"
-    )
-    print("| --- | --- | --- | --- | --- | --- |")
+    print()
+    titles = "training images of the class", "arm", "n", "named as asked", "less top-1's there (SE)"
+    print_header(*titles, "share of the whole")
     excess = {arm: named[arm].astype(float) - named[BEST_EACH_STEP] for arm in seen}
     for low, high in zip((0, *BIN_ENDS), (*BIN_ENDS, None), strict=False):
         for arm, own in seen.items():
             there = np.ones(len(own), bool) if high is None else (own >= low) & (own < high)
             if there.any():
                 title = "all" if high is None else f"{low:g} to {high:g}" if high < np.inf else f"{low:g} and more"
-                error = excess[arm][there].std() / np.sqrt(there.sum())
-                print(
-                    f"| {title} | {arm} | {there.sum():,} | {named[arm][there].mean():.1%} |"
-                    f" {excess[arm][there].mean():+.1%} ({error:.1%}) | {excess[arm][there].sum() / len(own):+.2%} |"
-                )
+                less, error = excess[arm][there], excess[arm][there].std() / np.sqrt(there.sum())
+                shares = f"{named[arm][there].mean():.1%}", f"{less.mean():+.1%} ({error:.1%})"
+                print_row(title, arm, f"{there.sum():,}", *shares, f"{less.sum() / len(own):+.2%}")
 
 
 def main() -> None:
-    """Print both tables of a finished run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="draws per-trajectory and top-1")
-    evaluated = EvaluatedRun(parser.parse_args().run, (KEPT, BEST_EACH_STEP))
+    """Print both tables of a finished run, which draws per-trajectory and top-1."""
+    (root,) = given_runs(__doc__)
+    evaluated = EvaluatedRun(root, (KEPT, BEST_EACH_STEP))
     labels, counts, decisions = evaluated.labels, evaluated.training_images, decide(evaluated)
     scale = evaluated.run.experiment.evaluate.guidance
     print(f"guidance {scale:g}; clusters with < {BIN_ENDS[2]} images of a class are rare")
@@ -110,7 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_main(main)

@@ -1,32 +1,37 @@
 """What `tests.benchmarks.gpu_table` measures, each in its own process: trainings, states, placements of experts."""
 
 import copy
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
 from hpcddm.commands.planning import memory
 from hpcddm.config import variants
 from hpcddm.config.sampling import PlacementSettings
+from hpcddm.config.site import Resources
 from hpcddm.config.training import Training
 from hpcddm.jobs.devices import DTYPES, device_name
 from hpcddm.jobs.job_environment import Ranks
+from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.models.flops import training_flops, unallocated
+from hpcddm.runs.run_dir import RunDir
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.placements.base import Placement
 from hpcddm.sampling.placements.lru import GIB
 from hpcddm.sampling.sampler import sample
 from hpcddm.training import blocks
-from hpcddm.training.checkpoints import PublishedState
+from hpcddm.training.checkpoints import Checkpoints, PublishedState
 from hpcddm.training.engine import Engine
-from tests.benchmarks.states import join_alone, states_in
 from tests.diffusion.spaces.examples import network_data, pixels
 from tests.models import examples
 from tests.sampling.fields import conversion, evaluation
@@ -151,6 +156,22 @@ def plain(setup: Setup, precision: str) -> dict[str, float]:
             torch._foreach_lerp_(average, weights, 0.001)
 
     return timed(step, setup)
+
+
+def states_in(folder: Path, ranks: Ranks) -> Checkpoints:
+    """States of a training without end, in a folder."""
+    attempt = open_attempt(folder / "logs", ranks)
+    place = {"run": RunDir(folder), "key": "train/expert-00", "state": folder / "state"}
+    unit = SimpleNamespace(**place, trajectory="f", ranks=ranks, attempt=attempt, resources=Resources())
+    return Checkpoints(unit, 10**9)
+
+
+def join_alone(backend: str) -> None:
+    """Make a process group of this process alone, and say so to DeepSpeed."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    os.environ |= dict(zip(names, ("0", "0", "1", "127.0.0.1", "1"), strict=True))
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
+    dist.init_process_group(backend, store=store, rank=0, world_size=1)
 
 
 class Trainer:

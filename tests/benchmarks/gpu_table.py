@@ -5,13 +5,14 @@ one GPU; sides alternate in rounds. MFU: FLOPs of the network, counted without w
 its maker states it. `--tiny --device cpu` runs the same lines in seconds and measures nothing.
 """
 
-import argparse
+import gc
+import importlib
 import multiprocessing
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hpcddm.jobs import devices
 from hpcddm.training import deepspeed_patches
 from tests.benchmarks import gpu_sides
 from tests.benchmarks.gpu_sides import Setup
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 PEAKS = {
     "NVIDIA H100 80GB HBM3": 989e12,
@@ -48,14 +50,9 @@ class Unmeasured(Exception):
     """A process gave no figure."""
 
 
-@dataclass
-class Clock:
-    """Time that is left for all figures."""
-
-    ends: float
-
-    def left(self) -> float:
-        return max(self.ends - time.monotonic(), 0.0)
+def left(ends: float) -> float:
+    """Return the seconds until all figures have to be there."""
+    return max(ends - time.monotonic(), 0.0)
 
 
 def apart(function: Callable[..., Any], seconds: float, *arguments: Any, **named: Any) -> Any:
@@ -91,7 +88,7 @@ def _answer(sender: Connection, function: Callable[..., Any], arguments: tuple[A
         sender.send((False, f"{type(error).__name__}: {error}".splitlines()[0]))
 
 
-def trainings(setup: Setup, peak: float | None, flops: int, rounds: int, clock: Clock) -> list[Row]:
+def trainings(setup: Setup, peak: float | None, flops: int, rounds: int, ends: float) -> list[Row]:
     """Measure every training in every round; one that fails is not tried again."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in TRAININGS}
     faults: dict[str, str] = {}
@@ -99,7 +96,7 @@ def trainings(setup: Setup, peak: float | None, flops: int, rounds: int, clock: 
         for name, (function, named) in TRAININGS.items():
             try:
                 if name not in faults:
-                    found[name].append(apart(function, clock.left(), setup, **named))
+                    found[name].append(apart(function, left(ends), setup, **named))
             except Unmeasured as fault:
                 faults[name] = str(fault)
     return [_training(name, found[name], faults.get(name), peak, flops) for name in TRAININGS]
@@ -116,11 +113,11 @@ def _training(name: str, runs: list[dict[str, float]], fault: str | None, peak: 
     return name, rates, mfu, gigabytes, fault or f"first step {runs[0]['first']:.1f} s"
 
 
-def of_states(setup: Setup, folder: str | None, clock: Clock) -> list[Row]:
+def of_states(setup: Setup, folder: str | None, ends: float) -> list[Row]:
     """Measure saves beside a training."""
     try:
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            saves = apart(gpu_sides.states, clock.left(), setup, Path(place))
+            saves = apart(gpu_sides.states, left(ends), setup, Path(place))
     except Unmeasured as fault:
         return [("saving a state", "-", "-", "-", str(fault))]
     rows = []
@@ -131,22 +128,20 @@ def of_states(setup: Setup, folder: str | None, clock: Clock) -> list[Row]:
     return rows
 
 
-def of_placements(setup: Setup, clock: Clock) -> list[Row]:
+def of_placements(setup: Setup, ends: float) -> list[Row]:
     """Measure drawing by experts that are placed in turn; other bits than those of `resident` are a failure."""
     try:
-        found = apart(gpu_sides.placements, clock.left(), setup)
+        found = apart(gpu_sides.placements, left(ends), setup)
     except Unmeasured as fault:
         return [("drawing", "-", "-", "-", str(fault))]
     notes = {True: "10 steps, top-1 of 4 experts", False: "failed: the images are not those of `resident`"}
-    return [
-        (f"drawing, placement {name}", f"{own['rate']:.2f}", "-", "-", notes[own["equal"]])
-        for name, own in found.items()
-    ]
+    rows = [(name, f"{own['rate']:.2f}", notes[own["equal"]]) for name, own in found.items()]
+    return [(f"drawing, placement {name}", rate, "-", "-", note) for name, rate, note in rows]
 
 
 def main() -> None:
     """Print the table; the exit code is 1 where a row has no figure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tiny", action="store_true", help="a tiny network, for a test of these lines")
     parser.add_argument("--minutes", type=float, default=18.0, help="all figures together")
@@ -154,25 +149,29 @@ def main() -> None:
     parser.add_argument("--folder", help="for states, 33 GB; by default that of temporary files")
     given = parser.parse_args()
     if given.device == "cpu":
-        # A fork does not have the threads of a pool that has begun.
+        # A fork does not have the threads of a pool that has begun. It would import the first of these anew, for ten
+        # seconds, and DeepSpeed has it collect garbage again and again.
         torch.set_num_threads(1)
+        importlib.import_module("torch._dynamo")
         deepspeed_patches.import_deepspeed(torch.device("cpu"))
+        gc.freeze()
     elif not devices.visible_gpus():
         raise SystemExit(f"no GPU is visible to torch here, so nothing was measured: {devices.missing_gpu_advice()}")
-    clock = Clock(time.monotonic() + 60 * given.minutes)
+    ends = time.monotonic() + 60 * given.minutes
     setup = Setup(given.device, given.tiny, 0.05 if given.tiny else 12.0)
     try:
-        known = apart(gpu_sides.about, clock.left(), setup)
+        known = apart(gpu_sides.about, left(ends), setup)
     except Unmeasured as fault:
         raise SystemExit(f"nothing was measured: {fault}") from None
     setup, peak = replace(setup, batch=known["batch"]), PEAKS.get(known["name"])
-    rows = trainings(setup, peak, known["flops"], given.rounds, clock)
-    rows += of_states(setup, given.folder, clock)
-    rows += of_placements(replace(setup, batch=min(setup.batch, 64)), clock)
+    rows = trainings(setup, peak, known["flops"], given.rounds, ends)
+    rows += of_states(setup, given.folder, ends)
+    rows += of_placements(replace(setup, batch=min(setup.batch, 64)), ends)
     network = "a tiny DiT" if given.tiny else "DiT-XL/2, 32 x 32 x 4"
     print(f"\n{known['name']}, {known['versions']}: {network}, batch {setup.batch}, one GPU, ZeRO-1\n")
-    for row in (HEADER, ("---",) * len(HEADER), *rows):
-        print(f"| {' | '.join(row)} |")
+    print_header(*HEADER)
+    for row in rows:
+        print_row(*row)
     missing = [row[0] for row in rows if row[-1].startswith(("failed", "not measured"))]
     if missing:
         raise SystemExit(f"without a figure, or with a wrong one: {'; '.join(missing)}")

@@ -18,10 +18,8 @@ An extra expert (`experts.extra`) is asked about its list and any held-out image
 that is trained long on few images shows that the attacks find members where there is something to find.
 """
 
-import argparse
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +31,6 @@ from hpcddm.api import Run
 from hpcddm.config.training import Expert
 from hpcddm.data.columns import Column
 from hpcddm.data.run_samples import CLUSTER, NUMBERS
-from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
 from hpcddm.runs import manifest
 from hpcddm.runs.files import list_file
@@ -44,6 +41,7 @@ from hpcddm.runs.unit_keys import all_experts, expert_key, list_key, unit_name
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from tests.benchmarks.roc import Estimate, Scores, area, found
+from tests.benchmarks.tables import parser_of, print_header, print_row, run_main
 
 LEVELS = (0.1, 0.4, 0.8)
 """The first two are steps 29 and 186 of DDPM's 1,000, between which attacks ask; at the last the caption tells most."""
@@ -169,12 +167,9 @@ def scores(members: Asked, others: Asked) -> Sides:
 def halves(asked: Asked) -> tuple[Asked, Asked]:
     """Split images into random halves."""
     count = next(iter(asked.values())).shape[1]
-    order = np.random.default_rng(0).permutation(count)
-    first, second = (
-        {attack: values[:, half] for attack, values in asked.items()}
-        for half in (order[: count // 2], order[count // 2 :])
-    )
-    return first, second
+    first, second = np.split(np.random.default_rng(0).permutation(count), [count // 2])
+    one, other = ({attack: values[:, half] for attack, values in asked.items()} for half in (first, second))
+    return one, other
 
 
 def pooled(parts: list[Sides]) -> Sides:
@@ -186,20 +181,15 @@ def pooled(parts: list[Sides]) -> Sides:
 
 def main() -> None:
     """Print a row for every expert and attack."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--images", type=int, default=AT_MOST, help="members of each expert at most, and others")
     given = parser.parse_args()
-    print("| run | expert | attack | members | others | AUC | members found at 1 % false alarms |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print_header("run", "expert", "attack", "members", "others", "AUC", "members found at 1 % false alarms")
     for root in given.runs:
         for row in measure(root, given.images):
-            counts = f"{row.members} | {row.others}"
-            print(f"| {root.name} | {row.expert} | {row.attack} | {counts} | {row.area} | {row.found} |", flush=True)
+            print_row(root.name, *(getattr(row, one.name) for one in fields(row)))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    run_main(main)

@@ -7,7 +7,6 @@ Each configuration has at least 100 million parameters and trains in processes o
 import gc
 import json
 import os
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from hpcddm.training import blocks
 from hpcddm.training import engine as engines
 from hpcddm.training.engine import BUCKET, Engine
 from hpcddm.training.meters import peak_memory_gib
+from tests.benchmarks.tables import parser_of, print_header, print_row
 from tests.diffusion.spaces.examples import network_data
 from tests.models import examples
 from tests.training.pair import on_ranks
@@ -63,11 +63,8 @@ class Configuration:
     def inputs(self) -> tuple[torch.Tensor, ...]:
         generator = torch.Generator().manual_seed(1)
         images = torch.randn(self.micro_batch, 4, SIDE, SIDE, generator=generator)
-        return (
-            images,
-            torch.rand(self.micro_batch, generator=generator),
-            torch.zeros(self.micro_batch, dtype=torch.long),
-        )
+        times = torch.rand(self.micro_batch, generator=generator)
+        return images, times, torch.zeros(self.micro_batch, dtype=torch.long)
 
     def predicted(self) -> memory.TensorMemory:
         sharing = memory.RankDivision(self.ranks, self.stage, self.parts)
@@ -135,9 +132,7 @@ def measure(own: Configuration, root: Path) -> dict[str, Any]:
 
     assert on_ranks(own.ranks, work) == [0] * own.ranks, own
     ranks = [json.loads((root / f"{rank}.json").read_text()) for rank in range(own.ranks)]
-    return {key: max(rank[key] for rank in ranks) for key in ("live", "resident", "seconds")} | {
-        "losses": ranks[0]["losses"]
-    }
+    return ranks[0] | {key: max(rank[key] for rank in ranks) for key in ("live", "resident", "seconds")}
 
 
 def _resident() -> float:
@@ -157,21 +152,22 @@ def compared(own: Configuration) -> dict[str, Any]:
     return found | {"parameters": parameters, "predicted": predicted.peak, "parts": vars(predicted), "off": off}
 
 
-def main(names: list[str]) -> None:
-    """Print a table, and all figures as JSON."""
+def main() -> None:
+    """Print a line for each configuration, and all figures as JSON."""
+    parser = parser_of(__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = parser.parse_args().names
+    torch.set_num_threads(1)
     chosen = [own for own in [*CONFIGURATIONS, LARGE, *SMALL] if own.name in names] if names else CONFIGURATIONS
+    print_header("training", "parameters", "predicted GB", "live", "resident")
     for own in chosen:
         found = compared(own)
         live, resident, predicted = (found[key] / 1e9 for key in ("live", "resident", "predicted"))
         off, resident_off = (f"{100 * found['off'][key]:+.1f} %" for key in ("live", "resident"))
-        print(
-            f"{own.name}: {found['parameters'] / 1e6:.0f} M, predicted {predicted:.2f} GB,"
-            f" live {live:.2f} GB ({off}), resident {resident:.2f} GB ({resident_off})",
-            flush=True,
-        )
+        sizes = f"{predicted:.2f}", f"{live:.2f} ({off})", f"{resident:.2f} ({resident_off})"
+        print_row(own.name, f"{found['parameters'] / 1e6:.0f} M", *sizes)
         print("RESULT " + json.dumps({"name": own.name} | found), flush=True)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main(sys.argv[1:])
+    main()

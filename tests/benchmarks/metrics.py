@@ -5,50 +5,31 @@ The features are random and rectified, as those of networks are. 15 minutes on t
 
 import platform
 import resource
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy
-import scipy.linalg
 
 from hpcddm.evaluation.metrics import all_metrics
-from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
-from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
 from hpcddm.evaluation.metrics.overlap import RealBalls
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 DIMENSION = 2048
 METRICS = {metric.key: metric for metric in all_metrics()}
 RNG = np.random.default_rng(0)
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Print a table of the chosen figures, by default all."""
-    print(f"{platform.processor() or platform.machine()}, numpy {np.__version__}, scipy {scipy.__version__}\n")
-    print("| figure | seconds | of processors |\n| --- | --- | --- |")
-    for name, figure in FIGURES.items():
-        if not names or name in names:
-            figure()
-
-
-def frechet() -> None:
-    """FD from statistics, beside the matrix square root of SciPy that other packages call."""
-    first, second = (FeatureStatistics.from_features(features(5000, shift)) for shift in (0.1, 0))
-
-    def own() -> float:
-        return frechet_distance(Gaussian.from_statistics(first), Gaussian.from_statistics(second))
-
-    def by_square_root() -> float:
-        one, two = first.covariance(), second.covariance()
-        root = scipy.linalg.sqrtm(one @ two)
-        return float(np.square(first.mean - second.mean).sum() + np.trace(one + two - 2 * root.real))
-
-    values = [timed(f"FD of {DIMENSION} features from statistics, {name}", make) for name, make in
-              (("here", own), ("by scipy.linalg.sqrtm", by_square_root))]  # fmt: skip
-    assert np.isclose(*values, rtol=1e-6), values
+    parser = parser_of(__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}; default: all")
+    names = parser.parse_args().names
+    print(f"{platform.processor() or platform.machine()}, numpy {np.__version__}\n")
+    print_header("figure", "seconds", "of processors")
+    for name in names or FIGURES:
+        FIGURES[name]()
 
 
 def published() -> None:
@@ -56,9 +37,7 @@ def published() -> None:
     inputs = inputs_of(50_000)
     timed("statistics of 50,000 real images", lambda: inputs.real.gaussian)
     timed("FD of 50,000 images", lambda: METRICS["fd"].compute(inputs))
-    timed(
-        "KID of 50,000 images, 100 subsets of 1,000, with its interval", lambda: METRICS["kid_subsets"].compute(inputs)
-    )
+    timed("KID, 100 subsets of 1,000, with its interval", lambda: METRICS["kid_subsets"].compute(inputs))
     timed("KID of 50,000 images, ten tenths, with its interval", lambda: METRICS["kid"].compute(inputs))
     timed("interval of FD", lambda: METRICS["fd"].left_out(inputs))
 
@@ -66,10 +45,8 @@ def published() -> None:
 def neighbours() -> None:
     """Precision, recall, density and coverage of 10,000 images with their intervals."""
     inputs = inputs_of(10_000)
-    timed(
-        "precision, recall, density, coverage of 10,000 images with intervals",
-        lambda: [METRICS[key].left_out(inputs) for key in ("precision", "recall", "density", "coverage")],
-    )
+    several = ("precision", "recall", "density", "coverage")
+    timed(f"{', '.join(several)} with intervals", lambda: [METRICS[key].left_out(inputs) for key in several])
     timed("authenticity of 10,000 images with its interval", lambda: METRICS["auth_pct"].left_out(inputs))
     timed("MIND of 10,000 images with its interval", lambda: METRICS["mind"].left_out(inputs))
 
@@ -101,11 +78,11 @@ def timed(name: str, make: Callable[[], Any]) -> Any:
     """Print how long something takes to make."""
     start, used = time.perf_counter(), time.process_time()
     made = make()
-    print(f"| {name} | {time.perf_counter() - start:.1f} | {time.process_time() - used:.1f} |", flush=True)
+    print_row(name, f"{time.perf_counter() - start:.1f}", f"{time.process_time() - used:.1f}")
     return made
 
 
-FIGURES = {"frechet": frechet, "published": published, "neighbours": neighbours, "ranges": ranges, "infinity": infinity}
+FIGURES = {figure.__name__: figure for figure in (published, neighbours, ranges, infinity)}
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

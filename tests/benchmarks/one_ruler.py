@@ -5,9 +5,6 @@ the first run's features, such as EfficientNet-Lite0, looks at the stored sample
 the same places; the intervals come from halves of the samples, drawn 20 times.
 """
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 
 import hpcddm
@@ -16,6 +13,7 @@ from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.evaluation.metrics.kernels import kernel_distance
 from hpcddm.runs.ranges import HELDOUT
 from tests.benchmarks.evaluated_run import EvaluatedRun
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 HALVES = 20
 
@@ -28,19 +26,18 @@ def half_interval(samples: np.ndarray, real: np.ndarray, seed: int = 0) -> float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path)
-    given = parser.parse_args()
-    settings = hpcddm.open(given.runs[0]).experiment.encode.encoder
+    """Print a row for every arm of every run."""
+    roots = given_runs(__doc__)
+    settings = hpcddm.open(roots[0]).experiment.encode.encoder
     encoder = variants.create(ImageEncoder, settings)
-    print(f"| run | arm | images | KID by {settings.name} |\n| --- | --- | --- | --- |")
-    for root in given.runs:
+    print_header("run", "arm", "images", f"KID by {settings.name}")
+    for root in roots:
         evaluated = EvaluatedRun(root)
         features = {arm: encoder.encode(images) for arm, images in evaluated.stored("images").items()}
         real = encoder.encode(evaluated.run.data(HELDOUT).images(evaluated.numbers))
         for arm, samples in features.items():
             distance, interval = kernel_distance(samples, real), half_interval(samples, real)
-            print(f"| {root.name} | {arm} | {len(samples)} | {distance:.4f} +- {interval:.4f} |", flush=True)
+            print_row(root.name, arm, len(samples), f"{distance:.4f} +- {interval:.4f}")
 
 
 if __name__ == "__main__":

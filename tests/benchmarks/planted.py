@@ -21,9 +21,8 @@ def planted(level, slope, seeds=3, noise=0.0, between=0.0, seed=0, arms=("top-1"
         shift = draw.normal(0, between) if between else 0.0
         for images in BUDGETS:
             for arm in ("monolith", *arms):
-                parts = (
-                    draw.normal(0, noise * math.sqrt(PARTS), PARTS) if arm != "monolith" and noise else np.zeros(PARTS)
-                )
+                own = 0.0 if arm == "monolith" else noise * math.sqrt(PARTS)
+                parts = draw.normal(0, own, PARTS) if own else np.zeros(PARTS)
                 log_ratio = 0.0 if arm == "monolith" else level + shift + slope * (math.log2(images) - middle)
                 fd = 20 * math.exp(log_ratio + parts.mean())
                 without = 20 * np.exp(log_ratio + (parts.sum() - parts) / (PARTS - 1))

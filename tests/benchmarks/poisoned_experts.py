@@ -4,7 +4,6 @@ Every RUN has classes or captions; its finished experts count if their clusters 
 was measured, run by run, so that the same command goes on after a break, and prints the tables at once at the end.
 """
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,6 +18,7 @@ from hpcddm.files import atomic
 from hpcddm.runs.unit_keys import expert_key
 from tests.benchmarks import poisons, probe_rules
 from tests.benchmarks.poisons import Attack, Site
+from tests.benchmarks.tables import parser_of
 
 RARE = 0.01
 """Least share of a cluster's images that the rare class has."""
@@ -89,7 +89,7 @@ def measured(file: Path, root: Path, damaged: int, attacked: int) -> list[dict[s
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--damaged", type=int, default=3, help="experts of each run with damaged weights")

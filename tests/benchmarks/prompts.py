@@ -1,18 +1,15 @@
-"""Do samples show what was asked for? python -m tests.benchmarks.prompts RUN [STRATEGY ...] [--each 2] [--shuffled RUN]
+"""Do samples show what was asked for? python -m tests.benchmarks.prompts RUN [STRATEGY ...] [--each 2]
 
 A lit-score (`tests.benchmarks.lit_score`) looks at every image and chooses among 32 captions, its own and 31 others,
 half of them of the same class, such as Unicode's group of an emoji. It is trained on the run's real images but those
 whose captions are asked for here: `unseen` are the held-out images' captions, which no network has seen; `seen` as many
 captions of training images, which the denoisers have seen and the lit-score has not. RUN needs captions, classes in its
-tars, features of its images (`encode`), and heldout: {by: name}, else hardly a caption is unseen. `--shuffled` names a
-run of `tests.benchmarks.shuffled_captions`, whose monolith is measured too.
+tars, features of its images (`encode`), and heldout: {by: name}, else hardly a caption is unseen.
 """
 
-import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 import torch
@@ -27,6 +24,7 @@ from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder
 from hpcddm.errors import UserError
 from tests.benchmarks.lit_score import LitScore, candidates, is_first, train
+from tests.benchmarks.tables import parser_of, print_header, print_row, run_main
 
 CHOICES = 32
 Z = 1.96
@@ -71,47 +69,32 @@ def pools(run: Run, seed: int) -> tuple[LitScore, list[Pool]]:
     ]
 
 
-def measure(
-    run: Run, strategies: Sequence[str], each: int, seed: int, shuffled: Run | None = None
-) -> list[dict[str, object]]:
-    """Measure real images, samples of every strategy, and samples with the captions of others, for both pools.
+def measure(run: Run, strategies: Sequence[str], each: int, seed: int) -> Iterator[list[object]]:
+    """Yield the rows of real images, samples of every strategy, and samples with the captions of others, of both pools.
 
-    shuffled: a run whose captions say nothing; its monolith is measured as one more strategy.
+    A row has the share of images that choose their own caption, and by how much its cosine exceeds that of others.
     """
     score, asked = pools(run, seed)
     encoder = variants.create(ImageEncoder, run.experiment.encode.encoder)
-    rows = [_row("real images", pool, score, pool.real, seed) for pool in asked]
-    arms = [(run, strategy, strategy) for strategy in strategies]
-    arms += [(shuffled, "monolith", "monolith of shuffled captions")] if shuffled else []
-    for model, strategy, arm in arms:
-        for pool in asked:
-            images = model.sample(each * len(pool.captions), strategy, prompts=pool.captions, seed=seed)
-            numbers = np.arange(len(images)) % len(pool.captions)
-            samples = Real(torch.from_numpy(encoder.encode(images)), numbers)
-            rows.append(_row(arm, pool, score, samples, seed))
-            others = (numbers + np.random.default_rng(seed).integers(1, len(pool.captions), len(numbers))) % len(
-                pool.captions
-            )
-            rows.append(_row(f"{arm}, captions of others", pool, score, Real(samples.features, others), seed))
-    return rows
+    for pool in asked:
+        yield _row("real images", pool, score, pool.real, seed)
+    for arm, pool in product(strategies, asked):
+        count = len(pool.captions)
+        images = run.sample(each * count, arm, prompts=pool.captions, seed=seed)
+        features, numbers = torch.from_numpy(encoder.encode(images)), np.arange(len(images)) % count
+        yield _row(arm, pool, score, Real(features, numbers), seed)
+        others = (numbers + np.random.default_rng(seed).integers(1, count, len(numbers))) % count
+        yield _row(f"{arm}, captions of others", pool, score, Real(features, others), seed)
 
 
-def _row(arm: str, pool: Pool, score: LitScore, images: Real, seed: int) -> dict[str, object]:
-    """Return the share of images that choose their own caption, and by how much its cosine exceeds that of others."""
+def _row(arm: str, pool: Pool, score: LitScore, images: Real, seed: int) -> list[object]:
     scores = score.scores(images.features, pool.sentences)
     right = is_first(scores, candidates(images.captions, pool.groups, CHOICES, seed))
     own = scores[torch.arange(len(scores)), torch.from_numpy(images.captions)]
     margin = (own - (scores.sum(1) - own) / (scores.shape[1] - 1)).numpy()
-    return {
-        "arm": arm,
-        "captions": pool.name,
-        "images": len(right),
-        "right": float(right.mean()),
-        "right_interval": _interval(right, images.captions),
-        "lit_score": float(own.mean()),
-        "margin": float(margin.mean()),
-        "margin_interval": _interval(margin, images.captions),
-    }
+    share = f"{right.mean():.1%} +- {_interval(right, images.captions):.1%}"
+    more = f"{margin.mean():.3f} +- {_interval(margin, images.captions):.3f}"
+    return [arm, pool.name, len(right), share, f"{own.mean():.3f}", more]
 
 
 def _interval(values: Shaped[np.ndarray, " n"], captions: Int[np.ndarray, " n"]) -> float:
@@ -147,28 +130,21 @@ def _sentences(run: Run, captions: Sequence[str]) -> Float[torch.Tensor, "m e"]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print a row for each kind of images and captions."""
+    parser = parser_of(__doc__)
     parser.add_argument("run")
     parser.add_argument("strategies", nargs="*")
     parser.add_argument("--each", type=int, default=2, help="samples per caption")
-    parser.add_argument("--shuffled", help="run that was trained with the captions of others")
     parser.add_argument("--guidance", type=float, help="guidance scale; default: the run's")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, help="JSON file for the rows")
     given = parser.parse_args()
     evaluation = {} if given.guidance is None else {"guidance": given.guidance}
-    shuffled = hpcddm.open(given.shuffled, **evaluation) if given.shuffled else None
-    rows = measure(hpcddm.open(given.run, **evaluation), given.strategies, given.each, given.seed, shuffled)
-    print("| arm | captions | images | right caption of 32 | lit-score | more than that of other captions |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for row in rows:
-        right = f"{row['right']:.1%} +- {row['right_interval']:.1%}"
-        margin = f"{row['margin']:.3f} +- {row['margin_interval']:.3f}"
-        print(f"| {row['arm']} | {row['captions']} | {row['images']} | {right} | {row['lit_score']:.3f} | {margin} |")
-    print(f"| chance | | | {1 / CHOICES:.1%} | | |")
-    if given.output:
-        given.output.write_text(json.dumps(rows, indent=1) + "\n")
+    run = hpcddm.open(given.run, **evaluation)
+    print_header("arm", "captions", "images", "right caption of 32", "lit-score", "more than that of other captions")
+    for row in measure(run, given.strategies, given.each, given.seed):
+        print_row(*row)
+    print_row("chance", "", "", f"{1 / CHOICES:.1%}", "", "")
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -4,7 +4,6 @@ For every two of FD, KID and MIND in the features of all extractors that the run
 correlation over the arms of a run, averaged over the runs, with the 95 % interval of the delete-a-tenth jackknife.
 """
 
-import argparse
 from itertools import combinations
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hpcddm.evaluation.statistics.tenths import interval
 from hpcddm.runs import manifest
 from hpcddm.runs.files import COMPARISON
 from hpcddm.runs.run_dir import RunDir
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 COMPARED = ("fd", "kid", "mind")
 
@@ -36,25 +36,23 @@ def values_by_figure(root: Path) -> dict[str, np.ndarray]:
 
 def agreement(first: list[np.ndarray], second: list[np.ndarray]) -> np.ndarray:
     """Average the rank correlations of two figures over runs, (11,)."""
-    by_run = [
-        [spearmanr(*pair).statistic for pair in zip(a, b, strict=True)] for a, b in zip(first, second, strict=True)
-    ]
+    runs = zip(first, second, strict=True)
+    by_run = [[spearmanr(*pair).statistic for pair in zip(a, b, strict=True)] for a, b in runs]
     return np.mean(by_run, axis=0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path)
-    runs = [values_by_figure(root) for root in parser.parse_args().runs]
+    """Print a row for every two figures."""
+    runs = [values_by_figure(root) for root in given_runs(__doc__)]
     shared = [figure for figure in runs[0] if all(figure in run for run in runs)]
     arms = {run[shared[0]].shape[1] for run in runs}
     print(f"{len(runs)} runs, {min(arms)} to {max(arms)} arms\n")
-    print("| figures | Spearman | 95 % interval |\n| --- | --- | --- |")
+    print_header("figures", "Spearman", "95 % interval")
     for first, second in combinations(shared, 2):
         cases = agreement([run[first] for run in runs], [run[second] for run in runs])
         estimate = interval(cases[0], cases[1:])
-        low, high = max(estimate.low, -1.0), min(estimate.high, 1.0)
-        print(f"| {first}, {second} | {cases[0]:.2f} | {low:.2f} to {high:.2f} |")
+        ends = f"{max(estimate.low, -1.0):.2f} to {min(estimate.high, 1.0):.2f}"
+        print_row(f"{first}, {second}", f"{cases[0]:.2f}", ends)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CATALOG, EXTRACTOR
 from hpcddm.sampling import load_ensemble
+from tests.benchmarks.tables import parser_of, print_header, print_row
 
 SEEDS = range(5)
 DATA = ("shard", "catalog")
@@ -59,11 +60,8 @@ def make(experiment: Experiment, run: RunDir, keys: Sequence[str]) -> None:
     units = {unit.key: unit for unit in plan_units(stored)}
     write_specs(make_items([units[key] for key in keys], stored, run), Site(name="here", scheduler="local"))
     specs = [str(run.spec(key)) for key in keys]
-    code = (
-        "import sys; from pathlib import Path; from hpcddm.jobs import entry;"
-        " from hpcddm.jobs.stopping import StopFlag;"
-        " sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))"
-    )
+    code = "import sys; from pathlib import Path; from hpcddm.jobs import entry, stopping;"
+    code += " sys.exit(max(entry._run(Path(spec), stopping.StopFlag()) for spec in sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", code, *specs], check=True, stdout=sys.stderr)
 
 
@@ -86,20 +84,19 @@ def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:
 
 @torch.no_grad()
 def _statistics(extractor: torch.nn.Module, images: torch.Tensor) -> FeatureStatistics:
-    return FeatureStatistics.from_features(
-        np.concatenate([extractor.features(part).numpy() for part in images.split(500)])
-    )
-
-
-def _experiment(seed: int) -> Experiment:
-    return load_experiment("quickstart", (*sys.argv[1:], f"seed={seed}"))
+    features = [extractor.features(part).numpy() for part in images.split(500)]
+    return FeatureStatistics.from_features(np.concatenate(features))
 
 
 def main() -> None:
-    print(f"| set | {' | '.join(f'seed {seed}' for seed in SEEDS)} |")
-    print("| --- " * (1 + len(SEEDS)) + "|")
+    """Print a row for each image set."""
+    parser = parser_of(__doc__)
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="other settings of the quickstart")
+    changes = parser.parse_args().changes
+    print_header("set", *(f"seed {seed}" for seed in SEEDS))
     with tempfile.TemporaryDirectory() as folder:
-        runs = {RunDir(Path(folder) / f"seed-{seed}"): _experiment(seed) for seed in SEEDS}
+        seeds = [f"seed={seed}" for seed in SEEDS]
+        runs = {RunDir(Path(folder) / seed): load_experiment("quickstart", (*changes, seed)) for seed in seeds}
         first, *others = runs
         for run in others:
             run.root.mkdir()
@@ -111,7 +108,7 @@ def main() -> None:
             make(experiment, run, [EXTRACTOR])
             columns.append(distances(experiment, run))
     for name in SETS:
-        print(f"| {name} | {' | '.join(f'{column[name]:.6g}' for column in columns)} |")
+        print_row(name, *(f"{column[name]:.6g}" for column in columns))
 
 
 if __name__ == "__main__":

@@ -1,41 +1,28 @@
-"""Data stages and reading at 0.1, 1 and 10 million samples, extrapolated to 158 and 400 million.
+"""Data stages at 0.1, 1 and 10 million samples, extrapolated to 158 and 400 million.
 
-    python -m tests.benchmarks.scale [FOLDER [SAMPLES ...]]
+    python -m tests.benchmarks.scale FOLDER [SAMPLES ...]
 
 The samples are those of the source `synthetic_load`, whose pictures are a gigabyte of real JPEGs, made in FOLDER where
 they are not there yet. Every unit of every stage runs in a process of its own, one after the other; its anonymous
 memory (RssAnon, without what a Python with torch takes before) is looked at every 20 ms.
 """
 
-import json
-import math
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from hpcddm.config.data_variants import OrderSettings
-from hpcddm.config.schema import validate
 from hpcddm.config.variant_files import VARIANTS_VARIABLE
-from hpcddm.config.variants import create
-from hpcddm.data import run_samples
-from hpcddm.data.images import TarImages
-from hpcddm.data.orders.base import EpochOrder, ListOrder
-from hpcddm.files import atomic, checked_reads
-from hpcddm.jobs.unit import Result, Unit
 from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
-from hpcddm.runs.ranges import MAX_RANGES, TRAIN
+from hpcddm.runs.ranges import MAX_RANGES
 from hpcddm.runs.unit_keys import stage_of
 from tests.benchmarks.expert_reading import write_tars
+from tests.benchmarks.tables import parser_of, print_header, print_row
 from tests.helpers import LOAD_VARIANTS
 from tests.stages.routes import STAGES, Bench
 
@@ -46,8 +33,7 @@ PAPERS = (158_000_000, 400_000_000)
 MEASURED = ("shard", "catalog", "encode", "cluster", "assign", "expert_lists", "cluster_report")
 RANGES = MAX_RANGES + 1
 """Units of a stage by ranges: those of the training samples, and one of the held-out ones."""
-EXPERTS, BATCH, BATCHES, WARM = 8, 256, 80, 40
-ORDERS = ("uniform", "windowed")
+EXPERTS = 8
 MEGABYTE = 1e6
 
 
@@ -99,25 +85,11 @@ def in_a_process(call: Callable[[], object]) -> tuple[float, int]:
 def bench_of(folder: Path, real: Path, count: int) -> Bench:
     """A run of so many invented samples."""
     source = {"name": "synthetic_load", "folder": str(real), "samples": count}
-    bench = Bench(
-        folder,
-        f"run-{count}",
-        data__source=source,
-        data__num_classes=None,
-        data__condition={"name": "none"},
-        data__image_size=64,
-        data__channels=3,
-        evaluators__classifier=None,
-        encode__encoder={"name": "synthetic_load"},
-        cluster__clustering={
-            "name": "kmeans",
-            "fine_clusters": 256,
-            "iterations": 10,
-            "restarts": 1,
-            "max_share": None,
-        },
-        cluster__experts=EXPERTS,
-    )
+    data = {"data__source": source, "data__num_classes": None, "data__condition": {"name": "none"}}
+    data |= {"data__image_size": 64, "data__channels": 3, "evaluators__classifier": None}
+    clustering = {"name": "kmeans", "fine_clusters": 256, "iterations": 10, "restarts": 1, "max_share": None}
+    own = {"encode__encoder": {"name": "synthetic_load"}, "cluster__clustering": clustering}
+    bench = Bench(folder, f"run-{count}", **data, **own, cluster__experts=EXPERTS)
     bench.settings = with_tar_counts(bench.settings)
     return bench
 
@@ -129,7 +101,8 @@ def stage_costs(bench: Bench) -> dict[str, Cost]:
         cost = costs[stage_of(key)]
         # The plan, which finds a unit's inputs, is made once in a run.
         unit = bench.unit(key)
-        seconds, grown = in_a_process(lambda unit=unit: bench.publish(unit, stage_run(bench, unit)))
+        run = STAGES[stage_of(key)].run
+        seconds, grown = in_a_process(lambda unit=unit, run=run: bench.publish(unit, run(bench.settings, unit)))
         assert manifest.read(bench.run.unit(key)) is not None, f"{key} failed"
         cost.units += 1
         cost.seconds += seconds
@@ -138,40 +111,6 @@ def stage_costs(bench: Bench) -> dict[str, Cost]:
         files = [path for path in (bench.run.root / stage).rglob("*") if path.is_file()]
         cost.files, cost.disk = len(files), sum(path.stat().st_size for path in files)
     return costs
-
-
-def stage_run(bench: Bench, unit: Unit) -> Result:
-    """Run the stage of a unit."""
-    return STAGES[stage_of(unit.key)].run(bench.settings, unit)
-
-
-def reading_costs(bench: Bench) -> dict[str, Cost]:
-    """Open one expert's list, and read some batches of its pictures' files, in both orders.
-
-    The seconds are those per million samples, behind the first batches; the slowest is the opening.
-    """
-    costs = {}
-    for name in ORDERS:
-        answer = bench.run.root / f"read-{name}.json"
-        _, grown = in_a_process(lambda name=name, answer=answer: atomic.write_json(answer, read(bench, name)))
-        opening, per_sample = checked_reads.read_json(answer)
-        costs[f"read {name}"] = Cost(1, per_sample * 1e6, opening, grown)
-    return costs
-
-
-def read(bench: Bench, order_name: str) -> tuple[float, float]:
-    """Processor seconds until the first batches are there, and of a sample of later ones."""
-    started = time.process_time()
-    unit = bench.unit("train/expert-00")
-    images, listed = TarImages(run_samples.open_unit_catalog(unit, TRAIN)), run_samples.expert_list(unit, 0)
-    epochs = create(EpochOrder, validate(OrderSettings, {"name": order_name}, ""), 0, "", len(listed))
-    order = ListOrder(listed, epochs)
-    # In the first batches, pages are touched for the first time, and tars are opened.
-    for start in range(0, BATCH * BATCHES, BATCH):
-        if start == BATCH * WARM:
-            opened = time.process_time()
-        images.files(order.sample_numbers(range(start, start + BATCH)))
-    return opened - started, (time.process_time() - opened) / (BATCH * (BATCHES - WARM))
 
 
 def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
@@ -190,40 +129,38 @@ def extrapolated(counts: list[int], costs: list[Cost], wanted: int) -> Cost:
 def show(measured: dict[int, dict[str, Cost]]) -> None:
     """Print what was measured, and what follows from it."""
     counts = sorted(measured)
-    table = Table("stage", "samples", "units", "CPU seconds", "slowest unit", "anonymous MB", "disk MB", "files")
+    print_header("stage", "samples", "units", "CPU seconds", "slowest unit", "anonymous MB", "disk MB", "files")
     for stage in measured[counts[0]]:
         costs = [measured[count][stage] for count in counts]
         rows = [(f"{count:,}", cost) for count, cost in zip(counts, costs, strict=True)]
-        if len(counts) > 1 and not stage.startswith("read"):
+        if len(counts) > 1:
             rows += [(f"{wanted:,} (line)", extrapolated(counts, costs, wanted)) for wanted in PAPERS]
         for label, cost in rows:
             values = (cost.seconds, cost.slowest, cost.anonymous / MEGABYTE, cost.disk / MEGABYTE)
-            table.add_row(stage, label, str(cost.units), *(f"{value:,.1f}" for value in values), f"{cost.files:,}")
-        if len(counts) > 1 and costs[-2].seconds:
-            ratio, allowed = costs[-1].seconds / costs[-2].seconds, counts[-1] * math.log(counts[-1])
-            allowed /= counts[-2] * math.log(counts[-2])
-            table.add_row(stage, f"x{ratio:.1f}; N log N: x{allowed:.1f}", end_section=True)
-    Console(width=140).print(table)
+            print_row(stage, label, cost.units, *(f"{value:,.1f}" for value in values), f"{cost.files:,}")
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Measure, and print one table."""
-    os.environ[VARIANTS_VARIABLE] = str(LOAD_VARIANTS)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(arguments[0] if arguments else temporary)
-        real = folder / "real"
-        if not real.is_dir():
-            real.mkdir(parents=True)
-            write_tars(real, REAL_TARS)
-        measured: dict[int, dict[str, Cost]] = {}
-        for count in map(int, arguments[1:] or SAMPLES):
-            bench = bench_of(folder, real, count)
-            measured[count] = stage_costs(bench) | reading_costs(bench)
-            report = {stage: asdict(cost) for stage, cost in measured[count].items()}
-            (folder / f"scale-{count}.json").write_text(json.dumps(report))
-            print(count, report, flush=True)
-        show(measured)
+    parser = parser_of(__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("samples", type=int, nargs="*", default=list(SAMPLES))
+    given = parser.parse_args()
+    if VARIANTS_VARIABLE not in os.environ:
+        # The names of variants are read with the imports.
+        command = [sys.executable, "-m", "tests.benchmarks.scale", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {VARIANTS_VARIABLE: str(LOAD_VARIANTS)})
+    real = given.folder / "real"
+    if not real.is_dir():
+        real.mkdir(parents=True)
+        write_tars(real, REAL_TARS)
+    measured: dict[int, dict[str, Cost]] = {}
+    for count in given.samples:
+        bench = bench_of(given.folder, real, count)
+        measured[count] = stage_costs(bench)
+        print(count, measured[count], flush=True)
+    show(measured)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -12,13 +12,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from hpcddm.runs.journal import Journal
+from tests.benchmarks.tables import print_header, print_row
 from tests.whole_runs import hpcddm
 
 CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "scancel")
@@ -103,21 +102,25 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def main() -> None:
-    """Measure and print one table."""
+@contextmanager
+def on_testbed() -> Iterator[Place]:
+    """Make a place on the testbed and clean it up; say last how busy the machine is."""
     os.environ.setdefault("SLURM_CONF", f"{os.environ['HPCDDM_TESTBED']}/home/slurm.conf")
-    table = Table(title="hpcddm submit", title_justify="left")
-    for name in ("case", "best s", "worst s", "target s", "CPU s", "calls", "of these"):
-        table.add_column(name, justify="left" if name in ("case", "of these") else "right")
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
         try:
-            for row in measure(place):
-                table.add_row(*row)
+            yield place
         finally:
             place.clean()
-    Console(width=120).print(table)
     print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def main() -> None:
+    """Print a row for each case."""
+    with on_testbed() as place:
+        print_header("submit", "best s", "worst s", "target s", "CPU s", "calls", "of these")
+        for row in measure(place):
+            print_row(*row)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,12 @@ keeps jobs for five minutes after their end, and 10,000 at most: wait before you
 """
 
 import os
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
-from tests.benchmarks.submitting import Place, cpu_seconds
+from tests.benchmarks.submitting import Place, cpu_seconds, on_testbed
+from tests.benchmarks.tables import print_header, print_row
 from tests.whole_runs import hpcddm
 
 SETTINGS = 1000
@@ -46,22 +42,13 @@ def sweep(place: Place, count: int) -> Sweeping:
 
 
 def main() -> None:
-    """Measure and print one table."""
-    os.environ.setdefault("SLURM_CONF", f"{os.environ['HPCDDM_TESTBED']}/home/slurm.conf")
-    table = Table(title=f"hpcddm sweep, {SETTINGS:,} settings", title_justify="left")
-    for name in ("case", "s", "target s", "CPU s", "calls"):
-        table.add_column(name, justify="left" if name in ("case", "calls") else "right")
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(Path(folder))
-        try:
-            for case in ("submit", "again, all in the queue"):
-                taken = sweep(place, SETTINGS)
-                listed = ", ".join(f"{count} {client}" for client, count in sorted(taken.calls.items()))
-                table.add_row(case, f"{taken.whole:.2f}", f"{TARGET:.1f}", f"{taken.cpu:.2f}", listed)
-        finally:
-            place.clean()
-    Console(width=120).print(table)
-    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    """Print a row for each case."""
+    with on_testbed() as place:
+        print_header(f"sweep of {SETTINGS:,} settings", "s", "target s", "CPU s", "calls")
+        for case in ("submit", "again, all in the queue"):
+            taken = sweep(place, SETTINGS)
+            listed = ", ".join(f"{count} {client}" for client, count in sorted(taken.calls.items()))
+            print_row(case, f"{taken.whole:.2f}", f"{TARGET:.1f}", f"{taken.cpu:.2f}", listed)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Atoms of the budget curve: rows add up, the tuning is held to, all arms of a budget cost the same."""
+"""Rows of the budget curve: they add up, the tuning is held to, all arms of a budget cost the same."""
 
-import math
 from collections import Counter
 from fractions import Fraction
-from itertools import chain, product
+from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -28,29 +28,29 @@ from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.benchmarks.planted import BUDGETS, planted, row
 from tests.helpers import changed, write_experiment, write_source
 
+planned_sweep = cache(read_sweep)
+
 
 def test_rows_of_several_machines_add_up_and_known_ones_stay(tmp_path):
     file = tmp_path / "results" / "budget.csv"
-    rows = planted(0.0, -0.1, seeds=1)
-    numbered = [own | {"fd": float(own["fd"])} for own in rows]
+    numbered = [own | {"fd": float(own["fd"])} for own in planted(0.0, -0.1, seeds=1)]
     assert budget_rows.add(numbered[4:], file) == [] and budget_rows.add(numbered[:4], file) == []
     whole = file.read_bytes()
     remarks = budget_rows.add([numbered[0] | {"fd": 99.0, "instructions": "AVX2"}], file)
     assert file.read_bytes() == whole and "FD 20.000 there (1), 99.000 now (AVX2)" in remarks[0]
     read = [(int(own["experts"]), int(own["budget"])) for own in budget_curve.read(file).values()]
-    assert read == sorted(read) and len(read) == len(rows)
-    lines = whole.decode().splitlines()
-    file.write_text("\n".join([*lines, lines[-1]]) + "\n")
-    assert len(budget_curve.read(file)) == len(rows), "what a merge left twice counts once"
+    assert read == sorted(read) and len(read) == len(numbered)
+    file.write_bytes(whole + whole.splitlines()[-1])
+    assert len(budget_curve.read(file)) == len(numbered), "what a merge left twice counts once"
     for torn in (whole[:-40], whole[:-12], b"<<<<<<< ours\n" + whole):
         file.write_bytes(torn)
         with pytest.raises(UserError, match=r"budget.csv, line \d+: columns are missing"):
             budget_curve.read(file)
 
 
-def tuned(fds, experts="4", sweep="budget_tuning", parts=(1,)):
-    """Rows of the tuning: FD by rate, arm and guidance scale."""
-    own = {"sweep": sweep, "experts": experts, "batch": "16"}
+def tuned(fds, sweep="budget_tuning", parts=(1,)):
+    """Rows of the tuning of K=4: FD by rate, arm and guidance scale."""
+    own = {"sweep": sweep, "experts": "4", "batch": "16"}
     return [
         row(0, 122880, arm, fd, [fd * part for part in parts]) | own | {"learning_rate": rate, "guidance": scale}
         for (rate, arm, scale), fd in fds.items()
@@ -64,56 +64,33 @@ GRID |= {("0.002", "top-2", "1.0"): 40, ("0.002", "top-2", "2.0"): 50}
 
 def test_the_tuning_chooses_a_training_for_all_arms_and_guidance_for_each(capsys):
     wider = {("0.001", "top-1", "3.0"): 7, ("0.001", "top-2", "3.0"): 30, ("0.002", "top-2", "3.0"): 1}
-    budget_tuning.choose([*tuned(GRID), *tuned(wider, sweep="budget_guidance")])
+    budget_tuning.choose([*tuned(GRID), *tuned(wider, "budget_guidance")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "K=4 rate 0.001, batch 16: FD 13.42 (geometric mean)", "wider scales do not choose the training"
     assert lines[2:] == [
         "K=4 top-1, 122,880 images: guidance 3 (1: 10.00, 2: 9.00, 3: 7.00)",
         "K=4 top-2, 122,880 images: guidance 1 (1: 20.00, 2: 25.00, 3: 30.00)",
     ]
-    choice = budget_tuning.chosen(tuned(GRID))[4]
+    longer = tuned({("0.001", "top-1", "1.0"): 5, ("0.001", "top-1", "2.0"): 6}, "budget_scales")
+    choice = budget_tuning.chosen([*tuned(GRID), *(own | {"budget": "245760"} for own in longer)])[4]
     assert [choice.guidance(arm, 122880) for arm in ("oracle", "full")] == [2.0, 1.0]
+    assert [choice.guidance("top-1", images) for images in (30720, 245760, 491520)] == [2.0, 1.0, 1.0], "the nearest"
 
 
-def test_a_scale_is_that_of_the_nearest_budget_where_scales_were_tried():
-    trained = {("0.001", "top-1", "1.0"): 5, ("0.001", "top-1", "2.0"): 6}
-    longer = [own | {"budget": "245760"} for own in tuned(trained, sweep="budget_scales")]
-    choice = budget_tuning.chosen([*tuned(GRID), *longer])[4]
-    assert [choice.guidance("top-1", budget) for budget in (30720, 122880, 245760, 491520)] == [2.0, 2.0, 1.0, 1.0]
-
-
-def test_a_runner_up_stands_with_the_interval_of_its_excess(capsys):
-    best = tuned({("0.001", "top-1", "1.0"): 10}, parts=(0.9, 1.1, 1, 1))
-    budget_tuning.choose([*best, *tuned({("0.002", "top-1", "1.0"): 11}, parts=(1, 1, 1, 1))])
-    excess = np.log(1.1) - np.log([0.9, 1.1, 1, 1])
-    error = math.sqrt(3 * np.var(excess))
-    # Student's t of 0.975 with 3 degrees of freedom.
-    low, high = (math.expm1(math.log(1.1) + sign * 3.182446 * error) for sign in (-1, 1))
-    assert f"batch 16: FD 11.00 [{low:+.0%} to {high:+.0%}] (geometric mean)" in capsys.readouterr().out
-
-
-def test_a_tuning_that_is_not_complete_or_holds_a_row_twice_is_refused():
-    rows = tuned(GRID)
-    with pytest.raises(UserError, match=r"K=4: top-2 with rate 0.001 and batch 16 lacks guidance 2; run"):
-        budget_tuning.chosen(rows[:3] + rows[4:])
+def test_a_row_that_is_there_twice_and_another_recipe_than_the_chosen_one_are_refused():
+    rows, known = tuned(GRID), budget_curve.read(budget.ROWS).values()
     with pytest.raises(UserError, match="two rows of top-1 with rate 0.001, batch 16 and guidance 1; keep"):
         budget_tuning.chosen([*rows, rows[0]])
     with pytest.raises(UserError, match="no row of the tuning for K=8"):
         budget_tuning.choice_for(budget_tuning.chosen(rows), 8)
-
-
-def test_the_curve_is_what_the_tuning_chose_and_another_recipe_is_refused():
-    known = budget_curve.read(budget.ROWS).values()
-    experiments = [experiment for atom in (*budget.CURVE, *budget.LONGER) for experiment in atom.experiments()]
-    for experiment in experiments:
-        budget.check_recipe(experiment, known)
+    planned = {own.cluster.experts: own for own in planned_sweep("budget").experiments.values()}
     for experts, override in (
         (4, {"evaluate__guidance": 9.0}),
         (4, {"experts__training__batch": 128}),
         (8, {"experts__overrides": [{"clusters": [7], "learning_rate": 0.004}]}),
     ):
-        settings = next(experiment for experiment in experiments if experiment.cluster.experts == experts)
-        other = Experiment.model_validate(changed(settings.model_dump(mode="json"), **override))
+        budget.check_recipe(planned[experts], known)
+        other = Experiment.model_validate(changed(planned[experts].model_dump(mode="json"), **override))
         with pytest.raises(UserError, match=r"K=.* (tuning chose|several learning rates)"):
             budget.check_recipe(other, known)
 
@@ -122,50 +99,34 @@ def test_rows_of_another_recipe_are_no_part_of_the_curve():
     chosen = {"learning_rate": "0.001", "batch": "16"}
     scales = ("2.0", "1.0", "3.0")
     curve = [row(0, 30720, "top-1", 5, [5]) | chosen | {"guidance": scale} for scale in scales]
-    own_scale = [{**tuned({("0.001", "top-1", "1.0"): 3}, sweep="budget_scales")[0], "budget": "30720"}]
+    own_scale = [{**tuned({("0.001", "top-1", "1.0"): 3}, "budget_scales")[0], "budget": "30720"}]
     rows = [*tuned(GRID), *own_scale, *curve, curve[0] | {"learning_rate": "0.002"}]
     assert budget_tuning.of_choice(rows) == curve[1:2] and budget_tuning.of_choice(rows, one_scale=True) == curve[:1]
     with pytest.raises(UserError, match=r"K=4 top-1, 30720 images, seed 0: the tuning chose .* \(0.001, 16, 1.0\)"):
         budget_tuning.of_choice([own for own in rows if own is not curve[1]])
 
 
-def test_the_wider_scales_are_those_of_the_chosen_trainings():
-    choices = budget_tuning.chosen(budget_curve.read(budget.ROWS).values())
-    swept = [read_sweep(name).experiments.values() for name in ("budget_guidance", "budget_scales")]
-    for experiment in chain(*swept):
-        (arm, *_) = arm_names(experiment)
-        experts, *recipe = budget_rows.recipe_of(experiment, arm)
-        assert tuple(recipe) == choices[experts].recipe
-
-
 def test_tenths_that_are_left_out_hold_as_many_of_each_class():
-    draw = np.random.default_rng(0)
-    samples, real = draw.normal(size=(2, 200, 3))
+    samples, real = np.random.default_rng(0).normal(size=(2, 200, 3))
     samples[np.arange(200) // 4 % 10 == 3] += 100
     parts = budget_rows.fd_without(samples, real, classes=4)
     assert min(range(10), key=parts.__getitem__) == 3 and len(parts) == 10
     own = np.arange(200) // 4 % 10 != 3
-    whole = [FeatureStatistics.from_features(values[own]) for values in (samples, real)]
-    assert parts[3] == frechet_distance(*whole)
+    assert parts[3] == frechet_distance(*(FeatureStatistics.from_features(values[own]) for values in (samples, real)))
 
 
-def bought_to(number):
-    """Images of the monolith's snapshots and of its whole training, to the n-th budget."""
-    images = sorted(budget_rows.BUDGETS)[:number]
-    return *images, images[-1]
-
-
-def test_every_arm_is_drawn_at_the_one_scale_and_at_the_best_of_every_budget():
+def test_every_arm_is_drawn_as_the_tuning_chose_at_the_one_scale_and_at_the_best_of_every_budget():
     choices = budget_tuning.chosen(budget_curve.read(budget.ROWS).values())
     drawn = Counter(
-        (settings.seed, *recipe_and_arm(settings, arm), budget_rows.budget_of(settings), settings.evaluate.guidance)
+        (settings.seed, *budget_rows.recipe_of(settings, arm), budget_rows.shown_arm(settings, arm))
+        + (budget_rows.budget_of(settings), settings.evaluate.guidance)
         for name in budget_curve.CURVE_SWEEPS
-        for settings in read_sweep(name).experiments.values()
+        for settings in planned_sweep(name).experiments.values()
         for arm in arm_names(settings)
     )
     places = [*product((0, 1, 2), BUDGETS), (0, 491520)]
     wanted = {
-        (seed, experts, arm, images, choices[experts].guidance(arm, scaled))
+        (seed, experts, *choices[experts].recipe, arm, images, choices[experts].guidance(arm, scaled))
         for experts, arms in ((1, ["monolith"]), *((k, [*budget_tuning.TUNED_ARMS, "oracle", "full"]) for k in (4, 8)))
         for arm, (seed, images) in product(arms, places)
         for scaled in ([budget_tuning.TUNED_BUDGET] if arm == "full" else [budget_tuning.TUNED_BUDGET, images])
@@ -174,14 +135,10 @@ def test_every_arm_is_drawn_at_the_one_scale_and_at_the_best_of_every_budget():
     assert set(drawn) == wanted and set(drawn.values()) == {1}
 
 
-def recipe_and_arm(settings, arm):
-    return budget_rows.recipe_of(settings, arm)[0], budget_rows.shown_arm(settings, arm)
-
-
 def test_all_arms_cost_the_same_at_every_budget():
     costs, bought = {}, {}
-    for name in ("budget", "budget_longer", "budget_tuning", "budget_guidance", "budget_scales"):
-        for experiment in read_sweep(name).experiments.values():
+    for name in (*budget_curve.CURVE_SWEEPS, "budget_scales"):
+        for experiment in planned_sweep(name).experiments.values():
             trained, experts = experiment.experts.training, experiment.cluster.experts
             if experts == 1:
                 costs.setdefault(name, set()).add((*trained.snapshots, trained.images))
@@ -195,21 +152,16 @@ def test_all_arms_cost_the_same_at_every_budget():
             if known not in bought:
                 bought[known] = flops_budget.training_of(experiment, MONOLITH)
             costs.setdefault(name, set()).add((*bought[known].snapshots, bought[known].images))
-    assert costs == {
-        "budget": {bought_to(4)},
-        "budget_longer": {(526848, 526848), bought_to(5)},
-        "budget_tuning": {(131712,)},
-        "budget_guidance": {(131712,)},
-        "budget_scales": {bought_to(4), bought_to(5)},
-    }, "the monolith of every K is the same, to half a batch, and so is the one that is trained by itself"
-    assert {*budget_rows.BUDGETS} == {images for own in costs.values() for bought in own for images in bought}
+    images = sorted(budget_rows.BUDGETS)
+    four, five = (*images[:4], images[3]), (*images, images[4])
+    wanted = {"budget": {four}, "budget_longer": {(526848, 526848), five}, "budget_scales": {four, five}}
+    assert costs == wanted, "the monolith of every K is the same, and so is the one that is trained by itself"
 
 
-@pytest.mark.parametrize("batch", [8, 16, 64])
-def test_the_average_forgets_by_a_tenth_of_the_images_seen_at_every_budget(batch):
+def test_the_average_forgets_by_a_tenth_of_the_images_seen_at_every_budget():
     total = load_experiment("budget").experts.training
-    part = scale_training(total, Fraction(batch, total.batch))
-    for images in (own // total.batch * batch for own in BUDGETS):
+    for batch, own in product((8, 64), BUDGETS):
+        part, images = scale_training(total, Fraction(batch, total.batch)), own // total.batch * batch
         assert ema.update_weight(images, part) == pytest.approx(1 - 0.5 ** (batch / (0.1 * images)), rel=1e-12)
 
 
@@ -223,14 +175,3 @@ def test_a_run_has_the_identity_by_which_the_sweep_plans_it(tmp_path):
         atomic.write_json(one.run.experiment, with_relative_paths(one.experiment, one.run).model_dump(mode="json"))
         assert identity_hashes(plan_units(stored_experiment(one.run)))[REPORT] == one.identities[REPORT]
     assert len({one.identities[REPORT] for one in planned}) == 2
-
-
-def test_every_atom_is_a_part_of_its_sweep():
-    parts = {}
-    for atom in budget.ORDER:
-        sweep = read_sweep(atom.sweep)
-        own = budget.matching_labels(sweep, atom.only)
-        assert budget.matching_labels(sweep, sorted(own)) == own, "settings that lack rows are run by their labels"
-        assert not own & parts.setdefault(atom.sweep, set())
-        parts[atom.sweep] |= own
-    assert {name: len(own) for name, own in parts.items()} == {name: len(read_sweep(name).settings) for name in parts}

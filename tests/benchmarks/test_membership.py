@@ -18,6 +18,7 @@ from tests.helpers import CLASSES, write_experiment, write_source
 from tests.whole_runs import hpcddm
 
 IMAGES, SIDE = 40, 4
+ATTACKS = (LOSS, SIMA, SIMA_MC)
 
 
 def drawn(members, others, seed, shift=0.0, decimals=None):
@@ -27,43 +28,35 @@ def drawn(members, others, seed, shift=0.0, decimals=None):
     return sides if decimals is None else tuple(np.round(side, decimals) for side in sides)
 
 
-@pytest.mark.parametrize("shift", [-1.0, 0.0, 1.5])
-@pytest.mark.parametrize("decimals", [0, 1, None])
-def test_the_area_counts_pairs(shift, decimals):
-    members, others = drawn(37, 51, 1, shift, decimals)
-    pairs = [(member > other) + (member == other) / 2 for member in members for other in others]
-    assert area(members, others).value == pytest.approx(np.mean(pairs), abs=1e-12)
-    assert area(others, members).value == pytest.approx(1 - np.mean(pairs), abs=1e-12)
+def test_the_area_counts_pairs():
+    for shift, decimals in ((-1.0, 0), (0.0, 1), (1.5, None)):
+        members, others = drawn(37, 51, 1, shift, decimals)
+        pairs = [(member > other) + (member == other) / 2 for member in members for other in others]
+        assert area(members, others).value == pytest.approx(np.mean(pairs), abs=1e-12)
+        assert area(others, members).value == pytest.approx(1 - np.mean(pairs), abs=1e-12)
+    alone = area(np.array([1.0]), np.array([0.0, 0.5]))
+    assert (alone.value, alone.low, alone.high) == (1.0, 0.0, 1.0), "one image on a side says nothing"
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0])
-def test_the_interval_of_the_area_holds_it_19_times_of_20(shift):
-    truth = stats.norm.cdf(shift / 2**0.5)
-    estimates = [area(*drawn(60, 90, seed, shift)) for seed in range(600)]
-    assert 0.92 < np.mean([estimate.low <= truth <= estimate.high for estimate in estimates]) < 0.98
+def test_the_interval_of_the_area_holds_it_19_times_of_20():
+    for shift in (0.0, 1.0):
+        truth = stats.norm.cdf(shift / 2**0.5)
+        estimates = [area(*drawn(60, 90, seed, shift)) for seed in range(600)]
+        assert 0.92 < np.mean([estimate.low <= truth <= estimate.high for estimate in estimates]) < 0.98
 
 
-@pytest.mark.parametrize("others", [20, 99, 100, 300, 843])
-@pytest.mark.parametrize("decimals", [1, None])
-def test_no_threshold_finds_more_members_at_so_few_false_alarms(others, decimals):
-    members, rest = drawn(80, others, 2, 1.5, decimals)
-    thresholds = [-np.inf, *members, *rest]
-    allowed = [threshold for threshold in thresholds if (rest > threshold).sum() * 100 <= others]
-    assert found(members, rest).value == max(np.mean(members > threshold) for threshold in allowed)
-
-
-def test_the_interval_of_found_members_is_exact():
-    members, others = np.arange(50.0), np.full(100, 39.5)
-    others[0] = 100
-    estimate = found(members, others)
+def test_no_threshold_finds_more_members_at_so_few_false_alarms_and_the_interval_is_exact():
+    for others, decimals in ((20, 1), (99, None), (100, 1), (300, None), (843, 1)):
+        members, rest = drawn(80, others, 2, 1.5, decimals)
+        thresholds = [-np.inf, *members, *rest]
+        allowed = [threshold for threshold in thresholds if (rest > threshold).sum() * 100 <= others]
+        assert found(members, rest).value == max(np.mean(members > threshold) for threshold in allowed), others
+    rest = np.full(100, 39.5)
+    rest[0] = 100
+    estimate = found(np.arange(50.0), rest)
     assert estimate.value == 0.2
     assert stats.binom.sf(9, 50, estimate.low) == pytest.approx(0.025)
     assert stats.binom.cdf(10, 50, estimate.high) == pytest.approx(0.025)
-
-
-def test_one_image_on_a_side_says_nothing():
-    estimate = area(np.array([1.0]), np.array([0.0, 0.5]))
-    assert (estimate.value, estimate.low, estimate.high) == (1.0, 0.0, 1.0)
 
 
 def planted_run():
@@ -93,32 +86,19 @@ def exact_denoiser(run, known):
 
 def planted_sides(known):
     run = planted_run()
-    numbers = np.arange(IMAGES)
     denoiser = exact_denoiser(run, known)
-    return [membership.ask(denoiser, run, split, numbers) for split in (TRAIN, HELDOUT)]
+    return [membership.ask(denoiser, run, split, np.arange(IMAGES)) for split in (TRAIN, HELDOUT)]
 
 
-@pytest.mark.parametrize("attack", [LOSS, SIMA, SIMA_MC])
-def test_a_denoiser_that_knows_its_members_alone_gives_them_away(attack):
+def test_a_denoiser_gives_away_the_images_that_it_knows_and_no_others():
     sides = planted_sides(np.arange(IMAGES))
-    members, others = (side[attack][0] for side in sides)
-    assert members.max() < others.min(), "at the lowest level every member is known"
-    assert area(*membership.scores(*sides)[attack]).low > 0.8
-
-
-@pytest.mark.parametrize("attack", [LOSS, SIMA, SIMA_MC])
-def test_of_images_that_it_does_not_know_a_denoiser_says_nothing(attack):
     own, others = planted_sides(np.arange(IMAGES // 2))
-    half = {name: values[:, IMAGES // 2 :] for name, values in own.items()}
-    estimate = area(*membership.scores(half, others)[attack])
-    assert estimate.low < 0.5 < estimate.high
-
-
-def test_halves_are_all_images_once():
-    asked = {LOSS: np.arange(14.0).reshape(2, 7)}
-    first, second = membership.halves(asked)
-    assert first[LOSS].shape == (2, 3)
-    assert np.array_equal(np.sort(np.concatenate([first[LOSS], second[LOSS]], axis=1)), asked[LOSS])
+    unknown = {name: values[:, IMAGES // 2 :] for name, values in own.items()}
+    for attack in ATTACKS:
+        assert sides[0][attack][0].max() < sides[1][attack][0].min(), "at the lowest level every member is known"
+        assert area(*membership.scores(*sides)[attack]).low > 0.8
+        estimate = area(*membership.scores(unknown, others)[attack])
+        assert estimate.low < 0.5 < estimate.high
 
 
 def test_pooled_scores_forget_how_hard_the_images_of_a_cluster_are():
@@ -142,12 +122,11 @@ def test_experts_that_are_trained_long_on_few_images_give_them_away(tmp_path):
     done = hpcddm("submit", file, "--site", "embedded", "--until", "train", "--run-dir", run, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {(row.expert, row.attack): row for row in membership.measure(run)}
-    for attack in (LOSS, SIMA, SIMA_MC, COMPARED):
-        print(attack, *(f"{name}: {rows[name, attack].area}" for name in (POOLED, OTHERS_ALONE)))
+    for attack in (*ATTACKS, COMPARED):
         assert rows[POOLED, attack].area.low > 0.7
         assert rows[POOLED, attack].members == 96 == rows[POOLED, attack].others
         null = rows[OTHERS_ALONE, attack].area
         assert null.low < 0.5 < null.high
     # The other expert has seen neither side.
-    for attack in (LOSS, SIMA, SIMA_MC):
+    for attack in ATTACKS:
         assert rows[BY_ANOTHER, attack].area.low < 0.5 < rows[BY_ANOTHER, attack].area.high

@@ -24,24 +24,18 @@ def right_share(score, images, captions, texts):
     return is_first(score.scores(images, texts), shown).mean()
 
 
-def test_what_was_learned_holds_for_captions_that_were_not_there():
-    score, unseen = train(*planted(), seed=0, training=QUICK), planted(seed=1)
-    assert right_share(score, *unseen) > 0.9
-
-
-def test_captions_of_others_are_right_by_chance():
-    images, captions, texts = planted(seed=1)
-    score = train(*planted(), seed=0, training=QUICK)
+def test_what_was_learned_holds_for_captions_that_were_not_there_and_those_of_others_are_right_by_chance():
+    score, (images, captions, texts) = train(*planted(), seed=0, training=QUICK), planted(seed=1)
+    assert right_share(score, images, captions, texts) > 0.9
     shuffled = (captions + 17) % CAPTIONS
     assert abs(right_share(score, images, shuffled, texts) - 1 / 32) < 0.03
 
 
 def test_the_same_seed_trains_the_same_maps():
     images, captions, texts = planted()
-    first, second, other = (train(images, captions, texts, seed, QUICK) for seed in (0, 0, 1))
-    assert torch.equal(first.image.weight, second.image.weight) and not torch.equal(
-        first.text.weight, other.text.weight
-    )
+    first, second, other = (train(images, captions, texts, seed, Training(epochs=2)) for seed in (0, 0, 1))
+    assert torch.equal(first.image.weight, second.image.weight)
+    assert not torch.equal(first.text.weight, other.text.weight)
 
 
 def test_candidates_are_others_half_of_them_alike():
@@ -55,7 +49,5 @@ def test_candidates_are_others_half_of_them_alike():
     assert np.array_equal(shown, candidates(np.array([0, 50]), groups, 32, seed=3))
     with pytest.raises(ValueError, match="10 captions, and an image is to choose among 32"):
         candidates(np.array([0]), [0] * 10, 32, seed=0)
-
-
-def test_an_image_that_scores_all_alike_has_chosen_nothing():
+    # An image that scores all alike has chosen nothing.
     assert not is_first(torch.zeros(3, 40), candidates(np.arange(3), [0] * 40, 32, seed=0)).any()

@@ -4,9 +4,6 @@ Mean squared distance per value to eps - x0 on held-out images, by noise level; 
 what x_t leaves open. 'experts' is the expert of each image's own cluster, as the run's `evaluate.conversion` reads it.
 """
 
-import sys
-from pathlib import Path
-
 import torch
 import torch.nn.functional as F
 
@@ -22,6 +19,7 @@ from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import MONOLITH, STUDENT, expert_keys
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.dispatch import weighted_velocity
+from tests.benchmarks.tables import given_runs, print_header, print_row
 
 IMAGES = 600
 LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
@@ -37,13 +35,9 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     )
     catalog = open_catalog(run, HELDOUT)
     reader, rows = TarReader(catalog, run_samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
-    x0, classes, clusters = (
-        pixels_to_values(torch.from_numpy(reader.images(rows))),
-        reader.labels(rows),
-        reader.clusters(rows),
-    )
+    x0, classes = pixels_to_values(torch.from_numpy(reader.images(rows))), reader.labels(rows)
     eps = randomness.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
-    own = F.one_hot(clusters, len(ensemble.experts)).float()
+    own = F.one_hot(reader.clusters(rows), len(ensemble.experts)).float()
     found: dict[str, list[float]] = {}
     for level in LEVELS:
         t = torch.full((len(x0),), level)
@@ -60,11 +54,12 @@ def errors(run: RunDir) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    print(f"| run | network | {' | '.join(f't = {level:g}' for level in LEVELS)} |")
-    print("| --- " * (2 + len(LEVELS)) + "|")
-    for folder in map(Path, sys.argv[1:]):
-        for name, values in errors(RunDir(folder)).items():
-            print(f"| {folder.name} | {name} | {' | '.join(f'{value:.3f}' for value in values)} |")
+    """Print a row for every kind of network of every run."""
+    roots = given_runs(__doc__)
+    print_header("run", "network", *(f"t = {level:g}" for level in LEVELS))
+    for root in roots:
+        for name, values in errors(RunDir(root)).items():
+            print_row(root.name, name, *(f"{value:.3f}" for value in values))
 
 
 if __name__ == "__main__":
