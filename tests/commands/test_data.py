@@ -232,7 +232,7 @@ def test_imagenet_without_labels_of_val_and_without_val(tmp_path):
     assert readings[0]["data"]["source"]["heldout"] == {"share": 0.2}
     assert "val has no classes: put LOC_val_solution.csv" in shown
     shutil.rmtree(tmp_path / "d" / "val")
-    assert sources(tmp_path, tmp_path / "d") == [{"name": "imagenet", "folder": str(tmp_path / "d")}]
+    assert sources(tmp_path, tmp_path / "d")[0] == {"name": "imagenet", "folder": str(tmp_path / "d")}
 
 
 @pytest.mark.parametrize("count, share", [(22, 0.5), (60, 0.25), (80, None)])

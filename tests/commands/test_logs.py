@@ -77,7 +77,7 @@ def test_a_rank_or_attempt_that_is_not_there_is_told_with_those_that_are(run):
 
 
 def test_a_unit_that_died_on_this_machine_before_it_could_open_an_attempt(run, monkeypatch):
-    monkeypatch.setattr("hpcddm.launch.local.launcher.PYTHON", ("/bin/false",))
+    monkeypatch.setattr("hpcddm.launch.local.launcher.ENTRY", "hpcddm.no_such_module")
     done = hpcddm("run-unit", run.root, "shard/train-000")
     assert done.exit_code == 1 and f"hpcddm logs {run.root} shard/train-000" in done.stderr
     (one,) = Journal(run.journal).submissions()
