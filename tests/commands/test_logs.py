@@ -184,7 +184,7 @@ def test_following_shows_the_end_of_a_long_log_and_leaves_quietly_on_ctrl_c(run)
 
 def test_following_waits_for_a_job_that_has_not_begun_and_refuses_what_was_never_submitted(run):
     token = submitted(run, EXPERTS)
-    threading.Timer(1.0, write_attempt, (run, EXPERT, 1, token, "17_0"), {"verdict": verdict("failed")}).start()
+    threading.Timer(3.0, write_attempt, (run, EXPERT, 1, token, "17_0"), {"verdict": verdict("failed")}).start()
     said = hpcddm("logs", run.root, EXPERT, "--follow").stdout
     assert "waiting for attempt 1" in said and "attempt 1 says this" in said
     assert hpcddm("logs", run.root, "router/all", "--follow").exit_code == 2

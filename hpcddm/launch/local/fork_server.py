@@ -61,7 +61,7 @@ class ForkServer:
             print(json.dumps(request), file=self._channel, flush=True)
             answer = self._channel.readline()
         if not answer:
-            raise UserError("the process that starts this machine's units has died; see what it said above, and submit again")
+            raise UserError("the process that starts units has died; see what it said above, and submit again")
         return json.loads(answer)
 
 

@@ -88,7 +88,7 @@ def test_kill_leaves_no_rank_and_a_server_that_died_is_named(launcher, tmp_path)
     wait_for(lambda: not launcher.is_running(job) and all(map(is_gone, pids)))
     (server,) = launcher._servers.values()
     server._process.kill()
-    with pytest.raises(UserError, match="the process that starts this machine's units has died; see what it said above"):
+    with pytest.raises(UserError, match="the process that starts units has died; see what it said"):
         start(launcher, tmp_path)
     assert not launcher.is_running(job)
 
