@@ -83,12 +83,13 @@ def sample(
     _check_output(output)
     from hpcddm.api import Run
 
-    # Without the line of code that warns, which says nothing to whoever types this.
-    warnings.formatwarning = lambda message, *place: f"warning: {message}\n"
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
-    with click.progressbar(length=num_images, label=strategy) as bar:
+    with click.progressbar(length=num_images, label=strategy) as bar, warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
         images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
+    for warning in caught:
+        echo(f"warning: {warning.message}", err=True)
     period = len(prompts) or len(classes)
     _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
     without = f" without {', '.join(missing)}" if missing else ""

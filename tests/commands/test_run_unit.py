@@ -28,7 +28,6 @@ from hpcddm.jobs.stopping import StopFlag
 sys.exit(max(entry._run(Path(spec), StopFlag()) for spec in sys.argv[1:]))
 """
 TWO = {"ranks_per_node": 2}
-RANK_VARIABLE = "SUBMITIT_LOCAL_GLOBALID"
 
 
 def wait_for(condition, seconds=60):
@@ -105,7 +104,8 @@ def test_more_images_continue_a_finished_monolith_as_if_it_had_been_trained_at_o
 
 
 def ranks_of(job):
-    return {one.environ().get(RANK_VARIABLE): one for one in psutil.Process(int(job)).children()}
+    """The processes of the ranks, which are started in their order."""
+    return sorted(psutil.Process(int(job)).children(), key=lambda one: one.pid)
 
 
 def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(run):
@@ -115,9 +115,8 @@ def test_a_rank_that_dies_before_the_ranks_have_met_takes_its_unit_down_at_once(
     unit = next(unit for unit in plan_units(experiment) if unit.key == MONOLITH)
     job = submit_unit(unit, experiment, run, launcher)
     try:
-        # A child has the environment of its rank only when it executes Python.
-        wait_for(lambda: ranks_of(job).keys() == {"0", "1"})
-        second = ranks_of(job)["1"]
+        wait_for(lambda: len(ranks_of(job)) == 2)
+        _, second = ranks_of(job)
         second.suspend()
         wait_for((run.logs(MONOLITH) / "attempt-2" / "rendezvous.json").exists)
         second.kill()
