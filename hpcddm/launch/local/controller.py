@@ -1,4 +1,4 @@
-"""Process between the server and the ranks of one unit, all of which are forked."""
+"""Process between the server and the ranks of one unit; all are forked."""
 
 import importlib
 import math
