@@ -21,8 +21,8 @@ quote = '$(subst ','\'',$(1))'
 
 help:
 	@echo "make submit [EXPERIMENT=quickstart] [SITE=auto] [RUN_DIR=runs/NAME] [SET='key=value ...']"
-	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed: 20 minutes"
-	@echo "make test-fast     what is tested in 4 minutes, without Slurm and whole runs: for whoever edits"
+	@echo "make test          everything that can be tested here, on a real Slurm where it can be installed"
+	@echo "make test-fast     what is tested quickly, without Slurm and whole runs: for whoever edits"
 	@echo "make test-long     storms, races of submitters, containers, newer Slurms: hours, and some GB below /var/tmp"
 	@echo "make test-bare     this commit's make submit and make test on a bare Debian 12 and 13, which need root: two hours"
 	@echo "make gpu-check     tests and a table of figures on the GPUs of this machine, 25 minutes; an error where it has none"
