@@ -67,9 +67,11 @@ def _rank(path: Path) -> int:
 @pytest.fixture(scope="session")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site: this machine, two ranks for every expert."""
-    path = tmp_path_factory.mktemp("sites") / "two-ranks.yaml"
-    path.write_text(TWO_RANKS)
-    return path
+    made = tmp_path_factory.mktemp("sites") / "two-ranks.yaml"
+    made.write_text(TWO_RANKS)
+    # The same for all workers: a submission of the shared run from another place would write its command anew.
+    folder = os.environ.get("HPCDDM_TEST_RUNS")
+    return Path(shutil.move(made, Path(folder) / made.name)) if folder else made
 
 
 @pytest.fixture(scope="session")
