@@ -25,7 +25,7 @@ from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import Space, create_space
 from hpcddm.errors import ConfigError
 from hpcddm.evaluation.metrics import columns, led_by
-from hpcddm.evaluation.unknown_words import describe_unknown_words
+from hpcddm.evaluation.unknown_words import CaptionWords, read_caption_words
 from hpcddm.files import checked_reads
 from hpcddm.jobs.devices import current_device
 from hpcddm.pipeline.required_units import missing_experts, units_of_strategy
@@ -212,10 +212,14 @@ class Run:
         numbers = self._class_numbers([str(label) for label in classes])
         arm, request = strategy or self.experiment.evaluate.strategies[0], ImageRequest(count, numbers, prompts)
         is_oracle = EXPERT_LISTS in units_of_strategy(self.experiment, arm)
-        if described := describe_unknown_words(self.experiment, self._run, prompts):
+        if prompts and (described := self._caption_words.describe_unknown(prompts)):
             warnings.warn(described, stacklevel=2)
         ensemble, report = self.ensemble(arm), advance or (lambda images: None)
         return draw(self.experiment, self._run, ensemble, arm, is_oracle, request, seed, report)
+
+    @cached_property
+    def _caption_words(self) -> CaptionWords:
+        return read_caption_words(self.experiment, self._run)
 
     def _class_numbers(self, classes: list[str]) -> list[int]:
         names, numbers = stored_class_names(self.experiment, self._run) if classes else [], list[int]()

@@ -15,6 +15,9 @@ from tests import shape_checker
 
 # As `make test` has it, for a plain pytest, too: a test that forks would wait for ever on OpenMP's threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Workers need one order of sets among themselves; what they start has its own, as a user's commands have.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("PYTHONHASHSEED", None)
 # What a user has submitted with is remembered there, and not in the home of whoever tests.
 STATE_HOME = tempfile.TemporaryDirectory(prefix="hpcddm-tests-")
 os.environ["XDG_STATE_HOME"] = STATE_HOME.name

@@ -20,8 +20,6 @@ export CUDA_VISIBLE_DEVICES=
 # One thread per process: the tests start many, and the embedded site counts cores.
 export OMP_NUM_THREADS=1
 "$VENV/bin/python" tests/isolation/places.py watch "$HPCDDM_OPENED"
-# Workers that share the cores must find the same tests, whose names may hold sets.
-export PYTHONHASHSEED=0
 # phase NAME ARGUMENT ...: one call of pytest, with the minutes that it took.
 phase() {
     local name=$1 started=$SECONDS code
@@ -37,7 +35,8 @@ if [ $# -gt 0 ]; then
     "$VENV/bin/python" -m pytest "$@" || failed=1
 else
     shared=(-n auto --dist loadfile --no-loadscope-reorder)
-    phase "phase 1 of 2, without Slurm" "${shared[@]}" -m "not slurm and not long and not gpu and not foreign" || failed=1
+    # Workers that share the cores must find the same tests, whose names may hold sets.
+    PYTHONHASHSEED=0 phase "phase 1 of 2, without Slurm" "${shared[@]}" -m "not slurm and not long and not gpu and not foreign" || failed=1
     # On Slurm tests would take each other's cores and be late.
     phase "phase 2 of 2, on Slurm" -m "slurm and not long and not gpu and not foreign" || failed=1
 fi

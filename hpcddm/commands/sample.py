@@ -85,11 +85,10 @@ def sample(
 
     if not classes and not prompts and not experiment.data.condition.reads_captions:
         classes = names
-    with click.progressbar(length=num_images, label=strategy) as bar, warnings.catch_warnings(record=True) as caught:
+    with click.progressbar(length=num_images, label=strategy) as bar, warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning, module="hpcddm")
+        warnings.showwarning = lambda message, *place: echo(f"warning: {message}", err=True)
         images = Run(run, experiment).sample(num_images, strategy, classes, prompts, seed, bar.update)
-    for warning in caught:
-        echo(f"warning: {warning.message}", err=True)
     period = len(prompts) or len(classes)
     _save(images, period if 1 < period <= MAX_COLUMNS else COLUMNS, output)
     without = f" without {', '.join(missing)}" if missing else ""

@@ -1,6 +1,7 @@
 """Words of prompts that no training caption has: the networks can only guess what they mean."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,28 +14,38 @@ from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 
 CAPTIONS = 50_000
-"""Most training captions that are read, which takes about a second; of more, these are evenly spread."""
+"""Most training captions that are read; of more, these are evenly spread."""
 
 
-def describe_unknown_words(experiment: Experiment, run: RunDir, prompts: Sequence[str]) -> str | None:
-    """Return a sentence about the words of some prompts that no training caption has.
+@dataclass(frozen=True)
+class CaptionWords:
+    """Words of the training captions of a run; none where the captions cannot be read."""
+
+    words: frozenset[str]
+    read: int
+    """Number of captions that were read."""
+    captions: int
+    """Number of captions."""
+
+    def describe_unknown(self, prompts: Sequence[str]) -> str | None:
+        """Return a sentence about the words of some prompts that no caption that was read has; None without any."""
+        words = dict.fromkeys(token for prompt in prompts for token in tokens(prompt) if is_word(token))
+        unknown = [word for word in words if word not in self.words]
+        if not self.read or not unknown:
+            return None
+        read = f"all {self.captions:,}" if self.read == self.captions else f"{self.read:,} of {self.captions:,}"
+        return f"{printable(', '.join(unknown))}: in none of the training captions ({read} were read)"
+
+
+def read_caption_words(experiment: Experiment, run: RunDir) -> CaptionWords:
+    """Read the words of the training captions of a run, or of its classes' prompts.
 
     Args:
         experiment: Experiment of the run.
         run: Folder of the run.
-        prompts: Prompts to draw images of.
-
-    Returns:
-        The sentence; None if all words occur, or the captions cannot be read here.
     """
-    words = dict.fromkeys(token for prompt in prompts for token in tokens(prompt) if is_word(token))
-    captions, count = _training_captions(experiment, run) if words else ([], 0)
-    known = {token for caption in captions for token in tokens(caption)}
-    unknown = [word for word in words if word not in known]
-    if not captions or not unknown:
-        return None
-    read = f"{len(captions):,} of {count:,}" if len(captions) < count else f"all {count:,}"
-    return f"no training caption has {printable(', '.join(unknown))} ({read} were read): images may not show it"
+    captions, count = _training_captions(experiment, run)
+    return CaptionWords(frozenset(word for text in captions for word in tokens(text)), len(captions), count)
 
 
 def _training_captions(experiment: Experiment, run: RunDir) -> tuple[Sequence[str], int]:

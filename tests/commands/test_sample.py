@@ -303,7 +303,7 @@ def test_sentences_are_drawn_in_turn_by_networks_that_see_text(tmp_path):
     two_columns, _ = drawn(run, "--prompt", "a red hat", "--prompt", "a shoe")
     assert two_columns[0] == two_columns[1] > 2 * 8
     done = hpcddm("sample", run.root, "--prompt", "a Red hat", "--num-images", 1, "--output", tmp_path / "red.png")
-    assert done.stderr == "warning: no training caption has red (all 4 were read): images may not show it\n"
+    assert done.stderr == "warning: red: in none of the training captions (all 4 were read)\n"
     drawn(run, "--class", "1")
     drawn(run)
     late = refused_late(run, "--prompt", "hat " * 200)
