@@ -2,10 +2,13 @@
 
 import os
 import subprocess
-import sys
+
+from tests import warm_process
 
 TINY = [
     "data.shards=2",
+    "experts.training.precision=fp32",
+    "router.training.precision=fp32",
     "experts.training.images=2048",
     "experts.training.batch=64",
     "experts.training.snapshots=[1000, 2048]",
@@ -35,7 +38,4 @@ stages:
 
 def hpcddm(*arguments: object, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess:
     """Run the command line as a user would."""
-    command = [sys.executable, "-m", "hpcddm.cli", *map(str, arguments)]
-    return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    return warm_process.run("hpcddm.cli", *arguments, timeout=timeout, environment=os.environ | environment)

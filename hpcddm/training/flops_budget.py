@@ -1,6 +1,8 @@
 """Budgets: FLOPs of every training and the images that they pay for, used by the stages, the report and `plan`."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import ParamSpec
 
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.config.training import Expert
@@ -10,6 +12,8 @@ from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.stored_results import list_results
 from hpcddm.runs.unit_keys import MONOLITH, ROUTER, expert_keys
 from hpcddm.runs.unit_training import UnitTraining, unit_training
+
+P = ParamSpec("P")
 
 
 def training_of(experiment: Experiment, key: str) -> UnitTraining:
@@ -57,6 +61,21 @@ def _router_at_snapshots(experiment: Experiment) -> list[int]:
     return [whole - fit + fit // training.images * images for images in training.snapshots]
 
 
+def _count_once(count: Callable[P, int]) -> Callable[P, int]:
+    """Remember the counts of a function by the settings that it gets: one unit needs the same ones many times."""
+    counts: dict[str, int] = {}
+
+    @wraps(count)
+    def counted(*settings: P.args, **named: P.kwargs) -> int:
+        key = repr((settings, named))
+        if key not in counts:
+            counts[key] = count(*settings, **named)
+        return counts[key]
+
+    return counted
+
+
+@_count_once
 def train_flops(experiment: Experiment, config: ExpertConfig) -> int:
     """Count the FLOPs of one training image, forward and backward.
 
@@ -69,6 +88,7 @@ def train_flops(experiment: Experiment, config: ExpertConfig) -> int:
     )
 
 
+@_count_once
 def evaluation_flops(experiment: Experiment, config: ExpertConfig) -> int:
     """Count the FLOPs of one network evaluation on one image.
 
@@ -84,7 +104,7 @@ def evaluation_flops(experiment: Experiment, config: ExpertConfig) -> int:
 def flops_of_experts(
     experiment: Experiment, experts: Iterable[Expert | None], count: Callable[[Experiment, ExpertConfig], int]
 ) -> list[int]:
-    """Count FLOPs of several experts; equal networks are counted only once.
+    """Count FLOPs of several experts.
 
     Args:
         experiment: Settings of the experiment.
@@ -94,10 +114,7 @@ def flops_of_experts(
     Returns:
         FLOPs per expert.
     """
-    configs = [experiment.expert_config(expert) for expert in experts]
-    alike = {config.model.model_dump_json(): config for config in configs}
-    flops = {model: count(experiment, config) for model, config in alike.items()}
-    return [flops[config.model.model_dump_json()] for config in configs]
+    return [count(experiment, experiment.expert_config(expert)) for expert in experts]
 
 
 def teacher_flops(experiment: Experiment, inputs: Mapping[str, Manifest] | None = None) -> float:
@@ -134,6 +151,7 @@ def router_fit_flops(experiment: Experiment) -> int:
     return router_train_flops(experiment) * unit_training(experiment, ROUTER).images
 
 
+@_count_once
 def router_train_flops(experiment: Experiment) -> int:
     """Count the FLOPs of one training image of the router, forward and backward."""
     return training_flops(

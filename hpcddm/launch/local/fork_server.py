@@ -14,8 +14,11 @@ from hpcddm.errors import UserError
 from hpcddm.launch.base import PYTHON
 
 SERVER = ("-m", "hpcddm.launch.local.fork_server")
-PRELOADED = ("torch", "h5py", "hpcddm.jobs.entry")
-"""Modules that most units import. None may start a thread or use a GPU: forked processes could not continue it."""
+PRELOADED = ("torch", "torch._dynamo", "h5py", "hpcddm.jobs.entry")
+"""Modules that most units import, the second to count FLOPs.
+
+None may start a thread or use a GPU: forked processes could not continue it.
+"""
 
 
 class ForkServer:
