@@ -22,6 +22,7 @@ from tests.whole_runs import TINY, hpcddm
 EVALUATION = "evaluate/{}/evaluation.h5"
 RANGES = ("0000000-0000200", "0000200-0000400")
 DRAWN, MEASURED = ([f"{stage}{one}" for one in RANGES] for stage in ("evaluate/", "measure/own-"))
+TRAINED = ["--until", "train"]
 FINAL = [*DRAWN, *MEASURED, "compare/own", "report/all"]
 """What draws samples or reads them, in the order of the stages."""
 
@@ -124,14 +125,14 @@ def test_another_reading_and_kept_activations_make_nothing_stale_and_give_the_sa
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
     undo_training(run, "expert-01")
-    again = submit(run, two_ranks, materialised)
+    again = submit(run, two_ranks, materialised, *TRAINED)
     assert again.returncode == 0, again.stdout + again.stderr
     assert weights(run, "expert-01") == weights(finished, "expert-01")
 
     undo_training(run, "expert-01")
     keeping = run.with_name("keeping.yaml")
     keeping.write_text(two_ranks.read_text().replace(", checkpoint_blocks: 1", ""))
-    again = submit(run, keeping, staged)
+    again = submit(run, keeping, staged, *TRAINED)
     assert again.returncode == 0, again.stdout + again.stderr
     log, earlier = ((folder / "logs/train/expert-01/attempt-1/rank0.log").read_text() for folder in (run, finished))
     assert re.search("staged [0-9,]+ samples to /", log) and "recomputed" not in log
@@ -243,13 +244,13 @@ SAVING_OFTEN = "experts.training.checkpoint_minutes=0.001"
 
 def test_a_rank_killed_in_mid_training_continues_to_the_same_bits(run, two_ranks, finished):
     undo_training(run, "expert-01")
-    process = start(run, two_ranks, SAVING_OFTEN)
+    process = start(run, two_ranks, SAVING_OFTEN, *TRAINED)
     wait_for_a_saved_state(run, "train/expert-01")
     owner = json.loads((run / "logs/train/expert-01/attempt-1/owner.json").read_text())
     os.kill(owner["pid"], signal.SIGKILL)
     assert process.wait(timeout=120) == 1
     assert not (run / "train/expert-01/manifest.json").exists()
-    again = submit(run, two_ranks, SAVING_OFTEN)
+    again = submit(run, two_ranks, SAVING_OFTEN, *TRAINED)
     assert again.returncode == 0, again.stdout + again.stderr
     log = (run / "logs/train/expert-01/attempt-2/rank0.log").read_text()
     assert int(re.search(r"(\d+) of 512 images seen", log).group(1)) > 0, log
@@ -259,7 +260,7 @@ def test_a_rank_killed_in_mid_training_continues_to_the_same_bits(run, two_ranks
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_or_killed_submit_leaves_a_run_that_continues(run, two_ranks, finished, number):
     undo_training(run, "expert-02")
-    process = start(run, two_ranks, SAVING_OFTEN)
+    process = start(run, two_ranks, SAVING_OFTEN, *TRAINED)
     wait_for_a_saved_state(run, "train/expert-02")
     os.kill(process.pid, number)
     process.wait(timeout=120)
@@ -268,7 +269,7 @@ def test_an_interrupted_or_killed_submit_leaves_a_run_that_continues(run, two_ra
     while not ended.exists() and time.time() < deadline:
         time.sleep(0.1)
     assert json.loads(ended.read_text())["outcome"] == "stopped"
-    again = submit(run, two_ranks)
+    again = submit(run, two_ranks, *TRAINED)
     assert again.returncode == 0, again.stdout + again.stderr
     assert weights(run, "expert-02") == weights(finished, "expert-02")
 
