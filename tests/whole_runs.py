@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 
+from hpcddm.config.variant_files import VARIANTS_VARIABLE
 from tests import warm_process
 
 TINY = [
@@ -28,6 +30,7 @@ TINY = [
 ]
 """The quickstart, shrunk to what trains in seconds."""
 
+CLI = "hpcddm.cli"
 TWO_RANKS = """
 name: two-ranks
 scheduler: local
@@ -38,4 +41,9 @@ stages:
 
 def hpcddm(*arguments: object, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess:
     """Run the command line as a user would."""
-    return warm_process.run("hpcddm.cli", *arguments, timeout=timeout, environment=os.environ | environment)
+    settings = os.environ | environment
+    if VARIANTS_VARIABLE not in settings:
+        return warm_process.run(CLI, *arguments, timeout=timeout, environment=settings)
+    # The lists of variants are made when the package is imported.
+    command = [sys.executable, "-m", CLI, *map(str, arguments)]
+    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=timeout, check=False)
