@@ -75,6 +75,7 @@ def test_where_requeueing_is_forbidden_it_submits_itself_and_the_final_step_wait
     assert (site.run / "told").read_text() == "complete report/all\n"
 
 
+@pytest.mark.long
 def test_what_may_not_come_back_by_itself_waits_for_the_user(home, finished, tmp_path):
     site = Site(tmp_path, home, 0).prepare(finished, "none")
     site.until_the_ranks_meet()

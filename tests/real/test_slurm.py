@@ -83,6 +83,7 @@ def test_again_submits_nothing(on_slurm, home):
     assert "nothing to submit" in submit(on_slurm, home, "testbed-home")
 
 
+@pytest.mark.long
 def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_run(home, partner, finished, tmp_path):
     sites = "experts.sites=[testbed-home,testbed-home,testbed-partner,testbed-partner]"
     here, there = tmp_path / "home", tmp_path / "partner"

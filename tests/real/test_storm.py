@@ -124,6 +124,7 @@ def storm_of_nodes(folder, home, disturbances, images, finished=None):
     return storm
 
 
+@pytest.mark.long
 def test_nodes_that_refuse_launches_and_die_are_avoided_and_the_unit_does_not_give_up(home, finished, tmp_path):
     storm = storm_of_nodes(tmp_path, home, _all(BY_NODES_SHORT), images=32_000, finished=finished)
     tried = read_records(storm.run / "logs" / KEY)
