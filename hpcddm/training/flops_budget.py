@@ -62,12 +62,13 @@ def _router_at_snapshots(experiment: Experiment) -> list[int]:
 
 
 def _count_once(count: Callable[P, int]) -> Callable[P, int]:
-    """Remember the counts of a function by the settings that it gets: one unit needs the same ones many times."""
+    """Remember what a function counted: a unit needs the same counts many times, and most experts are equal."""
     counts: dict[str, int] = {}
 
     @wraps(count)
     def counted(*settings: P.args, **named: P.kwargs) -> int:
-        key = repr((settings, named))
+        # Of a denoiser's settings only those of its network matter.
+        key = repr([each.model if isinstance(each, ExpertConfig) else each for each in (*settings, *named.values())])
         if key not in counts:
             counts[key] = count(*settings, **named)
         return counts[key]

@@ -16,8 +16,8 @@ from tests.whole_runs import TINY, hpcddm
 EPSILON = "{name: epsilon, schedule: {name: linear_beta_1000}}"
 SMALLER = "{name: dit, width: 24, depth: 1, heads: 2, patch: 4, modulation: single, condition: none}"
 MIXED = [
-    f"experts.overrides=[{{clusters: [0], objective: {EPSILON}}},"
-    f" {{clusters: [3], model: {SMALLER}, precision: fp32}}]",
+    f"experts.overrides=[{{clusters: [0], objective: {EPSILON}, precision: bf16}},"
+    f" {{clusters: [3], model: {SMALLER}}}]",
     "distill={teacher: router, share: 0.5}",
     "router.samples={images: 100, steps: 3}",
     "router.temperature=by_level",

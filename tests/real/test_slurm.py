@@ -83,16 +83,13 @@ def test_again_submits_nothing(on_slurm, home):
     assert "nothing to submit" in submit(on_slurm, home, "testbed-home")
 
 
-@pytest.mark.long
 def test_two_sites_train_their_own_experts_and_the_copied_folders_complete_the_run(home, partner, finished, tmp_path):
     sites = "experts.sites=[testbed-home,testbed-home,testbed-partner,testbed-partner]"
     here, there = tmp_path / "home", tmp_path / "partner"
-    for run in (here, there):
-        # The stages before training are bit for bit the same everywhere; one test of that is enough.
-        run.mkdir()
-        for unit in (*DATA_STAGES, "evaluators", "train/monolith"):
-            if run is here:
-                shutil.copytree(finished / unit, run / unit)
+    # The stages before training are bit for bit the same everywhere; one test of that is enough.
+    for run, made in ((here, (*DATA_STAGES, "evaluators", "train/monolith")), (there, DATA_STAGES)):
+        for unit in made:
+            shutil.copytree(finished / unit, run / unit)
     submit(there, partner, "testbed-partner", sites, "site=testbed-home")
     said = submit(here, home, "testbed-home", sites, "site=testbed-home")
     assert "elsewhere (testbed-partner): train/expert-02, train/expert-03" in said

@@ -141,3 +141,27 @@ def test_the_ranks_and_the_controller_end_when_the_launcher_is_gone(tmp_path, ar
     assert done.returncode == 0, done.stderr
     wait_for(lambda: all(map(is_gone, [int(done.stdout), *rank_pids(tmp_path)])))
     assert [(tmp_path / f"left-{rank}").exists() for rank in (0, 1)] == [not arguments] * 2
+
+
+HARMLESS = """
+import importlib, os, sys, torch
+
+def use(*arguments):
+    raise AssertionError("a GPU is used before the fork")
+
+torch.cuda.is_available = torch.cuda.device_count = torch.cuda.init = torch.cuda._lazy_init = use
+from hpcddm.launch.local.fork_server import PRELOADED
+for module in PRELOADED:
+    importlib.import_module(module)
+assert len(os.listdir("/proc/self/task")) == 1, "a thread is started before the fork"
+before = set(sys.modules)
+from hpcddm.models.flops import forward_flops
+assert forward_flops(torch.nn.Linear(3, 4), torch.zeros(1, 3)) == 24
+late = [name for name in set(sys.modules) - before if name.startswith("torch._")]
+assert len(late) < 50, f"every unit imports {len(late)} modules to count FLOPs"
+"""
+
+
+def test_what_is_imported_before_the_fork_uses_no_gpu_starts_no_thread_and_is_all_that_counting_needs():
+    done = python(HARMLESS)
+    assert done.returncode == 0, done.stderr
