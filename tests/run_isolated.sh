@@ -21,11 +21,12 @@ export CUDA_VISIBLE_DEVICES=
 export OMP_NUM_THREADS=1
 "$VENV/bin/python" tests/isolation/places.py watch "$HPCDDM_OPENED"
 # phase NAME ARGUMENT ...: one call of pytest, with the minutes that it took.
+HERE="not long and not gpu and not foreign"
 phase() {
-    local name=$1 started=$SECONDS code
-    shift
+    local name=$1 nice=$2 started=$SECONDS code
+    shift 2
     echo "$name"
-    "$VENV/bin/python" -m pytest --durations=20 "$@"
+    $nice "$VENV/bin/python" -m pytest --durations=20 "$@"
     code=$?
     echo "$name: took $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s"
     return "$code"
@@ -34,11 +35,13 @@ failed=0
 if [ $# -gt 0 ]; then
     "$VENV/bin/python" -m pytest "$@" || failed=1
 else
-    shared=(-n auto --dist loadfile --no-loadscope-reorder)
+    # On Slurm most time is spent waiting, one test after the other; what the others do has to wait for them.
+    phase "on Slurm" "" -m "slurm and $HERE" >"$HPCDDM_TEST_RUNS/on-slurm" 2>&1 &
+    on_slurm=$!
     # Workers that share the cores must find the same tests, whose names may hold sets.
-    PYTHONHASHSEED=0 phase "phase 1 of 2, without Slurm" "${shared[@]}" -m "not slurm and not long and not gpu and not foreign" || failed=1
-    # On Slurm tests would take each other's cores and be late.
-    phase "phase 2 of 2, on Slurm" -m "slurm and not long and not gpu and not foreign" || failed=1
+    PYTHONHASHSEED=0 phase "without Slurm" "nice -n 5" -n auto --dist loadfile --no-loadscope-reorder -m "not slurm and $HERE" || failed=1
+    wait "$on_slurm" || failed=1
+    cat "$HPCDDM_TEST_RUNS/on-slurm"
 fi
 "$VENV/bin/python" tests/isolation/places.py report "$HPCDDM_OPENED" || [ -z "${CI:-}" ] || failed=1
 exit "$failed"

@@ -30,13 +30,15 @@ from hpcddm.sampling import load_ensemble, router_samples
 from hpcddm.training import flops_budget, loop, training_inputs
 from tests.stages.routes import Bench, write_images
 
-TRAINING = {"images": 3200, "batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
+TRAINING = {"batch": 64, "learning_rate": 0.003, "warmup_images": 640, "ema_halflife_images": 500}
+TRAINING |= {"images": 3200, "precision": "fp32"}
+BF16 = TRAINING | {"images": 640, "precision": "bf16"}
 ROUTER_MODEL = {"name": "router_dit", "width": 48, "depth": 2, "heads": 3, "patch": 4}
 
 
 def trained(images: int = TRAINING["images"], **changes: Any) -> dict[str, Any]:
     """Changes that make the router a trained one."""
-    return {"router": {"model": ROUTER_MODEL, "training": TRAINING | {"images": images}, **changes}}
+    return {"router": {"model": ROUTER_MODEL, "training": TRAINING | {"images": images}} | changes}
 
 
 SAMPLES = {"images": 25, "steps": 2, "guidance": 2.0}
@@ -48,7 +50,7 @@ FREE = {
 ROUTERS = {
     "natural": trained(),
     "balanced": trained(frequency="balanced", temperature="by_level"),
-    "samples": trained(images=640, samples=SAMPLES, temperature="one"),
+    "samples": trained(samples=SAMPLES, temperature="one", training=BF16),
     **{name: {"router": router} for name, router in FREE.items()},
 }
 FEWER = {"cluster__experts": 3, "experts__training__batch": 48}
