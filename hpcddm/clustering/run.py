@@ -24,7 +24,7 @@ ADVICE = "fetch it again, make it again there, or name another run in cluster.cl
 
 
 class RunClusteringSettings(ClusteringSettings):
-    """Folder of the other run, as `of`; the rest is filled in by submit, and is all that later stages need of it."""
+    """Folder of the other run, as `run`; the rest is filled in by submit, and is all that later stages need of it."""
 
     is_fitted: ClassVar[bool] = False
 

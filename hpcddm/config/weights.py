@@ -202,8 +202,8 @@ def require_content(settings: SettingsWithWeights, computed: str) -> None:
         files = ", ".join(list_files(settings))
         raise UserError(
             f"{settings.weights.place}: weights of {settings.name}: SHA-256 over {files} begins {computed[:12]}"
-            f" and not {str(stated)[:12]}, as `content` says; put the right files back, or correct `content` and submit"
-            " again"
+            f" and not {str(stated)[:12]}, as `content_hash` says; put the right files back, or correct `content_hash`"
+            " and submit again"
         )
 
 

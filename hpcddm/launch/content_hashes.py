@@ -30,7 +30,7 @@ SHARDS = ("shards", "heldout_shards")
 def with_content_hashes(
     experiment: Experiment, run: RunDir, images: str | None = None, redo: Collection[str] = ()
 ) -> Experiment:
-    """Return the experiment with the hashes of its images, and of every file that has a key `content` beside it.
+    """Return the experiment with the hashes of its images, and of every file that has a key `content_hash` beside it.
 
     Once the samples have numbers, the hash that the run has stored of the same images is taken from there; so are those
     of other files that are gone.

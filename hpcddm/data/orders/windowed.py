@@ -1,6 +1,6 @@
 """Blocks of consecutive rows in random order, a few of them mixed at a time, for file systems that dislike far jumps.
 
-At any time a training reads `mixed` blocks only; it sees every row once in an epoch, in a new order each time.
+At any time a training reads `window_blocks` blocks only; it sees every row once in an epoch, in a new order each time.
 """
 
 import numpy as np

@@ -47,7 +47,7 @@ class WeightCache:
         for key, size in self.sizes.items():
             if size > bound:
                 raise ConfigError(
-                    f"evaluate.placement.gib: {bound / GIB:.3g} are less than {key} alone, {size / GIB:.3g};"
+                    f"evaluate.placement.max_gib: {bound / GIB:.3g} are less than {key} alone, {size / GIB:.3g};"
                     f" needs at least {max(self.sizes.values()) / GIB:.3g}"
                 )
 
