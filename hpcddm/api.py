@@ -44,7 +44,7 @@ from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.draw_images import ImageRequest, draw
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.step_context import SampleStream, StepContext
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 
 
 class Run:

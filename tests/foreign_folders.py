@@ -115,7 +115,7 @@ def verbs(
     case.before_retry(beside)
     yield "retry", command("retry", run), MOST_JOB_SECONDS
     if case.job is not None:
-        key = case.job or "evaluate"
+        key = case.job or "draw"
         if "/" not in key:
             key = f"{key}/{min(path.stem for path in (run / 'specs' / key).iterdir())}"
         (run / key.removesuffix("/all") / "manifest.json").unlink(missing_ok=True)
@@ -190,7 +190,7 @@ def main() -> None:
     import hpcddm.api
     import hpcddm.commands.export
     import hpcddm.models.checkpoints.diffusers_dit
-    import hpcddm.stages.evaluation.evaluate_job
+    import hpcddm.stages.evaluation.draw_job
     import hpcddm.stages.report.report_job
     import hpcddm.stages.training.train_job  # noqa: F401
 

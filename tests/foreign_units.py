@@ -34,7 +34,7 @@ class Case:
     arguments: tuple[str, ...] = ()
     """Further ones of submit."""
     job: str | None = ""
-    """Unit whose job reads it, or the stage of which the first one does, by default evaluate; None: submit runs it."""
+    """Unit whose job reads it, or the stage of which the first one does, by default draw; None: submit runs it."""
     before_retry: Callable[[Beside], object] = field(default=lambda beside: None)
 
 
@@ -367,7 +367,7 @@ READERS = {
     "cluster": "assign/train-000",
     "assign": "expert_lists/all",
     "evaluators": "measure",
-    "reference": "compare/own",
+    "measure_real": "compare/own",
     "measure": "compare/own",
 }
 """Stages of which another unit than the report reads the outputs."""
@@ -396,13 +396,13 @@ def misread(name: str, kind: str) -> Callable[[Beside], None]:
 
 
 def reader_of(name: str) -> str:
-    """Return a unit whose job reads a file, or locks it, or the stage of which the first one does; '' for evaluate."""
+    """Return a unit whose job reads a file, or locks it, or the stage of which the first one does; '' for draw."""
     stage, _, inner = name.partition("/")
     if inner.endswith(".lease"):
         return f"{stage}/{inner.removesuffix('.lease').rstrip('/') or 'all'}"
     if "/state/" in name or stage in ("logs", "specs"):
         return UNIT if stage in ("logs", "specs") else "/".join(name.split("/")[:2])
-    is_of_report = stage in ("evaluate", "compare", "cluster_report", "expert_lists", "router") or inner.endswith(
+    is_of_report = stage in ("draw", "compare", "cluster_report", "expert_lists", "router") or inner.endswith(
         "curve.json"
     )
     return REPORT if is_of_report else READERS.get(stage, "")

@@ -58,7 +58,7 @@ EXPERIMENT = {
     "evaluate": {"images": 24, "batch": 8, "steps": 2, "strategies": ["top-1"]},
 }
 
-FINAL = ["evaluate/0000000-0000024", "measure/own-0000000-0000024", "compare/own", "report/all"]
+FINAL = ["draw/0000000-0000024", "measure/own-0000000-0000024", "compare/own", "report/all"]
 """Units of it that draw samples or read them, in the order of the stages."""
 FINAL_STAGES = {key.split("/")[0] for key in FINAL}
 

@@ -124,7 +124,7 @@ def test_figures_of_networks_that_are_made_anew_are_refused_also_where_they_were
     assert opened.metrics["arms"]["top-1"]["fd"] == 1.5, "other steps of the sampler make no report stale"
     set_aside(run, expert_key(1))
     for one in (opened, hpcddm.open(run.root)):
-        with pytest.raises(UserError, match=r"report/all is waiting \(evaluate/.* is not complete\); next: hpcddm "):
+        with pytest.raises(UserError, match=r"report/all is waiting \(draw/.* is not complete\); next: hpcddm "):
             one.metrics  # noqa: B018  A property that raises.
 
 

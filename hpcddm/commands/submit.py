@@ -299,13 +299,8 @@ def _check_condition(experiment: Experiment, decision: Decision) -> None:
     """
     encoder = experiment.data.condition.text_encoder
     encodes = encoder is not None and not isinstance(encoder, SettingsWithWeights)
-    if encodes and {unit.stage for unit in decision.to_run} & {
-        "encode_captions",
-        "train",
-        "distill",
-        "router",
-        "evaluate",
-    }:
+    encoding = {"encode_captions", "train", "distill", "router", "draw"}
+    if encodes and encoding.intersection(unit.stage for unit in decision.to_run):
         from hpcddm.diffusion.conditions import base as conditions
 
         conditions.create_condition(experiment.data).check()

@@ -5,12 +5,12 @@ Flow of the data:
     shard --> catalog --> encode --> cluster --> assign --> expert_lists
                  |                                               |
                  |         +-------------------------------------+
-                 |         +---> train (experts, monolith) ------+--> evaluate --> measure --> compare --> report
+                 |         +---> train (experts, monolith) ------+------> draw --> measure --> compare --> report
                  |         +---> router -------------------------+                   ^             ^
                  |         +---> distill (student) --------------+
                  |         +---> cluster_report (page about the clusters; no training waits for it)
                  |         +---> copy_lists (copies of the lists' images, if experts read copies)
-                 +-------------> evaluators (extractor, classifier) -----------------+--> reference
+                 +-------------> evaluators (extractor, classifier) -----------------+--> measure_real
                  +-------------> encode_captions (states of captions, for all that see them)
 
 The student waits for the experts. The router waits for them only if it is trained on their samples. Networks with

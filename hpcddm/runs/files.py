@@ -61,7 +61,7 @@ CONCEPTS_TABLE, CONCEPTS_PARQUET = "concepts.csv", "concepts.parquet"
 SHOWN_FILE = "page_images.h5"
 """Pictures on the page, from which the report builds one of its sections."""
 
-# probe, evaluate, reference and measure, neighbours, compare, reference_statistics, report
+# probe, draw, measure_real and measure, neighbours, compare, reference_statistics, report
 PROBE_FILE = "probe.json"
 EVALUATION = "evaluation.h5"
 MEASUREMENTS, COMPARISON, NEIGHBOURS = "measurements.h5", "comparison.json", "neighbours.h5"

@@ -12,7 +12,7 @@ from hpcddm.errors import UserError
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.sweep_index import read_index
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 from tests.benchmarks import budget_curve, budget_figure, budget_tables, budget_tuning
 from tests.benchmarks.budget_curve import CURVE_SWEEPS, Row
 from tests.benchmarks.budget_rows import add, budget_of, recipe_of, rows_of, shown_arm, wall_seconds

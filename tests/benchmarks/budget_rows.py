@@ -36,7 +36,7 @@ from hpcddm.runs.unit_keys import MONOLITH, MONOLITH_ARM, REPORT, ROUTER, expert
 from hpcddm.runs.unit_training import unit_training
 from hpcddm.runs.weights_files import selected_training_costs
 from hpcddm.sampling import nfe
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.training import flops_budget
 from tests.benchmarks import budget_curve
 from tests.benchmarks.budget_curve import Row
@@ -103,7 +103,7 @@ def rows_of(sweep: str, run: RunDir, wall_seconds: float, with_lite0: bool = Tru
         **{"budget": budget_of(experiment)},
         **{"guidance": evaluate.guidance, "samples": evaluate.images, "wall_seconds": round(wall_seconds)},
         **{"floor_fd": floor["fd"], "floor_kid": floor["kid"]},
-        **{"sample_core_seconds": round(sum(core_seconds(run, key) for key in units if key.startswith("evaluate/")))},
+        **{"sample_core_seconds": round(sum(core_seconds(run, key) for key in units if key.startswith("draw/")))},
         **{"processor": processor()[0], "instructions": processor()[1]},
         **{"hpcddm": origin.get("hpcddm"), "commit": (origin.get("commit") or "")[:12]},
         "identity": identity_hashes(plan_units(experiment))[REPORT],

@@ -15,7 +15,7 @@ from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
 
-MEASURING = ("measure", "reference")
+MEASURING = ("measure", "measure_real")
 
 
 class EvaluatedRun:
@@ -78,7 +78,7 @@ def stored(run: RunDir, what: str) -> dict[str, np.ndarray]:
     Also 'features' and 'agreed', which the run's own evaluators measured, of held-out and training images, too.
     """
     is_drawn = what in ("images", "usage")
-    patterns = [f"evaluate/*/{EVALUATION}"] if is_drawn else [f"{one}/own-*/{MEASUREMENTS}" for one in MEASURING]
+    patterns = [f"draw/*/{EVALUATION}"] if is_drawn else [f"{one}/own-*/{MEASUREMENTS}" for one in MEASURING]
     parts: dict[str, list[np.ndarray]] = {}
     # Names of ranges have leading zeros.
     for path in (path for pattern in patterns for path in sorted(run.root.glob(pattern))):

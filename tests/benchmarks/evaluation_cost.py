@@ -1,6 +1,6 @@
 """Seconds of an evaluation by its parts: python -m tests.benchmarks.evaluation_cost RUN ...
 
-Sampling is the stage evaluate. Forward passes are the stages measure and reference, with reading and loading. The rest
+Sampling is the stage draw. Forward passes are the stages measure and measure_real, with reading and loading. The rest
 is the stage compare: metrics with their values without each tenth. Seconds are those of the last attempts.
 """
 
@@ -12,11 +12,11 @@ from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.runs.unit_keys import unit_name
-from hpcddm.stages.evaluation.reference import evaluator_of
+from hpcddm.stages.evaluation.measure_real import evaluator_of
 from tests.benchmarks.tables import given_runs, print_header, print_row
 
 SAMPLING = "-"
-LABELS = {"evaluate": lambda key: SAMPLING, "measure": evaluator_of, "reference": evaluator_of, "compare": unit_name}
+LABELS = {"draw": lambda key: SAMPLING, "measure": evaluator_of, "measure_real": evaluator_of, "compare": unit_name}
 """Extractor of a unit, by its stage."""
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     for root in roots:
         found = seconds_by_part(root)
         for (stage, label), spent in found.items():
-            print_row(root.name, stage, label, f"{spent:.1f}", f"{spent / found['evaluate', SAMPLING]:.1%}")
+            print_row(root.name, stage, label, f"{spent:.1f}", f"{spent / found['draw', SAMPLING]:.1%}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
 from hpcddm.runs.unit_keys import MONOLITH, REPORT, ROUTER, expert_key
 from hpcddm.runs.unit_training import scale_training, unit_training
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.training import ema, flops_budget
 from tests.benchmarks import budget, budget_curve, budget_rows, budget_tuning
 from tests.benchmarks.planted import BUDGETS, planted, row

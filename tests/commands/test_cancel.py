@@ -12,7 +12,7 @@ from tests.commands.runs import bare_run
 from tests.helpers import hpcddm
 from tests.launch.queues import Queue
 
-UNITS = ["train/expert-00", "train/expert-01", "evaluate/0000000-0000024", "report/all"]
+UNITS = ["train/expert-00", "train/expert-01", "draw/0000000-0000024", "report/all"]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_one_unit_of_a_sweep_that_a_job_continues_takes_nothing_else_out_of_its_
 def test_named_units_go_alone_and_what_will_miss_them_is_told(run, queue):
     said = cancel(run, "train/expert-00")
     assert queue.gone == ["7_0"] and "cancelled job 7_0  train/expert-00" in said
-    assert "evaluate/0000000-0000024, report/all will find it missing" in said and "hpcddm retry" in said
+    assert "draw/0000000-0000024, report/all will find it missing" in said and "hpcddm retry" in said
 
 
 def test_what_runs_is_told_to_save_after_the_journal_knows_it_and_is_waited_for(run, queue, monkeypatch):

@@ -131,7 +131,7 @@ def test_what_is_not_here_has_no_bytes_and_no_speed_of_reading_and_all_else_is_p
     assert said["bytes"] is said["epoch_hours"] is None and said["files"] == 100
     why = "data.source.folder: /nowhere is not a folder; with a few of its tars there this is measured"
     unknown = {name for name, row in rows.items() if row["unit_hours"] is None}
-    assert unknown == {"shard", "encode", "cluster_report", "reference", *WITHOUT_WORK}
+    assert unknown == {"shard", "encode", "cluster_report", "measure_real", *WITHOUT_WORK}
     assert said["epoch_detail"] == rows["shard"]["time_detail"] == rows["encode"]["time_detail"] == why
     assert all(row["bytes_kept"] > 0 and row["files"] > 0 for row in rows.values())
     assert all(row["flops"] > 0 for name, row in rows.items() if name not in unknown)

@@ -119,7 +119,7 @@ def test_a_named_unit_alone_leaves_other_failures(run, queue):
     (run.unit(OTHER) / "manifest.json").unlink()
     said = retry(run, EXPERT)
     assert submitted(queue) == [EXPERT], "the final step would lack the other"
-    assert f"{OTHER} was not among what is submitted; evaluate, measure, compare, report wait for it" in said
+    assert f"{OTHER} was not among what is submitted; draw, measure, compare, report wait for it" in said
     queue.submitted.clear()
     retry(run, EXPERT, OTHER)
     assert submitted(queue) == [OTHER, EXPERT, *FINAL]
@@ -133,7 +133,7 @@ def test_a_cancelled_unit_that_is_left_out_is_named_with_the_command_that_brings
     said = retry(run, EXPERT)
     assert "elsewhere" not in said and "copy" not in said
     command = f"hpcddm retry {run.root} {OTHER}"
-    assert f"{OTHER} was cancelled; evaluate, measure, compare, report wait for it; next: {command}\n" in said
+    assert f"{OTHER} was cancelled; draw, measure, compare, report wait for it; next: {command}\n" in said
     queue.alive = [EXPERT]
     queue.submitted.clear()
     retry(run, *command.split()[3:])

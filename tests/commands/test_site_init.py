@@ -104,7 +104,7 @@ def test_old_slurm_with_gpus_of_two_types_an_enforced_account_and_no_requeue_by_
     assert (site.gpus_flag, site.gpu_type, site.memory_flag) == ("gres", "v100", "total")
     assert (site.requeue, site.has_sacct) == ("scontrol", True), "JobRequeue=0 is a default, which --requeue overrides"
     assert "JobRequeue=0" in text and "Default=YES" in text and "# max_submitted: 500" in text
-    one, training = site.resources_for("evaluate"), site.resources_for("train")
+    one, training = site.resources_for("draw"), site.resources_for("train")
     assert (one.gpus_per_node, one.cpus_per_rank, one.memory_gb, one.minutes) == (1, 8, 86, 1440)
     assert (training.nodes, training.ranks_per_node, training.gpus_per_node) == (2, 4, 4)
     assert training.memory_gb * 1024 < 384000

@@ -34,13 +34,13 @@ def run(tmp_path):
 
 
 def spec(*needs):
-    return Spec("evaluate/0-8", {}, {}, list(needs), {})
+    return Spec("draw/0-8", {}, {}, list(needs), {})
 
 
 @pytest.fixture(autouse=True)
 def job(monkeypatch):
     """The job that asks: element 1 of an array on the default cluster."""
-    variables = {"ARRAY_JOB_ID": "9", "ARRAY_TASK_ID": "1", "JOB_NAME": "x-evaluate-aaaabbbbcccc"}
+    variables = {"ARRAY_JOB_ID": "9", "ARRAY_TASK_ID": "1", "JOB_NAME": "x-draw-aaaabbbbcccc"}
     for name, value in variables.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.delenv("HPCDDM_CLUSTER", raising=False)
@@ -50,7 +50,7 @@ def test_all_is_asked_for_where_something_is_missing_and_nothing_else(run):
     assert missing_units(spec(EXPERTS[0]), run, run) == set()
     # What is there may be made anew.
     assert missing_units(spec(*EXPERTS), run, run) == set(EXPERTS)
-    enough = Spec("evaluate/0-8", {}, {}, [], {}, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
+    enough = Spec("draw/0-8", {}, {}, [], {}, optional={EXPERTS[0]: {}, EXPERTS[1]: {}}, min_optional=1)
     assert missing_units(enough, run, run) == {EXPERTS[1]}, "what it can do without, while it is in the making"
 
 
@@ -82,13 +82,13 @@ def test_what_another_cluster_makes_is_looked_for_later_and_equal_ids_there_are_
     monkeypatch.setenv("HPCDDM_CLUSTER", "south")
     north = intent(run, EXPERTS[:1], "x-train", "north", "both")
     south = intent(run, EXPERTS[1:], "x-train", "south", "both")
-    own = intent(run, ["evaluators/classifier", "evaluate/0-8"], "x-evaluate", "south", "both")
-    monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{own}")
+    own = intent(run, ["evaluators/classifier", "draw/0-8"], "x-draw", "south", "both")
+    monkeypatch.setenv("SLURM_JOB_NAME", f"x-draw-{own}")
     assert awaited_job_names(set(EXPERTS), run) == {"north": [f"x-train-{north}"], "south": [f"x-train-{south}"]}
     there, here = f"9_0|x-train-{north}\n", f"9_0|x-train-{south}\n"
     assert start_flag(there, set(EXPERTS), run, 300) == "--begin=now+60"
     assert start_flag(there + here, set(EXPERTS), run, 300) == "--dependency=afterany:9_0", "first what is nearer"
-    assert start_flag(f"9_1|x-evaluate-{own}", {"evaluate/0-8"}, run, 300) == "", "nobody waits for himself"
+    assert start_flag(f"9_1|x-draw-{own}", {"draw/0-8"}, run, 300) == "", "nobody waits for himself"
     assert start_flag("?|north", set(EXPERTS), run, 300) == "--begin=now+60", "no answer is no end"
 
 
@@ -109,13 +109,13 @@ def test_a_cluster_that_never_answers_is_given_up_after_a_day_of_silence(run, mo
 
 
 def test_a_job_whose_unit_was_cancelled_is_told_so(run, monkeypatch, capsys):
-    token = intent(run, [EXPERTS[0], "evaluate/0-8"], "x-evaluate")
-    path, map_path = Spec("evaluate/0-8", {}, {}, [], {}).write(run), run.jobs / f"{token}.json"
+    token = intent(run, [EXPERTS[0], "draw/0-8"], "x-draw")
+    path, map_path = Spec("draw/0-8", {}, {}, [], {}).write(run), run.jobs / f"{token}.json"
     run.jobs.mkdir()
     map_path.write_text(json.dumps({"specs": [f"../{path.relative_to(run.root)}"] * 2}))
-    monkeypatch.setenv("SLURM_JOB_NAME", f"x-evaluate-{token}")
+    monkeypatch.setenv("SLURM_JOB_NAME", f"x-draw-{token}")
     monkeypatch.setattr("sys.argv", ["gate", str(map_path)])
-    for units, words in (([EXPERTS[0]], ""), (["evaluate/0-8"], "!|cancelled\n")):
+    for units, words in (([EXPERTS[0]], ""), (["draw/0-8"], "!|cancelled\n")):
         Journal(run.journal).record_cancelled(token, units)
         main()
         assert capsys.readouterr().out == words

@@ -16,7 +16,7 @@ from hpcddm.runs.unit_keys import CLUSTER_REPORT
 from tests.helpers import finish, tiny
 
 KEYS = FIRST, SECOND, THIRD, FOURTH = [f"train/expert-{index:02d}" for index in range(4)]
-EVALUATE = ["evaluate/0000000-0000008", "evaluate/0000008-0000024"]
+DRAW = ["draw/0000000-0000008", "draw/0000008-0000024"]
 
 
 class Job:
@@ -38,12 +38,12 @@ class Job:
         for key in keys:
             (self.run.unit(key) / manifest.FILE_NAME).unlink()
 
-    def gather(self, key=EVALUATE[0]):
+    def gather(self, key=DRAW[0]):
         items = make_items([self.units[key]], self.experiment, self.run)
         write_specs(items, Site(name="here", scheduler="local"))
         return gather_inputs(read_spec(items[0].spec)[0], self.run)
 
-    def refusal(self, key=EVALUATE[0]):
+    def refusal(self, key=DRAW[0]):
         with pytest.raises(UserError) as caught:
             self.gather(key)
         assert str(caught.value).startswith(f"{key} cannot start: ") and "\n" not in str(caught.value)
@@ -58,7 +58,7 @@ def job(tmp_path):
 
 def test_what_is_there_is_found_and_a_missing_expert_is_left_out_and_named(job):
     found = job.gather()
-    assert found.manifests.keys() == set(job.units[EVALUATE[0]].inputs) and found.missing == []
+    assert found.manifests.keys() == set(job.units[DRAW[0]].inputs) and found.missing == []
     job.lose(SECOND)
     found = job.gather()
     assert found.missing == [SECOND] and set(KEYS) - found.manifests.keys() == {SECOND}
@@ -89,14 +89,14 @@ def test_an_expert_that_does_not_fit_or_is_torn_is_as_good_as_missing(job):
 
 
 def test_evaluations_with_different_experts_are_not_merged(job):
-    job.lose(FOURTH, EVALUATE[0])
-    job.make(EVALUATE[0], FOURTH)
-    assert f"{EVALUATE[0]} was made without {FOURTH}; submit again" in job.refusal("report/all")
-    job.make(EVALUATE[0])
+    job.lose(FOURTH, DRAW[0])
+    job.make(DRAW[0], FOURTH)
+    assert f"{DRAW[0]} was made without {FOURTH}; submit again" in job.refusal("report/all")
+    job.make(DRAW[0])
     assert job.gather("report/all").missing == []
     job.lose(FOURTH)
     refusal = job.refusal("report/all")
-    assert f"was made with {FOURTH}, which is not there; bring it back, or submit with --redo evaluate" in refusal
+    assert f"was made with {FOURTH}, which is not there; bring it back, or submit with --redo draw" in refusal
 
 
 def test_an_evaluation_of_what_has_changed_since_is_not_reported(job):

@@ -162,8 +162,8 @@ def test_an_array_may_hold_units_of_several_runs(tmp_path):
     specs = read_element_map(home.jobs / f"{one.uuid}.json")
     assert [path.resolve() for path in specs] == [run.spec(MONOLITH).resolve() for run in runs.values()]
     job_of = {name: one.job for one in submitted for name in one.keys}
-    (evaluate,) = [one for one in submitted if "b/evaluate/0000000-0000024" in one.keys]
-    assert {job_of["a/train/expert-01"], job_of["b/train/expert-01"]} <= set(evaluate.after)
+    (draw,) = [one for one in submitted if "b/draw/0000000-0000024" in one.keys]
+    assert {job_of["a/train/expert-01"], job_of["b/train/expert-01"]} <= set(draw.after)
 
 
 def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
@@ -174,8 +174,8 @@ def test_a_long_array_is_cut_and_its_chunks_share_the_throttle(run, tmp_path):
     assert [len(array.keys) for array in pieces] == [3, 3, 2] and [array.throttle for array in pieces] == [1, 1, 1]
     jobs = [one.job for one in submitted if "train/expert" in one.keys[0]]
     assert jobs[0] in pieces[2].after and not {jobs[0], jobs[1]} & {*pieces[0].after, *pieces[1].after}
-    (evaluate,) = [one for one in submitted if one.keys[0].startswith("evaluate")]
-    assert set(jobs) <= set(evaluate.after)
+    (draw,) = [one for one in submitted if one.keys[0].startswith("draw")]
+    assert set(jobs) <= set(draw.after)
     tokens = [one.uuid for one in Journal(run.journal).submissions()]
     assert len(tokens) == len(set(tokens)) == len(submitted)
 
@@ -241,8 +241,8 @@ def test_what_reads_an_array_in_pieces_waits_for_all_of_them(run, tmp_path):
     submitted = everything(tiny(tmp_path, cluster__experts=8), run, Narrow(run))
     pieces = [one for one in submitted if "train/expert" in one.keys[0]]
     assert [len(one.keys) for one in pieces] == [2, 2, 2, 2]
-    (evaluate,) = [one for one in submitted if one.keys[0].startswith("evaluate")]
-    assert {one.job for one in pieces} <= set(evaluate.after)
+    (draw,) = [one for one in submitted if one.keys[0].startswith("draw")]
+    assert {one.job for one in pieces} <= set(draw.after)
     assert len({one.script for one in submitted}) == len(submitted)
 
 
@@ -267,7 +267,7 @@ def test_a_dry_run_writes_the_scripts_that_a_submission_would_and_none_over_anot
 def test_a_dry_run_names_the_scripts_and_jobs_for_which_an_array_waits_as_a_submission_does(run, tmp_path):
     launcher, queue = create(Site(name="north", scheduler="slurm", **BOTH), run), Queue(run, **BOTH)
     arrays, _ = planned(tiny(tmp_path), run, queue, lambda item: item.unit.stage in ("train", "report"))
-    active = {"evaluate/monolith": Job(JobId("55_1@north"), "running"), "router/all": Job(JobId("7@south"), "running")}
+    active = {"draw/monolith": Job(JobId("55_1@north"), "running"), "router/all": Job(JobId("7@south"), "running")}
     scripts = dict(render_planned(arrays, launcher, active))
     dry = {key: array.waits_for for array in scripts.values() for key in array.keys}
     list(submit_planned(arrays, run, queue, active))

@@ -91,8 +91,8 @@ def test_what_waits_or_runs_is_not_submitted_again(submitted):
     decision = submitted.decide(queue)
     assert set(decision.active) == {*EXPERTS, "router/all"} and not decision.active.keys() & set(keys(decision.to_run))
     again = submitted.submit(decision, queue)
-    (evaluate,) = [one for one in again if one.keys[0].startswith("evaluate/")]
-    assert {"108", "109"} <= set(evaluate.after)
+    (draw,) = [one for one in again if one.keys[0].startswith("draw/")]
+    assert {"108", "109"} <= set(draw.after)
 
 
 def test_what_waits_for_a_unit_that_must_run_again_is_recalled(submitted):
@@ -198,9 +198,9 @@ def test_experts_elsewhere_do_not_block_the_final_step_when_enough_are_to_run_an
 def test_an_expert_that_failed_runs_again_and_the_final_step_waits_for_it_but_does_not_need_it(case):
     case.finish(lambda unit: unit.key != EXPERTS[1], **ENOUGH)
     assert case.to_run(changes=ENOUGH) == [EXPERTS[1], *FINAL]
-    expert, evaluate, measure, compare, report = case.submit(**ENOUGH)
-    assert (evaluate.after, measure.after, compare.after) == ([expert.job], [evaluate.job], [measure.job])
-    assert set(report.after) == {expert.job, evaluate.job, compare.job}
+    expert, draw, measure, compare, report = case.submit(**ENOUGH)
+    assert (draw.after, measure.after, compare.after) == ([expert.job], [draw.job], [measure.job])
+    assert set(report.after) == {expert.job, draw.job, compare.job}
     spec, _ = read_spec(case.run.spec(FINAL[0]))
     assert (list(spec.optional), spec.min_optional) == (EXPERTS, 1) and not set(EXPERTS) & set(spec.requires)
 

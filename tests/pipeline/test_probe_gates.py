@@ -19,7 +19,7 @@ from hpcddm.runs.run_dir import RunDir
 from tests.helpers import finish, hpcddm, tiny
 from tests.launch.queues import Queue
 
-EXPERT, PROBE, EVALUATE, REPORT = "train/expert-01", "probe/expert-01", "evaluate/0000000-0000024", "report/all"
+EXPERT, PROBE, DRAW, REPORT = "train/expert-01", "probe/expert-01", "draw/0000000-0000024", "report/all"
 MEASURED = ("measure/own-0000000-0000024", "compare/own")
 PARTITION = {"name": "contract", "partition": "/nowhere/partition.safetensors", "content_hash": "0" * 64}
 FOLLOWED = {"cluster__clustering": PARTITION | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
@@ -33,7 +33,7 @@ class Run:
     def __init__(self, folder, **changes):
         self.experiment = tiny(folder, **SITES, **changes)
         self.run, self.units = RunDir(folder / "run"), {unit.key: unit for unit in plan_units(self.experiment)}
-        behind = (EXPERT, PROBE, "distill/student", EVALUATE, *MEASURED, REPORT)
+        behind = (EXPERT, PROBE, "distill/student", DRAW, *MEASURED, REPORT)
         finish([unit for key, unit in self.units.items() if key not in behind], self.run)
 
     def finish(self, *keys):
@@ -41,13 +41,13 @@ class Run:
 
     def states(self):
         found = survey_units([*self.units.values()], self.run)
-        return {key: str(found[key].state) for key in (PROBE, EVALUATE, REPORT)}
+        return {key: str(found[key].state) for key in (PROBE, DRAW, REPORT)}
 
     def to_run(self):
         decision = decide_units(self.experiment, self.run, Queue(self.run, name="here"))
         return [unit.key for unit in decision.to_run], decision.blocked
 
-    def gather(self, key=EVALUATE):
+    def gather(self, key=DRAW):
         items = make_items([self.units[key]], self.experiment, self.run)
         write_specs(items, Site(name="here", scheduler="local"))
         return gather_inputs(read_spec(items[0].spec)[0], self.run)
@@ -76,14 +76,14 @@ def test_no_unit_reads_an_expert_of_another_site_without_its_probe(tmp_path):
     readers |= {"concepts": {"vocabulary": {"name": "labels"}, "tagger": {"name": "labels"}}}
     units = plan_units(tiny(tmp_path, **SITES, **readers))
     gated = {unit.stage for unit in units if EXPERT in unit.inputs and unit.gates == {EXPERT: PROBE}}
-    assert gated == {"router", "distill", "evaluate", "report", "concept_scores"}
+    assert gated == {"router", "distill", "draw", "report", "concept_scores"}
     assert {unit.stage for unit in units if EXPERT in unit.inputs} == {*gated, "probe"}
 
 
 def test_a_stage_that_does_not_say_that_it_reads_probes_is_refused(tmp_path, monkeypatch):
     order = sorted(STAGES, key=lambda name: name == "probe")
     monkeypatch.setattr("hpcddm.pipeline.unit_graph.STAGES", {name: STAGES[name] for name in order})
-    with pytest.raises(ConfigError, match=f"evaluate/.* reads {PROBE}: unknown, of a stage that `reads` lacks"):
+    with pytest.raises(ConfigError, match=f"draw/.* reads {PROBE}: unknown, of a stage that `reads` lacks"):
         plan_units(tiny(tmp_path, **SITES))
 
 
@@ -96,14 +96,14 @@ def test_a_probe_changes_no_fingerprint(tmp_path):
 
 def test_final_steps_wait_for_the_probe(tmp_path):
     run = Run(tmp_path)
-    behind = dict(zip((*MEASURED, REPORT), (EVALUATE, MEASURED[0], EVALUATE), strict=True))
-    assert run.to_run() == ([], {PROBE: EXPERT, EVALUATE: EXPERT} | behind)
+    behind = dict(zip((*MEASURED, REPORT), (DRAW, MEASURED[0], DRAW), strict=True))
+    assert run.to_run() == ([], {PROBE: EXPERT, DRAW: EXPERT} | behind)
     run.finish(EXPERT)
-    assert run.to_run() == ([PROBE, EVALUATE, *MEASURED, REPORT], {})
+    assert run.to_run() == ([PROBE, DRAW, *MEASURED, REPORT], {})
     with pytest.raises(InputsNotReady, match=rf"needs 2 of 2 experts, 1 are there \({PROBE} is not complete\)"):
         run.gather()
     run.finish(PROBE)
-    assert PROBE in run.gather().manifests and run.to_run() == ([EVALUATE, *MEASURED, REPORT], {})
+    assert PROBE in run.gather().manifests and run.to_run() == ([DRAW, *MEASURED, REPORT], {})
 
 
 def test_a_probe_of_another_bundle_opens_nothing(tmp_path):
@@ -120,14 +120,14 @@ def test_a_probe_of_another_bundle_opens_nothing(tmp_path):
 
 def test_an_expert_whose_probe_fails_is_as_good_as_missing(tmp_path):
     partial = Run(tmp_path, evaluate__min_experts=1)
-    partial.finish(EVALUATE, *MEASURED, REPORT)
-    complete = dict.fromkeys((EVALUATE, REPORT), "complete")
+    partial.finish(DRAW, *MEASURED, REPORT)
+    complete = dict.fromkeys((DRAW, REPORT), "complete")
     partial.finish(EXPERT)
     assert partial.states() == complete | {PROBE: "missing"}
     found = partial.gather()
     assert EXPERT not in found.manifests and set(found.missing) == {EXPERT, PROBE}
     partial.finish(PROBE)
-    assert partial.states() == dict.fromkeys((EVALUATE, REPORT), "outdated") | {PROBE: "complete"}
+    assert partial.states() == dict.fromkeys((DRAW, REPORT), "outdated") | {PROBE: "complete"}
 
 
 def test_a_required_expert_waits_for_its_probe_as_well(tmp_path):

@@ -19,7 +19,7 @@ from hpcddm.runs.unit_keys import (
     expert_of,
     unit_name,
 )
-from hpcddm.stages.evaluation.evaluate import evaluate_keys, evaluate_range
+from hpcddm.stages.evaluation.draw import draw_keys, draw_range
 from tests.helpers import DATA_STAGES, JOINED, LATENT_SPACE, REPOSITORY, tiny
 
 NOUNS = {"vocabulary": {"name": "captions"}, "tagger": {"name": "lit", "image": {"name": "pixels"}}}
@@ -75,9 +75,9 @@ def test_a_stage_names_the_stages_that_it_reads(tmp_path):
     assert {name: set(stage.reads) for name, stage in STAGES.items()} == {name: read[name] - {name} for name in read}
 
 
-BEGIN, LAST = "shard catalog", "evaluate measure reference compare report"
+BEGIN, LAST = "shard catalog", "draw measure measure_real compare report"
 CLUSTERS, TRAINED = "encode cluster assign", "expert_lists cluster_report train router evaluators"
-LAST_OF_MANY = LAST.replace("reference", "reference neighbours")
+LAST_OF_MANY = LAST.replace("measure_real", "measure_real neighbours")
 CAPTIONED = f"{BEGIN} {CLUSTERS} encode_captions"
 CONCEPTS = "concept_vocabulary concept_tags concept_counts concept_scores concept_analysis"
 PLAIN = ("budget", "fashion_mnist", "from_seed", "method", "quickstart", "seed_digits")
@@ -203,7 +203,7 @@ def test_an_expert_counts_its_own_list_alone_and_nothing_counts_where_samples_li
     assert units[MONOLITH].parts == {CATALOG: "train", EXPERT_LISTS: ""}
     for unit in units.values():
         assert unit.parts.keys() <= set(unit.requires), unit.key
-        if unit.stage in ("router", "distill", "evaluate", "report"):
+        if unit.stage in ("router", "distill", "draw", "report"):
             assert unit.parts == {CATALOG: "all", EXPERT_LISTS: "all"}
 
 
@@ -242,7 +242,7 @@ def test_one_ruler_measures_all_seeds_of_an_experiment(tmp_path):
 @pytest.mark.parametrize("units", [1, 3, 7])
 def test_evaluation_units_part_the_samples_in_whole_batches(tmp_path, units):
     experiment = tiny(tmp_path, evaluate__images=80, evaluate__batch=8, evaluate__units=units)
-    ranges = [evaluate_range(key) for key in evaluate_keys(experiment)]
+    ranges = [draw_range(key) for key in draw_keys(experiment)]
     assert len(ranges) == units and ranges[0][0] == 0 and ranges[-1][1] == 80
     assert all(stop == start for (_, stop), (start, _) in zip(ranges, ranges[1:], strict=False))
     assert all(start < stop and (stop - start) % 8 == 0 for start, stop in ranges)
@@ -255,8 +255,8 @@ def test_an_evaluation_that_begins_later_has_ranges_of_its_own_and_the_same_fing
         tiny(tmp_path, evaluate__images=images, evaluate__batch=8, evaluate__units=2, evaluate__first_sample=first)
         for images, first in ((80, 0), (40, 40))
     )
-    assert evaluate_keys(later) == ["evaluate/0000040-0000056", "evaluate/0000056-0000080"]
-    whole, later = ([unit for unit in plan_units(one) if unit.stage == "evaluate"][0] for one in (whole, later))
+    assert draw_keys(later) == ["draw/0000040-0000056", "draw/0000056-0000080"]
+    whole, later = ([unit for unit in plan_units(one) if unit.stage == "draw"][0] for one in (whole, later))
     assert whole.fingerprint_settings == later.fingerprint_settings, "a range's samples are the same in both"
 
 
@@ -276,11 +276,11 @@ def test_without_the_monolith_nothing_waits_for_it(tmp_path):
 def test_the_final_step_wants_the_experts_and_can_do_without_what_it_is_told_to(tmp_path):
     for minimum, enough in ((None, 2), (1, 1), (2, 2)):
         units = {unit.stage: unit for unit in plan_units(tiny(tmp_path, evaluate__min_experts=minimum))}
-        for unit, extras in ((units["evaluate"], []), (units["report"], [CLUSTER_REPORT])):
+        for unit, extras in ((units["draw"], []), (units["report"], [CLUSTER_REPORT])):
             assert (list(unit.optional), unit.min_optional) == ([expert_key(0), expert_key(1), *extras], enough)
             assert list(unit.extras) == extras and not unit.missing_inputs(extras)
             assert not unit.optional.keys() & set(unit.requires)
-        assert {stage for stage, unit in units.items() if unit.optional} == {"evaluate", "report"}
+        assert {stage for stage, unit in units.items() if unit.optional} == {"draw", "report"}
 
 
 def test_an_expert_is_known_by_its_key():
@@ -290,7 +290,7 @@ def test_an_expert_is_known_by_its_key():
 
 
 def test_inputs_that_a_unit_misses(tmp_path):
-    (unit,) = [unit for unit in plan_units(tiny(tmp_path, evaluate__min_experts=1)) if unit.stage == "evaluate"]
+    (unit,) = [unit for unit in plan_units(tiny(tmp_path, evaluate__min_experts=1)) if unit.stage == "draw"]
     assert unit.missing_inputs([expert_key(0)]) == unit.missing_inputs([expert_key(1)]) == []
     assert unit.missing_inputs([expert_key(0), expert_key(1)]) == [expert_key(0), expert_key(1)]
     assert unit.missing_inputs(["router/all", expert_key(1)]) == ["router/all"]
@@ -320,7 +320,7 @@ def test_the_student_reads_all_experts_and_the_router_where_it_teaches(tmp_path,
     units = planned(tmp_path, distill={"teacher": teacher, "share": 0.5})
     assert {expert_key(0), expert_key(1)} <= set(units[STUDENT].requires)
     assert (ROUTER in units[STUDENT].requires) == asked
-    assert all(STUDENT in unit.requires for unit in units.values() if unit.stage in ("evaluate", "report"))
+    assert all(STUDENT in unit.requires for unit in units.values() if unit.stage in ("draw", "report"))
 
 
 def test_a_router_of_the_experts_samples_waits_for_them(tmp_path):
@@ -339,7 +339,7 @@ def test_how_a_routers_weights_are_read_is_under_the_fingerprints_of_what_asks_i
     base = {"router__training": None, "monolith__enabled": False, "distill": {"teacher": teacher, "share": 0.5}}
     base |= {"router__model": {"name": "distance_router"}}
     changed = stale_units(tmp_path, base, router__model={"name": "distance_router", "temperature": 9.0})
-    assert {ROUTER, REPORT, "evaluate/0000000-0000024"} <= changed
+    assert {ROUTER, REPORT, "draw/0000000-0000024"} <= changed
     assert (STUDENT in changed) == stale
 
 

@@ -15,7 +15,7 @@ from tests.attempts import beat, submitted, write_attempt
 from tests.helpers import DATA_STAGES, FINAL_STAGES, finish, tiny
 
 EXPERT = expert_key(1)
-EVALUATE = "evaluate/0000000-0000024"
+DRAW = "draw/0000000-0000024"
 MEASURED = ("measure/own-0000000-0000024", "compare/own")
 
 
@@ -44,8 +44,8 @@ def test_a_unit_without_manifest_is_missing_and_its_readers_wait(run, tmp_path):
     (run.unit(EXPERT) / "manifest.json").unlink()
     found = survey(run, tmp_path)
     waiting = {key for key, state in states(found).items() if state is State.WAITING}
-    assert found[EXPERT].state is State.MISSING and waiting == {EVALUATE, *MEASURED, "report/all"}
-    assert found[EVALUATE].reason == f"{EXPERT} is not complete"
+    assert found[EXPERT].state is State.MISSING and waiting == {DRAW, *MEASURED, "report/all"}
+    assert found[DRAW].reason == f"{EXPERT} is not complete"
 
 
 def test_a_missing_unit_of_which_nothing_counts_holds_up_nobody(run, tmp_path):
@@ -61,7 +61,7 @@ def test_a_unit_with_a_torn_manifest_is_damaged_and_named_and_the_others_are_wha
     status = survey(run, tmp_path)
     assert status[EXPERT].state is State.DAMAGED and f"{path}: holds no usable JSON" in status[EXPERT].reason
     for key in before.keys() - {EXPERT}:
-        readers = {EXPERT, EVALUATE, MEASURED[0]} & {*status[key].unit.inputs}
+        readers = {EXPERT, DRAW, MEASURED[0]} & {*status[key].unit.inputs}
         assert status[key].state is before[key] or readers
 
 
@@ -79,9 +79,9 @@ def test_a_changed_setting_is_named_with_its_old_and_new_value_and_the_way_out(r
     found = survey(run, tmp_path, evaluate__guidance=2.0, evaluate__steps=5)
     with pytest.raises(ConfigError) as caught:
         check_stale(list(found.values()), redo={"report"})
-    assert "evaluate.guidance: 1.0 -> 2.0; evaluate.steps: 2 -> 5. Stale: evaluate and what reads" in str(caught.value)
-    assert str(caught.value).endswith("--redo evaluate") and "\n" not in str(caught.value)
-    check_stale(list(found.values()), redo={"report", "evaluate"})
+    assert "evaluate.guidance: 1.0 -> 2.0; evaluate.steps: 2 -> 5. Stale: draw and what reads" in str(caught.value)
+    assert str(caught.value).endswith("--redo draw") and "\n" not in str(caught.value)
+    check_stale(list(found.values()), redo={"report", "draw"})
     # This one had its default.
     found = survey(run, tmp_path, data__transform={"name": "resize"})
     with pytest.raises(ConfigError, match=r"data\.transform\.name: 'centre_crop' -> 'resize'\. Stale: shard"):
@@ -107,8 +107,8 @@ def test_an_expert_folder_that_arrives_by_any_means_is_complete(run, tmp_path):
 
 
 def final(found):
-    """State and reason of evaluate and report."""
-    return [(str(found[key].state), found[key].reason) for key in (EVALUATE, "report/all")]
+    """State and reason of draw and report."""
+    return [(str(found[key].state), found[key].reason) for key in (DRAW, "report/all")]
 
 
 def test_a_final_step_without_an_expert_is_complete_until_one_that_fits_arrives(tmp_path):
@@ -135,7 +135,7 @@ def test_an_expert_that_was_used_and_has_gone_takes_no_result_with_it(run, tmp_p
 
 def test_units_that_were_made_with_different_experts_do_not_go_together(tmp_path):
     run, units = RunDir(tmp_path / "run"), plan_units(tiny(tmp_path, evaluate__min_experts=1, evaluate__units=2))
-    first, second = (unit for unit in units if unit.stage == "evaluate")
+    first, second = (unit for unit in units if unit.stage == "draw")
     name = unit_name(second.key)
     behind = (EXPERT, second.key, f"measure/own-{name}", "compare/own", "report/all")
     finish([unit for unit in units if unit.key not in behind], run)
@@ -191,7 +191,7 @@ def test_what_is_not_complete_is_described_as_the_status_does(run, tmp_path):
     require_complete(states, run, "expert_lists/all")
     advice = f"; next: hpcddm status {run.root}"
     assert refused(run, states, "expert_lists/all", EXPERT) == f"{EXPERT} is missing{advice}"
-    assert refused(run, states, "report/all") == f"report/all is waiting ({EVALUATE} is not complete){advice}"
+    assert refused(run, states, "report/all") == f"report/all is waiting ({DRAW} is not complete){advice}"
     token = submitted(run, [EXPERT])
     assert refused(run, states, EXPERT) == f"{EXPERT} is submitted and not begun{advice}"
     write_attempt(run, EXPERT, 1, token, "17_0", heartbeat=beat(1500, 6400, age=0))

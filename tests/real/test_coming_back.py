@@ -18,7 +18,7 @@ class Site(Storm):
 
     def prepare(self, finished, way):
         shutil.copytree(finished, self.run)
-        for folder in (KEY, f"logs/{KEY}", "evaluate", "measure", "compare", "report", "sites"):
+        for folder in (KEY, f"logs/{KEY}", "draw", "measure", "compare", "report", "sites"):
             shutil.rmtree(self.run / folder)
         hook = 'echo "$HPCDDM_EVENT $HPCDDM_UNIT" >> "$HPCDDM_RUN/told"'
         self.site = write_site(self.folder, requeue=way, hook=hook, stages={"train": {"nodes": 2}})

@@ -19,9 +19,9 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 
 from tests.whole_runs import TINY, hpcddm
 
-EVALUATION = "evaluate/{}/evaluation.h5"
+EVALUATION = "draw/{}/evaluation.h5"
 RANGES = ("0000000-0000200", "0000200-0000400")
-DRAWN, MEASURED = ([f"{stage}{one}" for one in RANGES] for stage in ("evaluate/", "measure/own-"))
+DRAWN, MEASURED = ([f"{stage}{one}" for one in RANGES] for stage in ("draw/", "measure/own-"))
 TRAINED = ["--until", "train"]
 FINAL = [*DRAWN, *MEASURED, "compare/own", "report/all"]
 """What draws samples or reads them, in the order of the stages."""
@@ -93,8 +93,8 @@ def test_a_deleted_manifest_brings_back_that_expert_and_what_reads_it(run, two_r
 def test_a_changed_setting_is_refused_by_name_until_its_stage_is_redone(run, two_ranks):
     refused = submit(run, two_ranks, "evaluate.guidance=1.5")
     assert refused.returncode == 2
-    assert "evaluate.guidance: 1.0 -> 1.5" in refused.stderr and "--redo evaluate" in refused.stderr
-    redone = submit(run, two_ranks, "evaluate.guidance=1.5", "--redo", "evaluate", "--redo", "report")
+    assert "evaluate.guidance: 1.0 -> 1.5" in refused.stderr and "--redo draw" in refused.stderr
+    redone = submit(run, two_ranks, "evaluate.guidance=1.5", "--redo", "draw", "--redo", "report")
     assert redone.returncode == 0, redone.stdout + redone.stderr
     assert metrics_of(run)["guidance"] == 1.5
     assert len(list(run.glob("superseded/*/report/metrics.json"))) == 1
@@ -103,7 +103,7 @@ def test_a_changed_setting_is_refused_by_name_until_its_stage_is_redone(run, two
 def test_other_tars_of_the_same_samples_make_nothing_stale_that_was_learned_from_them(run, two_ranks):
     made = [
         path
-        for stage in ("train", "evaluators", "evaluate", "reference", "measure", "compare")
+        for stage in ("train", "evaluators", "draw", "measure_real", "measure", "compare")
         for path in run.glob(f"{stage}/*/manifest.json")
     ]
     made += [run / "router/manifest.json", run / "report/manifest.json"]
@@ -159,7 +159,7 @@ def test_the_final_step_goes_ahead_without_an_expert_and_takes_it_in_when_it_arr
     run, two_ranks, finished, tmp_path
 ):
     away = shutil.move(run / MISSING, tmp_path / "expert-03")
-    partial = submit(run, two_ranks, *THREE_ARE_ENOUGH, "--redo", "evaluate", "--redo", "report")
+    partial = submit(run, two_ranks, *THREE_ARE_ENOUGH, "--redo", "draw", "--redo", "report")
     assert partial.returncode == 0, partial.stdout + partial.stderr
     said = f"made with 3 of 4 experts, without {MISSING}"
     assert said in partial.stdout and said in (run / "report/index.html").read_text()
@@ -204,7 +204,7 @@ class Given(torch.nn.Module):
 
 def test_the_distance_equals_torchmetrics_on_the_same_features(finished):
     features = {}
-    for name, stage in (("heldout", "reference"), ("top-1", "measure")):
+    for name, stage in (("heldout", "measure_real"), ("top-1", "measure")):
         parts = []
         for path in sorted(finished.glob(f"{stage}/own-*/measurements.h5")):
             with h5py.File(path) as file:

@@ -13,14 +13,14 @@ import hpcddm
 from hpcddm.runs.files import EVALUATION
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
-from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_keys
+from hpcddm.stages.evaluation.draw import arm_names, draw_keys
 from tests.whole_runs import TINY
 from tests.whole_runs import hpcddm as run_verb
 
 IMAGES, STORED_BATCH = 200, 50
 
 
-def stored_images(run: Path, arm: str, unit: str = "evaluate/0000000-0000200") -> np.ndarray:
+def stored_images(run: Path, arm: str, unit: str = "draw/0000000-0000200") -> np.ndarray:
     with h5py.File(run / unit / EVALUATION) as file:
         return file[arm]["images"][:]
 
@@ -47,7 +47,7 @@ def test_units_change_no_image_and_no_figure_beyond_rounding(tmp_path, finished,
         done = run_verb("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, *settings)
         assert done.returncode == 0, done.stdout + done.stderr
         experiment = stored_experiment(RunDir(run))
-        keys, arms = evaluate_keys(experiment), arm_names(experiment)
+        keys, arms = draw_keys(experiment), arm_names(experiment)
         assert len(keys) == units
         images.append({arm: np.concatenate([stored_images(run, arm, key) for key in keys]) for arm in arms})
         figures.append(json.loads((run / "report/metrics.json").read_text())["arms"])
@@ -72,7 +72,7 @@ def test_an_extractor_that_joins_measures_samples_that_are_there(tmp_path, finis
     done = run_verb("submit", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     made = set(re.findall(r"(\w+)/\S+ complete \(", done.stdout))
-    assert made == {"reference", "reference_statistics", "measure", "compare", "report"}
+    assert made == {"measure_real", "reference_statistics", "measure", "compare", "report"}
     metrics = json.loads((run / "report/metrics.json").read_text())
     for arm, values in before["arms"].items():
         assert values.items() <= metrics["arms"][arm].items(), "the short keys stay those of the run's own extractor"
@@ -81,13 +81,13 @@ def test_an_extractor_that_joins_measures_samples_that_are_there(tmp_path, finis
 
 def test_another_run_copies_measurements_of_the_same_real_images(tmp_path, finished, two_ranks):
     run = Path(shutil.copytree(finished, tmp_path / "run"))
-    shutil.rmtree(run / "reference")
+    shutil.rmtree(run / "measure_real")
     done = run_verb(
         *("submit", "quickstart", "--site", two_ranks, "--run-dir", run, *TINY, f"evaluate.reference={finished}")
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for name in ("own-0000000-0000200", "own-0000200-0000400"):
-        made = json.loads((run / "reference" / name / "manifest.json").read_text())
+        made = json.loads((run / "measure_real" / name / "manifest.json").read_text())
         assert made["results"]["copied"] is True
-        files = [folder / "reference" / name / "measurements.h5" for folder in (run, finished)]
+        files = [folder / "measure_real" / name / "measurements.h5" for folder in (run, finished)]
         assert files[0].read_bytes() == files[1].read_bytes()

@@ -14,7 +14,7 @@ from tests.whole_runs import TINY, hpcddm
 def evaluated(run):
     """Return the finished run, with both arms evaluated."""
     arms = f"evaluate.strategies=[{BEST_EACH_STEP}, {KEPT}]"
-    anew = ("--redo", "evaluate", "--redo", "report")
+    anew = ("--redo", "draw", "--redo", "report")
     done = hpcddm("submit", "quickstart", "--site", "embedded", "--run-dir", run, *anew, *TINY, arms, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return run
@@ -29,7 +29,7 @@ def test_draws_are_those_of_the_evaluation_and_others_are_refused(evaluated):
     counted = opened.usage(KEPT)
     drawn = np.bincount(decisions.expert, minlength=experts)
     assert np.abs(counted - drawn).max() <= 1, "one expert for all steps, and those that the evaluation drew"
-    for file in (evaluated / "evaluate").glob("*/*.h5"):
+    for file in (evaluated / "draw").glob("*/*.h5"):
         with h5py.File(file, "r+") as stored:
             stored[KEPT]["usage"][:] = np.roll(stored[KEPT]["usage"][:], 1, axis=1)
     with pytest.raises(UserError, match="of the draws differ from those of the evaluation"):

@@ -88,7 +88,7 @@ def test_five_settings_run_once_each_where_arrays_have_three_elements(sweep, par
     )
     for value in VALUES:
         run = RunDir(home / f"guidance={value}")
-        for key in ("evaluate/0000000-0000040", "measure/own-0000000-0000040", "compare/own", "report/all"):
+        for key in ("draw/0000000-0000040", "measure/own-0000000-0000040", "compare/own", "report/all"):
             assert [record.outcome for record in read_records(run.logs(key))] == ["complete"], f"{run.root} {key}"
     rows = list(csv.DictReader((home / "table.csv").read_text().splitlines()))
     assert {float(row["evaluate.guidance"]) for row in rows} == set(VALUES) and {row["state"] for row in rows} == {

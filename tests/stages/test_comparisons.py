@@ -20,16 +20,16 @@ from hpcddm.stages.evaluation import (
     measure_job,
     neighbours,
     neighbours_job,
-    reference_job,
+    measure_real_job,
     reference_statistics_job,
 )
-from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
+from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from tests.helpers import tiny
 from tests.stages import routes
 from tests.stages.routes import Bench, write_images
 
 LABEL, IMAGES, FEW = "pixels-4", 60, 20
-JOBS = {"reference": reference_job, "reference_statistics": reference_statistics_job, "measure": measure_job}
+JOBS = {"measure_real": measure_real_job, "reference_statistics": reference_statistics_job, "measure": measure_job}
 JOBS |= {"neighbours": neighbours_job, "compare": compare_job}
 MADE = tuple(f"{stage}/{LABEL}" for stage in JOBS)
 CHANGES = {
@@ -43,8 +43,8 @@ CHANGES = {
 
 
 def draw(bench: Bench, key: str) -> None:
-    """Write samples of every arm as the stage evaluate does: noise, darker by arm."""
-    (start, stop), unit = evaluate_range(key), SimpleNamespace(key=key, folder=bench.run.unit(key), inputs={})
+    """Write samples of every arm as the stage draw does: noise, darker by arm."""
+    (start, stop), unit = draw_range(key), SimpleNamespace(key=key, folder=bench.run.unit(key), inputs={})
     unit.folder.mkdir(parents=True)
     with h5py.File(unit.folder / EVALUATION, "w") as file:
         for number, arm in enumerate(arm_names(bench.settings)):
@@ -67,7 +67,7 @@ def measured(tmp_path_factory):
         write_images(root / "images", 300, 200)
         bench = Bench(root, "run", **CHANGES)
         for unit in plan_units(bench.settings):
-            if unit.stage == "evaluate":
+            if unit.stage == "draw":
                 draw(bench, unit.key)
             elif unit.stage in ("shard", "catalog", "neighbours") or unit.key.startswith(MADE):
                 bench.make(unit.key)
@@ -88,12 +88,12 @@ def figures(bench: Bench, arm: str) -> dict:
 
 
 def test_neighbours_are_found_in_ranges_and_those_of_few_images_at_once(measured):
-    real = features(measured, "reference", "heldout")
+    real = features(measured, "measure_real", "heldout")
     assert len(real) == IMAGES
     known = manifest.read(measured.run.unit(f"compare/{LABEL}")).results[KNOWN_METRICS]
     assert known == [metric.key for metric in all_metrics()]
     for arm in (*arm_names(measured.settings), "floor"):
-        samples = features(measured, *(("reference", "train") if arm == "floor" else ("measure", arm)))
+        samples = features(measured, *(("measure_real", "train") if arm == "floor" else ("measure", arm)))
         found, of_all = figures(measured, arm), overlaps.overlap(real, samples)
         few = overlaps.overlap(real[:FEW], samples[:FEW])
         for key in ("precision", "recall", "density", "coverage"):
@@ -149,7 +149,7 @@ def test_a_singular_covariance_is_not_for_other_programs(tmp_path, images, expec
 
 
 def test_mean_and_covariance_are_in_the_file_of_other_programs(measured):
-    real = features(measured, "reference", "heldout").astype(np.float64)
+    real = features(measured, "measure_real", "heldout").astype(np.float64)
     with np.load(measured.run.unit(f"reference_statistics/{LABEL}") / STATISTICS, allow_pickle=False) as file:
         assert file["images"] == IMAGES
         np.testing.assert_allclose(file["mu"], real.mean(0), rtol=1e-12)

@@ -11,7 +11,7 @@ from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.stages.evaluation.measure_job import merged
 from tests.helpers import tiny
 
-REFERENCE = "reference/own-0000000-0000024"
+MEASURE_REAL = "measure_real/own-0000000-0000024"
 PIXELS = {"name": "pixels", "size": 4}
 
 
@@ -30,19 +30,19 @@ OTHER_RULERS += [{"evaluators__extractor__seed": 1}, {"evaluators__classifier__t
 @pytest.mark.parametrize("changes", OTHER_SAMPLES, ids=str)
 def test_real_images_are_measured_once_whatever_draws_the_samples(tmp_path, changes):
     before, after = identities(tmp_path), identities(tmp_path, **changes)
-    assert before[REFERENCE] == after[REFERENCE]
+    assert before[MEASURE_REAL] == after[MEASURE_REAL]
     assert before["compare/own"] != after["compare/own"], "which has other samples"
 
 
 @pytest.mark.parametrize("changes", OTHER_RULERS, ids=str)
 def test_other_images_and_another_extractor_are_measured_anew(tmp_path, changes):
-    assert identities(tmp_path)[REFERENCE] != identities(tmp_path, **changes)[REFERENCE]
+    assert identities(tmp_path)[MEASURE_REAL] != identities(tmp_path, **changes)[MEASURE_REAL]
 
 
 def test_one_more_extractor_draws_no_sample_again_and_measures_nothing_again(tmp_path):
     before, after = identities(tmp_path), identities(tmp_path, evaluate__extractors=[PIXELS])
     new = after.keys() - before.keys()
-    assert sorted({key.split("/")[0] for key in new}) == ["compare", "measure", "reference", "reference_statistics"]
+    assert sorted({key.split("/")[0] for key in new}) == ["compare", "measure", "measure_real", "reference_statistics"]
     assert {key for key in before if before[key] != after[key]} == {"report/all"}
 
 

@@ -22,7 +22,7 @@ from hpcddm.runs import unit_keys
 from hpcddm.runs.unit_keys import expert_of, stage_of
 from hpcddm.runs.unit_settings import require_latent_space
 from hpcddm.runs.unit_training import unit_training
-from hpcddm.stages.evaluation.reference import encoders_by_label
+from hpcddm.stages.evaluation.measure_real import encoders_by_label
 from hpcddm.stages.workload import (
     AUTOENCODER,
     DECODE_LATENTS,

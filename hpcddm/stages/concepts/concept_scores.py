@@ -22,7 +22,7 @@ from hpcddm.runs.unit_keys import (
 from hpcddm.stages.concepts.concept_tags import tagger_keys
 from hpcddm.stages.data.encode_captions import uncounted_captions
 from hpcddm.stages.data.latents import space_parts
-from hpcddm.stages.evaluation.evaluate import (
+from hpcddm.stages.evaluation.draw import (
     arm_names,
     evaluation_settings,
     gpus_to_sample,

@@ -46,7 +46,7 @@ from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.nfe import NetworkEvaluations
 from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.stages.concepts.concept_scores import BINS, SHOWN, nearest_keys, part_of_unit, scored_arms, whole_arms
-from hpcddm.stages.evaluation.evaluate import strategy_labels
+from hpcddm.stages.evaluation.draw import strategy_labels
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 from hpcddm.training.training_inputs import x0_of

@@ -7,9 +7,9 @@ from hpcddm.config.schema import settings_to_hash
 from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
-from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_keys
+from hpcddm.stages.evaluation.draw import arm_names, draw_keys
 from hpcddm.stages.evaluation.neighbours import neighbours_keys
-from hpcddm.stages.evaluation.reference import evaluator_labels, measuring_keys, networks_of
+from hpcddm.stages.evaluation.measure_real import evaluator_labels, measuring_keys, networks_of
 
 FIGURE_BYTES = 12_000
 """Bytes of the figures of an arm."""
@@ -31,7 +31,7 @@ class CompareStage(Stage):
     """Stage whose units compare the samples of all arms with real images, by what one evaluator measured."""
 
     name = "compare"
-    reads = ("catalog", "evaluators", "evaluate", "reference", "measure", "neighbours")
+    reads = ("catalog", "evaluators", "draw", "measure_real", "measure", "neighbours")
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the evaluators."""
@@ -44,8 +44,8 @@ class CompareStage(Stage):
         """
         label = unit_name(key)
         if label == perceptual_label(experiment):
-            return [CATALOG, *evaluate_keys(experiment)]
-        measured = [*measuring_keys(experiment, "reference", label), *measuring_keys(experiment, "measure", label)]
+            return [CATALOG, *draw_keys(experiment)]
+        measured = [*measuring_keys(experiment, "measure_real", label), *measuring_keys(experiment, "measure", label)]
         return [CATALOG, *networks_of(experiment, label), *measured, *neighbours_keys(experiment, label)]
 
     def parts(self, experiment: Experiment, key: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, KNOWN_METRICS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.compare import perceptual_label
-from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
+from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.evaluation.measure_job import read_measured
 from hpcddm.stages.evaluation.neighbours_job import merge_ranges
 
@@ -127,8 +127,8 @@ def _images(experiment: Experiment, unit: Unit, group: str, rows: np.ndarray) ->
         numbers = run_samples.evaluation_samples(unit, experiment, group)[wanted]
         return run_samples.open_reader(unit, group).images(numbers)
     found = []
-    for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
-        start, stop = evaluate_range(key)
+    for key in sorted(unit.inputs_of("draw"), key=draw_range):
+        start, stop = draw_range(key)
         inside = wanted[(wanted >= start) & (wanted < stop)] - start
         if len(inside):
             with hdf5.open_checked(unit.input(key, EVALUATION)) as file:

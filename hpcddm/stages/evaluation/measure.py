@@ -3,8 +3,8 @@
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG
-from hpcddm.stages.evaluation.evaluate import arm_names
-from hpcddm.stages.evaluation.reference import (
+from hpcddm.stages.evaluation.draw import arm_names
+from hpcddm.stages.evaluation.measure_real import (
     MeasuringUnits,
     evaluator_of,
     measuring_keys,
@@ -15,15 +15,15 @@ from hpcddm.stages.evaluation.reference import (
 
 
 def sampled_unit(key: str) -> str:
-    """Return the unit of the stage evaluate whose samples a unit measures."""
-    return f"evaluate/{range_name(key)}"
+    """Return the unit of the stage draw whose samples a unit measures."""
+    return f"draw/{range_name(key)}"
 
 
 class MeasureStage(MeasuringUnits, Stage):
     """Stage whose units measure a range of samples with one evaluator; one more evaluator draws no sample again."""
 
     name = "measure"
-    reads = ("catalog", "evaluators", "evaluate")
+    reads = ("catalog", "evaluators", "draw")
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges of every evaluator."""

@@ -13,9 +13,9 @@ from hpcddm.files import hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure import sampled_unit
-from hpcddm.stages.evaluation.reference_job import blocks, conditions, create_evaluator, evaluator_work, places, write
+from hpcddm.stages.evaluation.measure_real_job import blocks, conditions, create_evaluator, evaluator_work, places, write
 from hpcddm.stages.workload import Work, Workload
 
 
@@ -48,7 +48,7 @@ def read_measured(unit: Unit, group: str) -> ImageSet:
 
 def _parts(unit: Unit, group: str) -> Iterator[tuple[range, dict[str, np.ndarray]]]:
     """Yield what each unit measured of an arm or a split, with the places of the images."""
-    for key in unit.inputs_of("reference" if group in (HELDOUT, TRAIN) else "measure"):
+    for key in unit.inputs_of("measure_real" if group in (HELDOUT, TRAIN) else "measure"):
         with hdf5.open_checked(unit.input(key, MEASUREMENTS)) as file:
             yield range(*places(key)), {name: values[()] for name, values in file[group].items()}
 

@@ -8,8 +8,8 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES
 from hpcddm.pipeline.stage import DiskSpace, Stage
-from hpcddm.stages.evaluation.evaluate import arm_names
-from hpcddm.stages.evaluation.reference import evaluator_labels, evaluator_of, measuring_keys, num_features
+from hpcddm.stages.evaluation.draw import arm_names
+from hpcddm.stages.evaluation.measure_real import evaluator_labels, evaluator_of, measuring_keys, num_features
 
 BITS_PER_IMAGE = 3 * 11
 """Bits that a range stores of every image of an arm."""
@@ -25,7 +25,7 @@ class NeighboursStage(Stage):
     """Stage whose units find what the balls around a range of images hold, by what one evaluator measured of all."""
 
     name = "neighbours"
-    reads = ("reference", "measure")
+    reads = ("measure_real", "measure")
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges of every evaluator."""
@@ -34,7 +34,7 @@ class NeighboursStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the measurements of all ranges."""
         label = evaluator_of(key)
-        return [*measuring_keys(experiment, "reference", label), *measuring_keys(experiment, "measure", label)]
+        return [*measuring_keys(experiment, "measure_real", label), *measuring_keys(experiment, "measure", label)]
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include nothing: measurements are inputs, of all arms."""

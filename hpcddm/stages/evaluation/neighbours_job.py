@@ -12,9 +12,9 @@ from hpcddm.files import atomic, hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import NEIGHBOURS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure_job import read_measured
-from hpcddm.stages.evaluation.reference_job import places
+from hpcddm.stages.evaluation.measure_real_job import places
 
 ROWS_AT_ONCE = 1000
 """Images whose balls are looked at between two heartbeats."""

@@ -5,7 +5,7 @@ from typing import Any
 from hpcddm.config.experiment import Experiment
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import unit_name
-from hpcddm.stages.evaluation.reference import encoders_by_label, measuring_keys, num_features
+from hpcddm.stages.evaluation.measure_real import encoders_by_label, measuring_keys, num_features
 
 
 class ReferenceStatisticsStage(Stage):
@@ -15,7 +15,7 @@ class ReferenceStatisticsStage(Stage):
     """
 
     name = "reference_statistics"
-    reads = ("reference",)
+    reads = ("measure_real",)
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the extractors."""
@@ -25,7 +25,7 @@ class ReferenceStatisticsStage(Stage):
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the measurements of all ranges."""
-        return measuring_keys(experiment, "reference", unit_name(key))
+        return measuring_keys(experiment, "measure_real", unit_name(key))
 
     def fingerprint_settings(self, experiment: Experiment, key: str) -> dict[str, Any]:
         """Include nothing: measurements are inputs."""

@@ -12,9 +12,9 @@ from hpcddm.stages.data.cluster_report import images_per_cluster
 from hpcddm.stages.data.encode_captions import uncounted_captions
 from hpcddm.stages.data.latents import space_parts
 from hpcddm.stages.evaluation.compare import compare_keys
-from hpcddm.stages.evaluation.evaluate import (
+from hpcddm.stages.evaluation.draw import (
     arm_names,
-    evaluate_keys,
+    draw_keys,
     evaluation_settings,
     gpus_to_sample,
     sampling_units,
@@ -33,7 +33,7 @@ class ReportStage(Stage):
     name = "report"
     reads = (
         *("catalog", "autoencoder", "latents", "expert_lists", "cluster_report", "encode_captions"),
-        *("evaluators", "train", "probe", "router", "distill", "evaluate", "compare", "concept_analysis"),
+        *("evaluators", "train", "probe", "router", "distill", "draw", "compare", "concept_analysis"),
     )
     gpus = GpuUse.NODE
 
@@ -44,7 +44,7 @@ class ReportStage(Stage):
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return the inputs of the evaluation, its ranges, and the comparisons of the arms."""
         evaluators = [*evaluator_keys(experiment), *compare_keys(experiment)]
-        return [*sampling_units(experiment), *evaluate_keys(experiment), *evaluators]
+        return [*sampling_units(experiment), *draw_keys(experiment), *evaluators]
 
     def optional(self, experiment: Experiment) -> list[str]:
         """List the experts."""

@@ -64,8 +64,8 @@ from hpcddm.sampling.draw_images import UnitSampler
 from hpcddm.sampling.sampler import sample
 from hpcddm.stages.data.cluster_report import RANDOM_IMAGES
 from hpcddm.stages.evaluation.compare import compare_keys
-from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
-from hpcddm.stages.evaluation.reference import OWN, encoders_by_label
+from hpcddm.stages.evaluation.draw import arm_names, draw_range
+from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label
 from hpcddm.stages.report.report import GALLERY_IMAGES
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
@@ -120,7 +120,7 @@ def _usage(unit: Unit, arm: str) -> np.ndarray:
 
 def _parts(unit: Unit, arm: str) -> Iterator[h5py.Group]:
     """Yield what each unit stored of one arm, in the samples' order."""
-    for key in sorted(unit.inputs_of("evaluate"), key=evaluate_range):
+    for key in sorted(unit.inputs_of("draw"), key=draw_range):
         with hdf5.open_checked(unit.input(key, EVALUATION)) as file:
             yield file[arm]
 

@@ -17,7 +17,7 @@ from hpcddm.sampling.conversions.base import Conversion
 from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample
-from hpcddm.stages.evaluation.evaluate import arm_names
+from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.report.report_job import GALLERY_IMAGES
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
@@ -172,7 +172,7 @@ def test_the_units_of_the_evaluation_share_its_work(tmp_path):
     whole, parts = costs(tmp_path), costs(tmp_path, evaluate__units=3)
 
     def flops(own):
-        keys = [unit.key for unit in plan_units(own.experiment) if unit.stage == "evaluate"]
+        keys = [unit.key for unit in plan_units(own.experiment) if unit.stage == "draw"]
         return sum(own.flops(work) for key in keys for work in own.work(key))
 
     assert flops(whole) == flops(parts) > 0
@@ -185,7 +185,7 @@ def test_what_is_drawn_in_latents_is_decoded_and_samples_for_a_router_are_encode
     keys = [unit.key for unit in plan_units(own.experiment)]
     counted = {key: {work.network: work.images for work in own.work(key) if work.network in kinds} for key in keys}
     assert counted[ROUTER] == {DECODE_LATENTS: 4 * 5, ENCODE_LATENTS: own.experiment.router.training.images}
-    evaluated = sum(found.get(DECODE_LATENTS, 0) for key, found in counted.items() if key.startswith("evaluate/"))
+    evaluated = sum(found.get(DECODE_LATENTS, 0) for key, found in counted.items() if key.startswith("draw/"))
     assert evaluated == own.experiment.evaluate.images * len(arm_names(own.experiment))
     assert counted["report/all"] == {DECODE_LATENTS: (len(arm_names(own.experiment)) + 4) * GALLERY_IMAGES}
     assert own.flops(Work(ENCODE_LATENTS, False, 1, 1)) != own.flops(Work(DECODE_LATENTS, False, 1, 1)) > 0

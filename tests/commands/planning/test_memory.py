@@ -20,7 +20,7 @@ from tests.models import examples
 
 NAMES = ["small-0", "small-1", "small-2", "small-3"]
 COUNTS = {"train": 96, "heldout": 40}
-KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "router/all", "evaluate/part-000"]
+KEYS = ["train/monolith", "train/expert-00", "train/expert-01", "router/all", "draw/part-000"]
 
 
 @pytest.mark.parametrize("name", ["dit", "mmdit", "router_dit", "small_cnn"])

@@ -128,4 +128,4 @@ def test_a_space_makes_stale_what_sees_it_and_nothing_else(tmp_path):
         for space in ({"name": "pixels"}, {"name": "latents"})
     )
     changed = {key.split("/")[0] for key in before if before[key] != after[key]}
-    assert changed == {"train", "router", "evaluate", "report"}
+    assert changed == {"train", "router", "draw", "report"}

@@ -2,7 +2,7 @@
 
 from tests.launch.queues import Queue
 
-EVALUATE = "evaluate/0000000-0000024"
+DRAW = "draw/0000000-0000024"
 
 
 class Taking(Queue):

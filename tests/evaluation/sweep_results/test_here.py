@@ -12,7 +12,7 @@ from hpcddm.runs.job import JobId
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from tests.attempts import write_attempt
-from tests.evaluation.sweep_results.taking import EVALUATE
+from tests.evaluation.sweep_results.taking import DRAW
 from tests.evaluation.sweep_results.test_verb import finish_unit
 from tests.helpers import FINAL, hpcddm
 
@@ -68,8 +68,8 @@ def test_on_this_machine_everything_runs_once_and_the_table_comes_at_the_end(her
 
 
 def test_on_this_machine_a_failure_of_one_setting_leaves_the_others_complete(here):
-    order, done = here(1.0, 2.0, broken=[f"guidance=1.0/{EVALUATE}"])
+    order, done = here(1.0, 2.0, broken=[f"guidance=1.0/{DRAW}"])
     assert done.exit_code == 1 and order[-1] == "guidance=2.0/report/all" and "guidance=1.0/report/all" not in order
-    assert f"{EVALUATE} failed: out of luck" in done.output and "hpcddm logs" in done.output
+    assert f"{DRAW} failed: out of luck" in done.output and "hpcddm logs" in done.output
     again, done = here(1.0, 2.0)
     assert again == [f"guidance=1.0/{key}" for key in FINAL] and done.exit_code == 0

@@ -14,7 +14,7 @@ from hpcddm.runs.sweep_index import SweepIndex, link_shared_units, read_index, w
 from hpcddm.runs.unit_keys import CAPTIONS, LATENT_SCALE, REPORT
 from tests.helpers import DATA_STAGES, FINAL, FINAL_STAGES, JOINED, LATENT_SPACE, finish
 
-MEASURED = {"evaluators", "reference"}
+MEASURED = {"evaluators", "measure_real"}
 TRAINED = {*DATA_STAGES, *MEASURED, "train", "router"}
 
 
@@ -45,7 +45,7 @@ def test_shared_is_what_the_varied_key_does_not_reach(sweep_runs, key, values, s
 def test_experts_are_shared_with_a_setting_without_monolith(sweep_runs):
     both, alone = sweep_runs(grid={"monolith.enabled": [True, False]})
     same = {key for key in alone.identities if both.identities.get(key) == alone.identities[key]}
-    assert {"train/expert-00", "train/expert-01", "router/all"} <= same and not any("evaluate" in key for key in same)
+    assert {"train/expert-00", "train/expert-01", "router/all"} <= same and not any("draw" in key for key in same)
 
 
 def test_lists_by_keys_are_made_beside_those_of_the_clusters(sweep_runs, tmp_path):

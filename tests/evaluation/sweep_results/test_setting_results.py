@@ -24,7 +24,7 @@ from hpcddm.stages import table_job as stage
 from tests.attempts import write_attempt
 from tests.helpers import finish
 
-EVALUATE = "evaluate/0000000-0000024"
+DRAW = "draw/0000000-0000024"
 
 
 MORE = {"precision": 0.71, "recall": 0.52, "density": 1.13, "coverage": 0.64, "diversity": 0.95}
@@ -149,9 +149,9 @@ def test_the_last_job_writes_the_table_from_the_files_alone(sweep_runs, home):
     results["leading_metric"] = "fd"
     report = found[0].run.unit(REPORT)
     manifest.publish(report, replace(manifest.read(report), results=results))
-    write_attempt(found[1].run, EVALUATE, 1, ended={"outcome": "failed", "reason": "no room"})
+    write_attempt(found[1].run, DRAW, 1, ended={"outcome": "failed", "reason": "no room"})
     done = stage.run(None, SimpleNamespace(run=home))
     assert done.results == {"settings": 2, "complete": 1}
     rows = table(home.root / "table.csv")
     assert [rows[0][key] for key in ("label", "arm", "remark")] == ["guidance=1.0", "monolith", "7 of 8"]
-    assert rows[3]["state"] == f"{EVALUATE} failed: no room" and (home.root / "table.png").exists()
+    assert rows[3]["state"] == f"{DRAW} failed: no room" and (home.root / "table.png").exists()

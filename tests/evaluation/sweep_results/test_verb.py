@@ -18,12 +18,12 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.sweep_index import read_index
 from hpcddm.runs.unit_keys import CONTINUATION, REPORT
 from tests.attempts import write_attempt
-from tests.evaluation.sweep_results.taking import EVALUATE, Taking, jobs, names
+from tests.evaluation.sweep_results.taking import DRAW, Taking, jobs, names
 from tests.helpers import COUNTED, FINAL, finish, write_experiment, write_source
 
 ARM = {"fd": 1.5, "kid": 0.25, "agreement": 0.75, "images": 24, "train_flops": 1000}
 FACTS = {"arms": {"monolith": ARM, "top-1": ARM | {"fd": 2.5}}, "floor": ARM, "missing_experts": [], "remark": ""}
-REFERENCE = "reference/own-0000000-0000024"
+MEASURE_REAL = "measure_real/own-0000000-0000024"
 FACTS |= {"leading_metric": "fd", "few_images": {}}
 
 
@@ -51,7 +51,7 @@ def test_everything_is_submitted_once_stage_after_stage_and_the_table_last(sweep
     queue, said = sweep(1.0, 2.0, 3.0)
     submitted = names(queue)
     assert len(submitted) == len(set(submitted)) == len(sweep_runs(1.0)[0].units) + 2 * len(FINAL) + 1
-    by_setting = [array.keys for array in queue.submitted if not array.keys[0].endswith(REFERENCE)]
+    by_setting = [array.keys for array in queue.submitted if not array.keys[0].endswith(MEASURE_REAL)]
     finals = [[f"guidance={value}/{key}" for value in (1.0, 2.0, 3.0)] for key in FINAL]
     assert by_setting[-5:] == [*finals, ["table/all"]]
     assert len(queue.checked) == len(queue.submitted) - 1, "one of each shape, before anything is submitted"
@@ -74,8 +74,8 @@ def test_specs_lie_in_the_runs_that_make_the_units_and_what_is_known_in_one_json
     sweep(1.0, 2.0)
     elements = [spec for path in sorted(home.jobs.glob("*.json")) for spec in read_element_map(path)]
     found = {(run.root.name, spec.key): spec for spec, run in map(read_spec, elements)}
-    assert found["guidance=2.0", EVALUATE].experiment["evaluate"]["guidance"] == 2.0
-    assert found["guidance=1.0", EVALUATE].fingerprint_settings["evaluate.guidance"] == 1.0
+    assert found["guidance=2.0", DRAW].experiment["evaluate"]["guidance"] == 2.0
+    assert found["guidance=1.0", DRAW].fingerprint_settings["evaluate.guidance"] == 1.0
     assert ("guidance=2.0", "train/monolith") not in found and ("home", "table/all") in found
     index = json.loads((home.root / "sweep.json").read_text())
     assert index["name"] == "trial" and index["current"] == ["guidance=1.0", "guidance=2.0"]
@@ -129,12 +129,12 @@ def test_a_first_setting_that_lacks_its_report_only_does_not_send_reports_before
 def test_arrays_are_as_long_as_the_cluster_takes_and_share_the_throttle(sweep):
     values = [round(1 + number / 10, 1) for number in range(10)]
     queue, _ = sweep(*values, limits=Limits(max_array=4))
-    sizes = [len(array.keys) for array in queue.submitted if array.keys[0].endswith(EVALUATE)]
+    sizes = [len(array.keys) for array in queue.submitted if array.keys[0].endswith(DRAW)]
     assert sum(sizes) == 10 and max(sizes) <= 4 and len(sizes) == 3
     for array in queue.submitted:
         if array.keys[0].endswith("/report/all"):
             waited = {name for name, job in jobs(queue).items() if str(job) in array.after}
-            assert {name.replace("report/all", EVALUATE) for name in array.keys} <= waited
+            assert {name.replace("report/all", DRAW) for name in array.keys} <= waited
 
 
 def test_what_the_queue_does_not_take_remains_and_the_same_command_submits_it(sweep):
@@ -160,7 +160,7 @@ def test_some_settings_can_be_submitted_alone_and_what_they_share_counts_once(sw
     first = [name for name in names(queue) if name.startswith("guidance=1.0/")]
     assert "guidance=1.0/train/monolith" in first, "what all settings share is made where the first setting has it"
     finish_all(sweep_runs(1.0, 2.0, 3.0))
-    for stage in ("evaluate", "report"):
+    for stage in ("draw", "report"):
         shutil.rmtree(home.root / "guidance=1.0" / stage)
     _, said = sweep(1.0, 2.0, 3.0, options=["--only", "evaluate.guidance=2.0"])
     assert "all requested units are complete; 4 units were not requested" in said
@@ -244,13 +244,13 @@ def test_the_table_shows_what_is_there_and_why_the_rest_is_not(sweep, home, swee
     queue, _ = sweep(1.0, 2.0, 3.0)
     first, second, _ = sweep_runs(1.0, 2.0, 3.0)
     finish_all([first])
-    write_attempt(second.run, EVALUATE, 1, ended={"outcome": "failed", "reason": "out of memory"})
-    _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{EVALUATE}"])
+    write_attempt(second.run, DRAW, 1, ended={"outcome": "failed", "reason": "out of memory"})
+    _, said = sweep(1.0, 2.0, 3.0, options=["--table"], alive=[f"guidance=3.0/{DRAW}"])
     assert "1.50 / 0.2500 / 75.0%" in said and "2.50 / 0.2500 / 75.0%" in said
-    assert f"{EVALUATE} failed: out of memory" in said and f"{EVALUATE} running" in said
+    assert f"{DRAW} failed: out of memory" in said and f"{DRAW} running" in said
     rows = {(row["label"], row["arm"]): row for row in table(home)}
     assert rows["guidance=1.0", "top-1"]["fd"] == "2.5" and rows["guidance=1.0", "top-1"]["state"] == "complete"
-    assert rows["guidance=2.0", ""]["state"].startswith(f"{EVALUATE} failed") and rows["guidance=3.0", ""]["fd"] == ""
+    assert rows["guidance=2.0", ""]["state"].startswith(f"{DRAW} failed") and rows["guidance=3.0", ""]["fd"] == ""
     assert (home.root / "table.png").read_bytes().startswith(b"\x89PNG")
     assert len(names(queue)) == 33 and len(Journal(home.journal).submissions()) == len(queue.submitted)
 

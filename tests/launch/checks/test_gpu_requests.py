@@ -55,8 +55,8 @@ TOO_MANY = [
     ("train", EIGHT, "train: gpus_per_node: 8 for ranks_per_node: 1, .*; set ranks_per_node: 8 or"),
     ("train/monolith", {"gpus_per_node": 2}, "train/monolith: .* in stages.train/monolith;"),
     ("evaluators", FOUR_FOR_TWO, "evaluators: gpus_per_node: 4 for ranks_per_node: 2"),
-    ("evaluate", FOUR_EACH, "evaluate: .* one working rank uses one GPU; set rank"),
-    ("evaluate", ONE | {"nodes": 2}, "evaluate: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
+    ("draw", FOUR_EACH, "draw: .* one working rank uses one GPU; set rank"),
+    ("draw", ONE | {"nodes": 2}, "draw: gpus_per_node: 1 on 2 nodes, .* set nodes: 1 in sta"),
 ]
 
 
@@ -69,9 +69,9 @@ def test_a_gpu_is_one_ranks(tmp_path, stage, asked, words):
 
 def test_what_uses_all_gpus_of_a_node_or_one_for_every_rank_may_have_them_and_no_rank_none(tmp_path):
     stages = {"train": {"nodes": 2, "gpus_per_node": 2, "ranks_per_node": 2}}
-    stages |= {"evaluate": {"gpus_per_node": 4}, "report": {"gpus_per_node": 4}}
+    stages |= {"draw": {"gpus_per_node": 4}, "report": {"gpus_per_node": 4}}
     check(tmp_path, stages=stages, changes={"evaluate__placement": {"name": "spread"}})
-    with pytest.raises(ConfigError, match="evaluate, report: .*one working rank"):
+    with pytest.raises(ConfigError, match="draw, report: .*one working rank"):
         check(tmp_path, stages=stages)
     with pytest.raises(ConfigError, match="train: gpus_per_node: 2 for ranks_per_node: 4; set ranks_per_node: 2 in"):
         check(tmp_path, stages={"train": {"gpus_per_node": 2, "ranks_per_node": 4}}, allow_idle_gpus=True)

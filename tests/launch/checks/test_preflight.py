@@ -46,7 +46,7 @@ def test_weights_that_were_not_fetched_are_refused_with_the_command_where_a_unit
     case(stages=("train", "router"), **LITE0)
 
 
-@pytest.mark.parametrize("stage", ["latents", "train", "evaluate"])
+@pytest.mark.parametrize("stage", ["latents", "train", "draw"])
 def test_every_stage_that_needs_an_autoencoder_asks_for_its_weights(case, stage):
     autoencoder = {"name": "diffusers_kl", "weights": {"folder": "/nowhere/vae"}}
     changes = {"data__space": {"name": "autoencoder", "autoencoder": autoencoder}}

@@ -66,10 +66,10 @@ def pool(monkeypatch):
 def test_every_rank_that_can_use_a_gpu_gets_one_and_what_the_site_asks_for_counts_more(pool):
     gpus = pool(4)
     two = Resources(ranks_per_node=2)
-    assert [gpus.needed(stage, two) for stage in ("shard", "train", "evaluate", "table")] == [0, 2, 1, 0]
+    assert [gpus.needed(stage, two) for stage in ("shard", "train", "draw", "table")] == [0, 2, 1, 0]
     keys = ("latents/train-000", "latents/scale", "encode_captions/000", "encode_captions/all", "concept_tags/tagger")
     assert [gpus.needed(key, Resources()) for key in keys] == [1, 0, 1, 0, 1]
-    assert gpus.needed("evaluate", Resources(gpus_per_node=4)) == 4
+    assert gpus.needed("draw", Resources(gpus_per_node=4)) == 4
     assert pool(0).needed("train", two) == 0 and pool(4, gpus=0).needed("train", two) == 0
 
 

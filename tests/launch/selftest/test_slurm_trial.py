@@ -54,7 +54,7 @@ def test_a_refusal_names_the_key(site, monkeypatch):
 def test_a_key_of_one_stage_is_named_with_its_stage():
     site = Site(name="s", scheduler="slurm", partition="a", stages={"train": {"partition": "b"}})
     assert sbatch_refusals.key_of(site, "train", "partition") == "stages.train.partition"
-    assert sbatch_refusals.key_of(site, "evaluate", "partition") == "partition"
+    assert sbatch_refusals.key_of(site, "draw", "partition") == "partition"
     assert list(sbatch_refusals.shapes(site)) == ["train", ""]
 
 

@@ -78,8 +78,8 @@ def units_in_queue(run, home):
 
 ALL = """
 assign/heldout-000 assign/train-000 assign/train-001 catalog/all cluster/all cluster_report/all compare/own
-encode/heldout-000 encode/train-000 encode/train-001 evaluate/0000000-0000024 evaluators/classifier
-evaluators/extractor expert_lists/all measure/own-0000000-0000024 reference/own-0000000-0000024 report/all router/all
+encode/heldout-000 encode/train-000 encode/train-001 draw/0000000-0000024 evaluators/classifier
+evaluators/extractor expert_lists/all measure/own-0000000-0000024 measure_real/own-0000000-0000024 report/all router/all
 shard/heldout-000 shard/train-000 shard/train-001 train/expert-00 train/expert-01 train/monolith
 """.split()
 HELD = "{name: held, scheduler: slurm, extra_sbatch: ['--hold']"
@@ -146,7 +146,7 @@ def test_cancel_ends_this_runs_jobs_and_no_other(place, home):
         assert done.returncode == 0, done.stderr
         gone = {"train/expert-01", "report/all"}
         assert units_in_queue(run_of(place), home) == [key for key in ALL if key not in gone]
-        assert "evaluate/0000000-0000024 will find it missing" in done.stdout
+        assert "draw/0000000-0000024 will find it missing" in done.stdout
         again = hpcddm("retry", place / "run")
         assert again.returncode == 0, again.stderr
         assert units_in_queue(run_of(place), home) == ALL, "what waits behind a retried unit is submitted anew"

@@ -1,4 +1,4 @@
-"""Stage reference: a range of held-out and of training images, measured by one evaluator."""
+"""Stage measure_real: a range of held-out and of training images, measured by one evaluator."""
 
 import shutil
 from collections import defaultdict
@@ -19,7 +19,7 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.stages.evaluation.reference import OWN, encoders_by_label, evaluator_of, networks_of, range_name
+from hpcddm.stages.evaluation.measure_real import OWN, encoders_by_label, evaluator_of, networks_of, range_name
 from hpcddm.stages.workload import EVALUATOR, READING, Work, Workload
 
 SPLITS = (HELDOUT, TRAIN)

@@ -1,4 +1,4 @@
-"""Stage evaluate: samples of every arm, in ranges."""
+"""Stage draw: samples of every arm, in ranges."""
 
 from typing import Any
 
@@ -23,18 +23,18 @@ from hpcddm.stages.data.encode_captions import captions_read, uncounted_captions
 from hpcddm.stages.data.latents import space_keys, space_parts
 
 
-def evaluate_keys(experiment: Experiment) -> list[str]:
+def draw_keys(experiment: Experiment) -> list[str]:
     """List the units of the stage: ranges of samples in whole batches, whose names are the ranges."""
     settings = experiment.evaluate
     batches = settings.images // settings.batch
     edges = [
         settings.first_sample + batches * part // settings.units * settings.batch for part in range(settings.units + 1)
     ]
-    return [f"evaluate/{start:07d}-{stop:07d}" for start, stop in zip(edges, edges[1:], strict=False)]
+    return [f"draw/{start:07d}-{stop:07d}" for start, stop in zip(edges, edges[1:], strict=False)]
 
 
-def evaluate_range(key: str) -> tuple[int, int]:
-    """Parse the samples [start, stop) of a unit of the stage evaluate."""
+def draw_range(key: str) -> tuple[int, int]:
+    """Parse the samples [start, stop) of a unit of the stage draw."""
     start, stop = unit_name(key).split("-")
     return int(start), int(stop)
 
@@ -79,10 +79,10 @@ def gpus_to_sample(experiment: Experiment) -> GpuUse:
     return GpuUse.NODE if experiment.evaluate.placement.uses_all_gpus else GpuUse.ONE
 
 
-class EvaluateStage(Stage):
+class DrawStage(Stage):
     """Stage whose units draw one range of samples in all arms."""
 
-    name = "evaluate"
+    name = "draw"
     reads = (
         *("catalog", "autoencoder", "latents", "expert_lists", "encode_captions"),
         *("train", "probe", "router", "distill"),
@@ -91,7 +91,7 @@ class EvaluateStage(Stage):
 
     def units(self, experiment: Experiment) -> list[str]:
         """List the ranges."""
-        return evaluate_keys(experiment)
+        return draw_keys(experiment)
 
     def requires(self, experiment: Experiment, key: str) -> list[str]:
         """Return all networks but the experts, which are optional."""
@@ -118,5 +118,5 @@ class EvaluateStage(Stage):
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:
         """Estimate the images of all arms."""
-        start, stop = evaluate_range(key)
+        start, stop = draw_range(key)
         return DiskSpace(len(arm_names(experiment)) * (stop - start) * values_per_image(experiment), 0, 1)

@@ -1,4 +1,4 @@
-"""Stage reference: what every evaluator measures on the real images that samples are compared with, once."""
+"""Stage measure_real: what every evaluator measures on the real images that samples are compared with, once."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, GpuUse, Stage, UnitKind
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.runs.unit_settings import num_outputs
-from hpcddm.stages.evaluation.evaluate import evaluate_keys
+from hpcddm.stages.evaluation.draw import draw_keys
 from hpcddm.stages.training.evaluators import evaluator_keys
 
 OWN = "own"
@@ -40,25 +40,25 @@ def measuring_keys(experiment: Experiment, stage: str, label: str | None = None)
 
     Args:
         experiment: The experiment.
-        stage: `reference` or `measure`.
+        stage: `measure_real` or `measure`.
         label: One evaluator; None for all.
     """
     labels = evaluator_labels(experiment) if label is None else [label]
-    return [f"{stage}/{one}-{unit_name(key)}" for one in labels for key in evaluate_keys(experiment)]
+    return [f"{stage}/{one}-{unit_name(key)}" for one in labels for key in draw_keys(experiment)]
 
 
 def evaluator_of(key: str) -> str:
     """Return the label of the evaluator of a unit.
 
     Examples:
-        >>> evaluator_of("measure/dinov2-l14-224-bicubic-aa-0000000-0001000"), range_name("reference/own-000-100")
+        >>> evaluator_of("measure/dinov2-l14-224-bicubic-aa-0000000-0001000"), range_name("measure_real/own-000-100")
         ('dinov2-l14-224-bicubic-aa', '000-100')
     """
     return unit_name(key).rsplit("-", 2)[0]
 
 
 def range_name(key: str) -> str:
-    """Return the range of images of a unit, as the name of the unit of the stage evaluate with the same range."""
+    """Return the range of images of a unit, as the name of the unit of the stage draw with the same range."""
     return "-".join(unit_name(key).rsplit("-", 2)[1:])
 
 
@@ -106,13 +106,13 @@ class MeasuringUnits(UnitKind):
         return {"data": image_settings(experiment)} | evaluator_fingerprint(experiment, evaluator_of(key))
 
 
-class ReferenceStage(MeasuringUnits, Stage):
+class MeasureRealStage(MeasuringUnits, Stage):
     """Stage whose units measure a range of held-out images, and as many training images, with one evaluator.
 
     Their fingerprint does not count how samples are drawn, so the settings of a sweep share them.
     """
 
-    name = "reference"
+    name = "measure_real"
     reads = ("catalog", "evaluators")
 
     def units(self, experiment: Experiment) -> list[str]:

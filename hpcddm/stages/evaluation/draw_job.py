@@ -1,4 +1,4 @@
-"""Stage evaluate: a range of samples in every arm."""
+"""Stage draw: a range of samples in every arm."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import EVALUATION
 from hpcddm.sampling.draw_images import UnitSampler
-from hpcddm.stages.evaluation.evaluate import arm_names, evaluate_range
+from hpcddm.stages.evaluation.draw import arm_names, draw_range
 from hpcddm.stages.training.train import missing_experts
 from hpcddm.stages.workload import DECODE_LATENTS, Work, Workload
 
@@ -22,7 +22,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
     Image i has the condition of the i-th image of the evaluation set and, for the oracle, its cluster.
     """
-    start, stop = evaluate_range(unit.key)
+    start, stop = draw_range(unit.key)
     drawing, numbers = UnitSampler(experiment, unit), run_samples.evaluation_samples(unit, experiment)
     arms = {name: ArmImages() for name in arm_names(experiment)}
     total = (stop - start) * len(arms)
@@ -42,7 +42,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
 
 def work(workload: Workload, key: str) -> list[Work]:
     """List the sampling in all arms."""
-    (start, stop), batch = evaluate_range(key), workload.experiment.evaluate.batch
+    (start, stop), batch = draw_range(key), workload.experiment.evaluate.batch
     arms = arm_names(workload.experiment)
     decoding = workload.through_autoencoder(DECODE_LATENTS, len(arms) * (stop - start), batch)
     return [*workload.sampling(arms, stop - start, batch), *decoding]
