@@ -17,8 +17,8 @@ class AdmRecall(InOnePass, Metric):
 
     title = "ADM recall"
     explanation = (
-        f"the share of the first {NEIGHBOUR_IMAGES:,} held-out images within reach of one of all samples, reaching as"
-        f" far as the {NEIGHBOURS} nearest of its own kind"
+        f"the share of the first {NEIGHBOUR_IMAGES:,} held-out images that are closer to some sample than its k-th"
+        f" nearest neighbour among all samples, k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

@@ -12,7 +12,10 @@ class Coverage(OfNeighbours, Metric):
     """Fraction of balls around real images that contain a sample (eq. 4, k = 5); depends on the numbers of images."""
 
     title = "coverage"
-    explanation = f"the share of held-out images that reach a sample, by their {DENSITY_NEIGHBOURS} nearest"
+    explanation = (
+        "the share of held-out images with a sample closer than their k-th nearest held-out neighbour,"
+        f" k = {DENSITY_NEIGHBOURS}"
+    )
     better = Better.HIGHER
     format = ".1%"
     needs = frozenset({Need.FEATURES})

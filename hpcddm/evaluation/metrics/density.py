@@ -13,7 +13,7 @@ class Density(OfNeighbours, Metric):
 
     title = "density"
     explanation = (
-        f"how many held-out images reach a sample, by their {DENSITY_NEIGHBOURS} nearest, divided by"
+        "how many held-out images are closer to a sample than to their k-th nearest held-out neighbour, divided by k ="
         f" {DENSITY_NEIGHBOURS}: 1 for real ones"
     )
     better = Better.HIGHER

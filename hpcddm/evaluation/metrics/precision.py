@@ -13,8 +13,8 @@ class Precision(OfNeighbours, Metric):
 
     title = "precision"
     explanation = (
-        "the share of samples within reach of a held-out image, which reaches as far as the"
-        f" {NEIGHBOURS} nearest of its own kind"
+        "the share of samples that are closer to some held-out image than its k-th nearest held-out neighbour,"
+        f" k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

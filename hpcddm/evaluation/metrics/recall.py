@@ -13,8 +13,8 @@ class Recall(OfNeighbours, Metric):
 
     title = "recall"
     explanation = (
-        "the share of held-out images within reach of a sample, which reaches as far as the"
-        f" {NEIGHBOURS} nearest of its own kind"
+        "the share of held-out images that are closer to some sample than its k-th nearest neighbour among the"
+        f" samples, k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

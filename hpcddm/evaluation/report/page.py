@@ -16,7 +16,7 @@ from hpcddm.evaluation.result_warnings import at_chance, beyond_real
 from hpcddm.files import atomic
 
 MONOLITH, STUDENT = "monolith", "student"
-FLOOR = "real against real"
+FLOOR = "training images"
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 GALLERY_COLUMNS, GALLERY_WIDTH, GALLERY_PIXELS = 10, 880, 96
 """Images in a row of a gallery, its largest width in CSS pixels, and the largest side of an image."""

@@ -113,7 +113,7 @@ def test_the_page_is_whole_and_self_contained(case, tmp_path):
     assert len(parsed.all("img")) == len(kinds) * len(made.clusters)
     assert ("Silhouette 0.123" in parsed.text) == (made.silhouette is not None)
     assert ("random looks at nothing" in parsed.text) == (made.silhouette is None)
-    assert ("Classes told 0.500" in parsed.text) == ("Classes: boot 75%" in parsed.text)
+    assert ("Class information 0.500" in parsed.text) == ("Classes: boot 75%" in parsed.text)
     assert ("What speaks against these clusters" in parsed.text) == bool(made.warnings())
     assert all(warning in parsed.text for warning in made.warnings())
     assert "No warning" in parsed.text or "max_share: 0.1." in parsed.text

@@ -180,7 +180,7 @@ def test_page_is_whole_and_every_picture_is_there(case):
 
 
 EXPECTED = """
-    monolith|top-1|top-2|oracle|real against real|31.9|34.9|0.01230|0.00930|2.1|81.0%|95.2%|1.23 PFLOP|
+    monolith|top-1|top-2|oracle|training images|31.9|34.9|0.01230|0.00930|2.1|81.0%|95.2%|1.23 PFLOP|
     1.25 PFLOP|1.00|1.01|2,000|small_cnn|91.4%|expert 3|1,030 images|7.2 1.00 PFLOP 1.5|epsilon (schedule cosine)|
     dit (width 128)|1.23 M|72,000|61.3%|0.96|Router calibration|knowing nothing, ln 4|Disagreement of experts|
     Step-refinement gap|oracle 1.23e-03|a <small> network & more|
