@@ -98,9 +98,9 @@ def test_a_page_is_short_and_its_prose_wrapped_and_plain():
     assert failures(lambda page: FORBIDDEN.findall(without_code(page))) == {}
 
 
-@pytest.mark.parametrize("folder", ["hpcddm", "slurm/sites", "experiments"])
+@pytest.mark.parametrize("folder", ["hpcddm", "slurm", "experiments"])
 def test_the_texts_of_the_package_are_plain(folder):
-    files = [file for kind in ("*.py", "*.yaml") for file in (REPOSITORY / folder).rglob(kind)]
+    files = [file for kind in ("*.py", "*.yaml", "*.j2") for file in (REPOSITORY / folder).rglob(kind)]
     found = {file.name: words for file in files if (words := FORBIDDEN.findall(file.read_text()))}
     assert files and found == {}
 
@@ -110,6 +110,12 @@ def test_sentences_are_short():
         written = [sentence for page in pages for sentence in sentences(page)]
         too_long = [sentence for sentence in written if len(sentence.split()) > 30]
         assert written and len(too_long) <= share * len(written), too_long
+
+
+def test_the_glossary_is_sorted():
+    table = (REPOSITORY / "docs/glossary.md").read_text().partition("| --- | --- |\n")[2]
+    terms = [row.split("|")[1].strip().lower() for row in table.splitlines()]
+    assert len(terms) > 25 and terms == sorted(terms)
 
 
 def exists(verb: str, rest: str) -> bool:

@@ -1,6 +1,6 @@
 """Finding, starting and ending the testbed's processes.
 
-There are no pid files of ours: a pid file can be stale, and the kernel knows better. Every question
+We write no pid files: a pid file can be stale, and the kernel knows better. Every question
 ("is slurmd of h3 alive?", "what is left?") is answered from /proc at the time it is asked.
 """
 
@@ -37,7 +37,7 @@ class Daemon:
     conf: Path  # becomes SLURM_CONF
     port: int | None = None
     socket: Path | None = None
-    mount: str | None = None  # answers when this stands in its table of mounts
+    mount: str | None = None  # answers when this is in its table of mounts
     alone: bool = False  # with a table of mounts of its own
     beside: Daemon | None = None  # with the table of mounts of that one
 

@@ -70,14 +70,14 @@ def folder() -> Path:
 
 
 def shared_places() -> list[Path]:
-    """Folders of the machine that are the same inside; none lies in another one."""
+    """Folders of the machine that are the same inside; none is inside another one."""
     names = [CHECKOUT, Path.cwd(), Path.home(), folder(), tempfile.gettempdir(), sys.prefix, sys.base_prefix, *sys.path]
     places = {path for name in names for path in (Path(name).absolute(), Path(name).resolve()) if path.is_dir()}
     for place in sorted(places):
         if place == Path("/") or any(place.is_relative_to(top) for top in SYSTEM):
             raise RootError(
                 f"{place} cannot be shared with a root, which has its own: call this with the Python of a "
-                "virtual environment whose interpreter lies outside /usr"
+                "virtual environment whose interpreter is outside /usr"
             )
     places |= {Path("/proc"), Path("/sys"), Path("/dev")}
     return sorted(place for place in places if not any(parent in places for parent in place.parents))
@@ -93,7 +93,7 @@ def enter(root: Path, command: list[str], places: list[Path], files: Sequence[st
 def made(suite: str) -> Path:
     """The root of a suite, made where it is missing."""
     if suite not in PACKAGES:
-        raise RootError(f"there is no suite {suite} here; choose one of {', '.join(PACKAGES)}")
+        raise RootError(f"the suite {suite} is unknown; choose one of {', '.join(PACKAGES)}")
     return root_of(suite, suite, PACKAGES[suite])
 
 
@@ -152,7 +152,7 @@ def bootstrap(suite: str, root: Path) -> None:
     policy = root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
-    # A proxy, or a mirror that stands still, counts inside as well.
+    # A proxy, or a mirror that hangs, counts inside as well.
     keys = ("Acquire::http", "Acquire::https", "Acquire::Check-Valid-Until", "Acquire::Check-Date")
     (root / "etc/apt/apt.conf.d/80machine").write_text(run(["apt-config", "dump", *keys]))
 
