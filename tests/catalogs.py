@@ -6,7 +6,7 @@ from pathlib import Path
 from hpcddm.data import tar_index
 from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry
 from hpcddm.data.column_files import write_columns
-from hpcddm.data.tar_entry import Tar
+from hpcddm.data.sample_file import SampleFile
 
 
 def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:
@@ -18,4 +18,4 @@ def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:
         file, names = f"columns-{number}.h5", sorted(columns)
         write_columns(folder / file, columns)
         parts.append(CatalogPart(f"train-{number:03d}", file, len(columns["key"]), f"digest {number}"))
-    return Catalog(folder, SplitEntry(names, [Tar(path.name, path.stat().st_size) for path in tars], parts))
+    return Catalog(folder, SplitEntry(names, [SampleFile(path.name, path.stat().st_size) for path in tars], parts))

@@ -12,7 +12,7 @@ LOADERS = {"torch.load", "pickle.load", "pickle.loads", "safetensors.torch.load"
 ASKING = {"recorded_digest", "counted_digest", "initial_weights.open_weights"}
 """What asks the manifest in the folder of a unit, whatever its state."""
 READERS = {
-    "clustering/contract.py": "the partition of a contract, by the digest that the contract states",
+    "clustering/agreed.py": "the partition of a contract, by the digest that the contract states",
     "encoders/image/efficientnet_lite0.py": "published weights, by their digest",
     "encoders/optional_packages.py": "published weights and those in a user's folder, by their digest",
     "encoders/perceptual/lpips_alex.py": "published weights, by their digest",

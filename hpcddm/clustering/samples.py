@@ -7,7 +7,7 @@ from jaxtyping import Float, Int64
 
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 
 
 class Samples:
@@ -44,6 +44,6 @@ class Samples:
         return self._reader.keys(numbers)
 
     @cached_property
-    def _reader(self) -> TarReader:
+    def _reader(self) -> CatalogReader:
         """Reader of values that few clusterings need: it opens the columns of all ranges."""
-        return TarReader(self._catalog)
+        return CatalogReader(self._catalog)

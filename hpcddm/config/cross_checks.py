@@ -199,7 +199,7 @@ def _of_evaluators(experiment: Experiment) -> list[tuple[str, str]]:
 def _of_extractors(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """Find figures that nothing would compute, or that two evaluators would compute under one name."""
     evaluate, own = experiment.evaluate, experiment.evaluators.extractor
-    if own is None and not evaluate.extractors and experiment.cluster.clustering.name != "contract":
+    if own is None and not evaluate.extractors and experiment.cluster.clustering.name != "agreed":
         yield "evaluators.extractor", "nothing compares samples with real images; set it, or evaluate.extractors"
     if own is None and experiment.concepts is not None:
         yield "evaluators.extractor", "this key is needed: concepts are scored in its features"

@@ -52,7 +52,7 @@ class ProbeRule(StrictModel):
 class ExpertSettings(StrictModel):
     """Settings of the experts; `training.images` and `training.batch` are totals over all experts."""
 
-    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "probe_every_images", "probe"})
+    not_hashed: ClassVar[frozenset[str]] = frozenset({"sites", "samples_every_images", "probe"})
 
     model: DenoiserModelSettings
     objective: ObjectiveSettings = default_variant("flow_matching")
@@ -66,7 +66,7 @@ class ExpertSettings(StrictModel):
     """Share of every expert's samples that come from the other clusters."""
     extra: list[ExtraExpert] = []
     """Additional experts, not counted in `cluster.experts`."""
-    probe_every_images: Positive | None = None
+    samples_every_images: Positive | None = None
     """Images of all experts between two probes of an expert or the monolith in TensorBoard: loss on held-out images by
     noise level, and samples. Probes do not change the weights. By default there are none."""
     sites: list[Name] | None = None

@@ -36,7 +36,7 @@ V = TypeVar("V", bound="Variant[Any]")
 
 
 class Variant(ABC, Generic[S]):
-    """Code of a variant; the abstract base of each package derives from it and states the contract.
+    """Code of a variant; the abstract base of each package derives from it and states the interface.
 
     Args:
         settings: Settings of the variant, an instance of the settings class in its file.

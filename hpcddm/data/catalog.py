@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from hpcddm.data.columns import Column, Numbers, RaggedColumn, TextColumn, count_values
-from hpcddm.data.tar_entry import TAR_DEFAULTS, Tar
+from hpcddm.data.sample_file import FILE_DEFAULTS, SampleFile
 from hpcddm.errors import UserError
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
@@ -57,7 +57,7 @@ class SplitEntry:
     """Entry of one split in the catalog's file; its samples are numbered through the parts, its tars through `tars`."""
 
     columns: list[str]
-    tars: list[Tar]
+    tars: list[SampleFile]
     parts: list[CatalogPart]
     form: ImageFormat | None = None
     """Format to which pictures are converted; None for pictures that already have it."""
@@ -98,7 +98,7 @@ class Catalog:
         """Format to which pictures are converted; None for pictures that already have it."""
         return self._entry.form
 
-    def tar(self, number: int) -> tuple[Path, Tar]:
+    def tar(self, number: int) -> tuple[Path, SampleFile]:
         """Return the path and the entry of a tar, or of another file that is read like one.
 
         Args:
@@ -284,7 +284,7 @@ def write_catalog(path: Path, entries: dict[str, SplitEntry]) -> None:
     for tar in (tar for entry in values.values() for tar in entry["tars"]):
         # A catalog of plain tars has the same bytes, and digest, whatever kinds of files there are besides.
         for name in ("collection", "column"):
-            if tar[name] == TAR_DEFAULTS[name]:
+            if tar[name] == FILE_DEFAULTS[name]:
                 del tar[name]
     atomic.write_json(path, values)
 

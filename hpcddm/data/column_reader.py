@@ -10,7 +10,7 @@ from torch import Tensor
 from hpcddm.data.catalog import TEXTS, Catalog, split_into_blocks
 from hpcddm.data.columns import Column, Numbers, TextColumn
 from hpcddm.data.loader import Loader
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.errors import ConfigError
 
 IMAGES = "images"
@@ -18,7 +18,7 @@ Values = Tensor | list[str]
 """Values of some samples: (N, ...) tensors, whole numbers as int64; or texts."""
 
 
-class ColumnReader(TarReader):
+class ColumnReader(CatalogReader):
     """Reader of images and of any column by its name.
 
     Args:

@@ -13,8 +13,8 @@ from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry, read_catalog, 
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.exif import remove_exif
 from hpcddm.data.image_decoding import ImageError
-from hpcddm.data.images import TarImages
-from hpcddm.data.tar_entry import Tar
+from hpcddm.data.images import CatalogImages
+from hpcddm.data.sample_file import SampleFile
 from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
 from hpcddm.data.tar_writing import Sample, write_samples
 from hpcddm.errors import UserError, require
@@ -58,7 +58,7 @@ def write_copy(
                 write_samples(staged, _samples(files, block, done, advance))
             index = index_tar(path)
         indices[len(entry.tars)] = index
-        entry.tars.append(Tar(path.name, path.stat().st_size))
+        entry.tars.append(SampleFile(path.name, path.stat().st_size))
         done += len(block)
         if done == len(numbers) or sum(len(index.keys) for index in indices.values()) >= PART_SAMPLES:
             entry.parts.append(_write_part(folder, len(entry.parts), indices))
@@ -108,7 +108,7 @@ class _Files:
     """Files of the images of samples, as they are."""
 
     def __init__(self, source: Catalog) -> None:
-        self.source, self._images = source, TarImages(source)
+        self.source, self._images = source, CatalogImages(source)
         self._sizes, self._checksums = source.column("size"), source.column("crc32")
 
     def read(self, numbers: ListNumbers) -> list[bytes]:

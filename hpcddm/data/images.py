@@ -25,7 +25,7 @@ from hpcddm.errors import UserError
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
 
-MAX_OPEN_TARS = 128
+MAX_OPEN_IMAGE_FILES = 128
 """Largest number of files that are open at once; a process may usually have 1024."""
 V = TypeVar("V")
 
@@ -48,7 +48,7 @@ class ImageStore(ABC):
         """
 
 
-class TarImages(ImageStore):
+class CatalogImages(ImageStore):
     """Images in the tars or other files of a catalog, by sample number.
 
     Args:
@@ -62,7 +62,7 @@ class TarImages(ImageStore):
         self._checksums = catalog.column("crc32") if catalog.has("file") else None
         groups = RowGroupCache[ParquetImages]()
         # A thread may read a file that is no longer among the latest: it is closed after the last reader.
-        self._file = lru_cache(MAX_OPEN_TARS)(lambda number: open_file(*catalog.tar(number), groups))
+        self._file = lru_cache(MAX_OPEN_IMAGE_FILES)(lambda number: open_file(*catalog.tar(number), groups))
         self._pixels = _as_stored if catalog.image_format is None else decoder_for(catalog.image_format)
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
@@ -101,7 +101,7 @@ class CopiedImages(ImageStore):
     """
 
     def __init__(self, copy: Catalog, numbers: Column) -> None:
-        self._images, self._numbers = TarImages(copy), numbers
+        self._images, self._numbers = CatalogImages(copy), numbers
 
     def images(self, numbers: Numbers) -> UInt8[np.ndarray, "n h w c"]:
         """Return the images of some samples, (N, H, W, C), uint8."""

@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.rows.row_groups import ParquetImages, ParquetRowGroups
-from hpcddm.data.tar_entry import Tar
+from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
@@ -29,7 +29,7 @@ CACHE_BYTES = 256 << 20
 class OpenFile(ABC):
     """One open file; raises `UserError` if it is missing or has changed since it was indexed."""
 
-    def __init__(self, path: Path, tar: Tar) -> None:
+    def __init__(self, path: Path, tar: SampleFile) -> None:
         self._path = path
         self._advice = (
             "submit again to make it" if tar.changed is None else "bring it back, or index it with --redo shard"
@@ -68,7 +68,7 @@ class OpenFile(ABC):
 class FileByOffset(OpenFile):
     """File in which an image is a range of bytes, such as a tar."""
 
-    def __init__(self, path: Path, tar: Tar) -> None:
+    def __init__(self, path: Path, tar: SampleFile) -> None:
         super().__init__(path, tar)
         # The bytes around a sample are those of other experts.
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
@@ -143,7 +143,7 @@ class RowGroupCache(Generic[G]):
 class FileByRow(OpenFile):
     """Parquet file in which an image is a row; its row group is read, and kept in the cache."""
 
-    def __init__(self, path: Path, tar: Tar, groups: RowGroupCache[ParquetImages]) -> None:
+    def __init__(self, path: Path, tar: SampleFile, groups: RowGroupCache[ParquetImages]) -> None:
         super().__init__(path, tar)
         self._cache = groups
         self._groups = ParquetRowGroups(path, str(tar.column))
@@ -160,7 +160,7 @@ class FileByRow(OpenFile):
         return UserError(f"{self._path}: row {offset} is damaged ({reason}); {self._advice}")
 
 
-def open_file(path: Path, tar: Tar, groups: RowGroupCache[ParquetImages]) -> OpenFile:
+def open_file(path: Path, tar: SampleFile, groups: RowGroupCache[ParquetImages]) -> OpenFile:
     """Open a file of samples for reading.
 
     Args:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
-from hpcddm.data.images import ImageStore, TarImages
+from hpcddm.data.images import CatalogImages, ImageStore
 from hpcddm.errors import UserError
 
 
@@ -75,7 +75,7 @@ class Reader(ABC):
         """
 
 
-class TarReader(Reader):
+class CatalogReader(Reader):
     """Reader of samples in tars.
 
     Args:
@@ -87,7 +87,7 @@ class TarReader(Reader):
     def __init__(self, catalog: Catalog, clusters: Column | None = None, images: ImageStore | None = None) -> None:
         self._catalog, self._clusters = catalog, clusters
         self.split = catalog.split
-        self._images = images or TarImages(catalog)
+        self._images = images or CatalogImages(catalog)
         self._labels = catalog.column("label") if catalog.has("label") else None
         self._captions = catalog.texts("caption") if catalog.has("caption") else None
 

@@ -23,7 +23,7 @@ from hpcddm.data.latent_moments import MIRRORED, MOMENTS
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, ListOrder, RoundRobin
 from hpcddm.data.random_streams import CLUSTER_ORDER, EXAMPLE_IMAGES, PROBE_IMAGES
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.readings.base import Reading
 from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.files.checked_reads import read_required_json
@@ -78,14 +78,14 @@ def range_of(unit: Unit) -> range:
     return open_unit_catalog(unit, split_of(unit.key)).numbers_in_range(unit.name)
 
 
-def open_reader(unit: Unit, split: str) -> TarReader:
+def open_reader(unit: Unit, split: str) -> CatalogReader:
     """Open a reader of a split for a unit; it returns clusters if the expert lists are an input of the unit."""
     catalog = open_unit_catalog(unit, split)
-    return TarReader(catalog, clusters(catalog) if EXPERT_LISTS in unit.inputs else None)
+    return CatalogReader(catalog, clusters(catalog) if EXPERT_LISTS in unit.inputs else None)
 
 
 def prefetch_images(
-    reader: TarReader, numbers: range, size: int, threads: int
+    reader: CatalogReader, numbers: range, size: int, threads: int
 ) -> Iterator[tuple[range, UInt8[np.ndarray, "n h w c"]]]:
     """Yield consecutive blocks of samples with their images, which threads read ahead.
 
@@ -110,7 +110,7 @@ def training_reader(
     unit: Unit,
     list_numbers: Column | None = None,
     augmentations: Sequence[AugmentationSettings] = (),
-) -> Iterator[TarReader]:
+) -> Iterator[CatalogReader]:
     """Open a reader of the training samples that reads images by the method `data.read_from`.
 
     Args:
@@ -127,7 +127,7 @@ def training_reader(
         size = source_side(augmentations, catalog.image_format.size)
         catalog = catalog.with_image_format(replace(catalog.image_format, size=size))
     with reading.open_images(unit, catalog, list_numbers) as images:
-        yield TarReader(catalog, clusters(catalog) if EXPERT_LISTS in unit.inputs else None, images)
+        yield CatalogReader(catalog, clusters(catalog) if EXPERT_LISTS in unit.inputs else None, images)
 
 
 def clusters(split_catalog: Catalog) -> Column:
@@ -250,7 +250,7 @@ def evaluation_samples(unit: Unit, experiment: Experiment, split: str = HELDOUT)
     return choose_evaluation_samples(open_unit_catalog(unit, split), experiment, names, split)
 
 
-def read_labels(experiment: Experiment, reader: TarReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
+def read_labels(experiment: Experiment, reader: CatalogReader, numbers: Int64[np.ndarray, " n"]) -> np.ndarray:
     """Read the classes of some samples, (N,) int64; empty where the images have no classes."""
     return NO_LABELS if experiment.data.num_classes is None else reader.labels(numbers).numpy()
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpcddm.data.tar_entry import Tar, size_and_mtime
+from hpcddm.data.sample_file import SampleFile, size_and_mtime
 from hpcddm.data.tar_index import TarIndex
 from hpcddm.data.text_files import EMPTY_CAPTION, is_blank
 from hpcddm.runs.passed_over import PassedOverItem
@@ -66,9 +66,9 @@ class SourceFile(ABC):
         """Path in the collection's folder, which may be published."""
         return self.path.relative_to(self.folder).as_posix()
 
-    def entry(self, sha256: str | None = None) -> Tar:
+    def entry(self, sha256: str | None = None) -> SampleFile:
         """Return the file as a catalog describes it."""
-        return Tar(self.name, *size_and_mtime(self.path), sha256, self.collection, self.images_column)
+        return SampleFile(self.name, *size_and_mtime(self.path), sha256, self.collection, self.images_column)
 
     @property
     def images_column(self) -> str | None:

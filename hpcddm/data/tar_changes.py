@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from hpcddm.config import paths, variants
 from hpcddm.config.data import DataSettings
-from hpcddm.data.sources.base import SPLITS, TarSource
-from hpcddm.data.tar_entry import size_and_mtime
+from hpcddm.data.sample_file import size_and_mtime
+from hpcddm.data.sources.base import SPLITS, InPlaceSource
 from hpcddm.files import checked_reads
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
@@ -40,7 +40,7 @@ def first_change(data: DataSettings, run: RunDir, before: str) -> str:
     indexed, is_complete = _indexed(run, before)
     if not indexed:
         return ""
-    source = variants.create(TarSource, paths.make_absolute(data, run.root).source)
+    source = variants.create(InPlaceSource, paths.make_absolute(data, run.root).source)
     present = {(tar.collection, tar.name): tar.path for split in SPLITS for tar in source.tars(split)}
     folders = source.settings.source_folders()
     for file in sorted(indexed.keys() | present.keys(), key=str):

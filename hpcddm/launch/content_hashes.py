@@ -135,9 +135,9 @@ def with_tar_counts(experiment: Experiment) -> Experiment:
     data = experiment.data
     if not data.source.uses_existing_tars:
         return experiment
-    from hpcddm.data.sources.base import SPLITS, TarSource
+    from hpcddm.data.sources.base import SPLITS, InPlaceSource
 
-    source = variants.create(TarSource, data.source)
+    source = variants.create(InPlaceSource, data.source)
     with add_remedy(experiment):
         counts = {key: len(source.tars(split)) for key, split in zip(SHARDS, SPLITS, strict=True)}
     return experiment.model_copy(update={"data": data.model_copy(update=counts)})

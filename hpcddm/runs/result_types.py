@@ -58,7 +58,7 @@ class KnownSnapshot:
 
 
 @dataclass(frozen=True)
-class KnownTar:
+class KnownSampleFile:
     """Types of the results about a tar."""
 
     __pydantic_config__: ClassVar = checked_reads.ALLOW_EXTRA_KEYS
@@ -156,7 +156,7 @@ class KnownResults:
     class_names: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    tars: list[KnownTar] = field(default_factory=list)
+    tars: list[KnownSampleFile] = field(default_factory=list)
     lists: dict[str, KnownList] = field(default_factory=dict)
     splits: dict[str, KnownList] = field(default_factory=dict)
     snapshots: dict[str, KnownSnapshot] = field(default_factory=dict)

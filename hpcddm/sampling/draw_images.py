@@ -12,7 +12,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples as sample_lists
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Numbers
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
@@ -143,7 +143,7 @@ def _conditions_and_clusters(
     if request.classes:
         classes = [request.classes[number % len(request.classes)] for number in numbers]
         return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
-    chosen, reader = sample_lists.choose_evaluation_samples(catalog, experiment, names), TarReader(catalog)
+    chosen, reader = sample_lists.choose_evaluation_samples(catalog, experiment, names), CatalogReader(catalog)
     shown = np.resize(chosen, request.count)
     clusters = sample_lists.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
     return condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)

@@ -13,7 +13,7 @@ from hpcddm.jobs.unit import Unit
 from hpcddm.training.checkpoints import PublishedState
 from hpcddm.training.learning_rate import learning_rate
 from hpcddm.training.meters import Throughput, TrainingProgress, peak_memory_gib, teraflops
-from hpcddm.training.training_probe import ProbeResult
+from hpcddm.training.observation import Observation
 
 event_file_writer.socket = SimpleNamespace(gethostname=lambda: "rank0")
 """Replaces the host in the names of TensorBoard's files, since a unit may be copied to other hosts."""
@@ -131,15 +131,15 @@ class TrainingLog:
         images = f"images {end - self._training.batch} to {end - 1}"
         print(f"{images}: their gradient is not finite; step {progress.skipped} that is skipped", flush=True)
 
-    def log_probe(self, look: ProbeResult, progress: TrainingProgress) -> None:
-        """Write the losses and images of a probe to TensorBoard, and the losses to the log."""
+    def log_observation(self, observation: Observation, progress: TrainingProgress) -> None:
+        """Write the losses and images of an observation to TensorBoard, and the losses to the log."""
         if self._board is None:
             return
-        for name, loss in look.losses.items():
+        for name, loss in observation.losses.items():
             self._board.add_scalar(name, loss, progress.images)
-        if look.images is not None:
-            self._board.add_images("samples", look.images, progress.images, dataformats="NHWC")
-        losses = ", ".join(f"{name} {loss:.4f}" for name, loss in look.losses.items())
+        if observation.images is not None:
+            self._board.add_images("samples", observation.images, progress.images, dataformats="NHWC")
+        losses = ", ".join(f"{name} {loss:.4f}" for name, loss in observation.losses.items())
         print(f"looked at {progress.images} images{': ' if losses else ''}{losses}", flush=True)
 
     def log_saved(self, progress: TrainingProgress, saved: PublishedState) -> None:

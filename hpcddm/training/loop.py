@@ -25,9 +25,9 @@ from hpcddm.training.checkpoints import Checkpoints
 from hpcddm.training.engine import Engine
 from hpcddm.training.log import TrainingLog
 from hpcddm.training.meters import TrainingProgress, crosses_multiple
+from hpcddm.training.observation import Observer
 from hpcddm.training.state_saver import StateSaver
 from hpcddm.training.step_results import StepResults
-from hpcddm.training.training_probe import Probe
 from hpcddm.training.weights_writer import WeightsWriter
 
 
@@ -46,7 +46,7 @@ class Task(Generic[B]):
     """Function that sets the network's initial weights; not called if a saved state is loaded."""
     flops_per_image: int | None = None
     """FLOPs of a training image, forward and backward, to report TFLOP/s."""
-    probe: Probe | None = None
+    observer: Observer | None = None
     """Measurements of the network during training, for TensorBoard."""
 
 
@@ -106,8 +106,8 @@ def train(task: Task[B], training: UnitTraining, unit: Unit) -> TrainingResult:
 
             is_agreed = saving.is_due(progress)
             steps.report(engine, loader, is_agreed)
-            if task.probe is not None and crosses_multiple(task.probe.interval, progress.images, training.batch):
-                log.log_probe(task.probe.run(engine, device), progress)
+            if task.observer is not None and crosses_multiple(task.observer.interval, progress.images, training.batch):
+                log.log_observation(task.observer.run(engine, device), progress)
             # Written before any state of a later step.
             kept_weights.write_snapshots(engine, progress)
             saving.end_step(engine, steps, progress, is_agreed)

@@ -25,9 +25,9 @@ from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.existing_tars import index_existing_tar
 from hpcddm.data.image_decoding import decode
-from hpcddm.data.images import TarImages
+from hpcddm.data.images import CatalogImages
 from hpcddm.data.orders.base import EpochOrder, ListOrder
-from hpcddm.data.tar_entry import Tar, size_and_mtime
+from hpcddm.data.sample_file import SampleFile, size_and_mtime
 from hpcddm.data.tar_index import columns_of
 from hpcddm.data.tar_layout import TarLayout
 from tests import pictures
@@ -73,7 +73,7 @@ def catalog_of(folder: Path, tars: list[Path]) -> Catalog:
     indices = {number: index_existing_tar(path, TarLayout(), check=header).index for number, path in enumerate(tars)}
     columns = columns_of(indices)
     write_columns(folder / "columns.h5", columns)
-    entries = [Tar(path.name, *size_and_mtime(path)) for path in tars]
+    entries = [SampleFile(path.name, *size_and_mtime(path)) for path in tars]
     part = CatalogPart("train-000", "columns.h5", len(columns["key"]), "")
     form = ImageFormat(3, IMAGE_SIZE, {"name": "centre_crop"})
     return Catalog(folder, SplitEntry(sorted(columns), entries, [part], form))
@@ -102,7 +102,7 @@ def reads_of(catalog: Catalog, numbers: np.ndarray) -> list[tuple[int, int, int]
         made.append((os.fstat(descriptor).st_ino, offset, size))
         return read(descriptor, size, offset)
 
-    images = TarImages(catalog)
+    images = CatalogImages(catalog)
     with mock.patch.object(os, "pread", pread):
         for block in batches(numbers):
             images.files(block)
@@ -130,7 +130,7 @@ def main() -> None:
         tars = write_tars(folder)
         catalog = catalog_of(folder, tars)
         own = np.random.default_rng(1).permutation(len(catalog))[: len(catalog) // EXPERTS]
-        keys, images = set(catalog.texts("key").gather(own)), TarImages(catalog)
+        keys, images = set(catalog.texts("key").gather(own)), CatalogImages(catalog)
         calls: dict[str, Callable[[], object]] = {
             "files": lambda: [images.files(block) for block in batches(own)],
             "files, webdataset": lambda: streamed(tars, keys, is_decoded=False),

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import choose_evaluation_samples, open_catalog
 from hpcddm.diffusion.spaces.pixels import pixels_to_values, values_to_pixels
 from hpcddm.evaluation.metrics.fd import frechet_distance
@@ -74,7 +74,7 @@ def _images(experiment: Experiment, run: RunDir, split: str) -> torch.Tensor:
     """The evaluation's real images of a split: (N, C, H, W) in [-1, 1]."""
     catalog, names = open_catalog(run, split), [str(label) for label in range(experiment.data.num_classes)]
     chosen = choose_evaluation_samples(catalog, experiment, names)
-    return pixels_to_values(torch.from_numpy(TarReader(catalog).images(chosen)))
+    return pixels_to_values(torch.from_numpy(CatalogReader(catalog).images(chosen)))
 
 
 def _noisy(images: torch.Tensor, deviation: float) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from hpcddm.data import randomness, run_samples
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
@@ -34,7 +34,7 @@ def errors(run: RunDir) -> dict[str, list[float]]:
         experiment, run.unit, [*expert_keys(experiment), *dense], torch.device("cpu")
     )
     catalog = open_catalog(run, HELDOUT)
-    reader, rows = TarReader(catalog, run_samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
+    reader, rows = CatalogReader(catalog, run_samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
     x0, classes = pixels_to_values(torch.from_numpy(reader.images(rows))), reader.labels(rows)
     eps = randomness.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
     own = F.one_hot(reader.clusters(rows), len(ensemble.experts)).float()

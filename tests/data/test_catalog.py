@@ -7,7 +7,7 @@ from hpcddm.data.catalog import CatalogPart, SplitEntry, split_into_blocks, writ
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.record import Record
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.data.tar_entry import Tar
+from hpcddm.data.sample_file import SampleFile
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 from tests.catalogs import catalog_of
@@ -92,7 +92,7 @@ def test_blocks_are_all_numbers_in_order(numbers, size):
 
 
 def test_a_catalog_is_read_back_and_a_torn_one_named(tmp_path):
-    run, tar = RunDir(tmp_path), Tar("shard/train-000/a.tar", 7)
+    run, tar = RunDir(tmp_path), SampleFile("shard/train-000/a.tar", 7)
     part = CatalogPart("train-000", "shard/train-000/c.h5", 2, "d")
     run.unit(CATALOG).mkdir()
     (tmp_path / "shard" / "train-000").mkdir(parents=True)

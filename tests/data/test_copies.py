@@ -11,7 +11,7 @@ from hpcddm.data.catalog import ImageFormat
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
-from hpcddm.data.images import CopiedImages, TarImages
+from hpcddm.data.images import CatalogImages, CopiedImages
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
 from tests.data.oddities import encoded
@@ -55,7 +55,7 @@ def test_a_copy_has_the_samples_of_its_list_in_its_order_and_their_files_as_they
     written = copy(tmp_path / "copy", catalog)
     opened = open_copy(tmp_path / "copy")
     assert len(written) == len(opened) == len(LISTED)
-    assert TarImages(opened).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
+    assert CatalogImages(opened).files(range(len(LISTED))) == CatalogImages(catalog).files(LISTED)
     for name in ("key", "caption"):
         assert opened.texts(name).gather(range(len(LISTED))) == catalog.texts(name).gather(LISTED)
     assert np.array_equal(opened.column("label").gather(range(len(LISTED))), catalog.column("label").gather(LISTED))
@@ -69,7 +69,7 @@ def test_images_of_a_copy_are_found_by_the_numbers_of_all_samples(tmp_path, cata
     write_columns(tmp_path / "list.h5", {"numbers": LISTED})
     images = CopiedImages(open_copy(tmp_path / "copy"), Column("numbers", {tmp_path / "list.h5": len(LISTED)}))
     wanted = [39, 1, 7, 7, 20]
-    assert np.array_equal(images.images(wanted), TarImages(catalog).images(wanted))
+    assert np.array_equal(images.images(wanted), CatalogImages(catalog).images(wanted))
     for absent in ([0], [40], [7, 8]):
         with pytest.raises(KeyError, match=f"numbers has no {absent[-1]}"):
             images.images(absent)
@@ -96,7 +96,7 @@ def test_an_interrupted_copy_keeps_the_tars_that_are_complete(tmp_path, catalog,
     assert kept and all(file.suffix == ".tar" for file in kept)
     written = copy(tmp_path / "copy", catalog)
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
-    assert TarImages(written).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
+    assert CatalogImages(written).files(range(len(LISTED))) == CatalogImages(catalog).files(LISTED)
 
 
 LEFT = {
@@ -113,7 +113,7 @@ def test_what_an_interrupted_attempt_left_of_another_list_is_replaced(tmp_path, 
     LEFT[left](tmp_path / "copy", catalog)
     (tmp_path / "copy" / "catalog.json").unlink(missing_ok=True)
     written = copy(tmp_path / "copy", catalog)
-    assert TarImages(written).files(range(len(LISTED))) == TarImages(catalog).files(LISTED)
+    assert CatalogImages(written).files(range(len(LISTED))) == CatalogImages(catalog).files(LISTED)
     assert {file.name for file in (tmp_path / "copy").iterdir()} == set(files_of(written))
 
 
@@ -123,7 +123,7 @@ def test_a_torn_source_and_a_torn_copy_are_named(tmp_path, catalog):
     torn = tmp_path / "copy" / "images-00000.tar"
     os.truncate(torn, torn.stat().st_size - 1000)
     with pytest.raises(UserError, match=r"images-00000.tar has [0-9]+ bytes instead of [0-9]+"):
-        TarImages(open_copy(tmp_path / "copy")).images([0])
+        CatalogImages(open_copy(tmp_path / "copy")).images([0])
 
 
 def test_a_copy_takes_no_more_bytes_than_were_estimated(tmp_path, catalog, tar_bytes):
@@ -152,7 +152,7 @@ def test_copies_without_exif_show_the_same_pictures(tmp_path, photographs, monke
     (tmp_path / "copy").mkdir()
     written = write_copy(tmp_path / "copy", photographs, range(9), lambda done: None, drops_exif=True)
     form = ImageFormat(3, SIDE, {"name": "resize"})
-    images = [TarImages(own.with_image_format(form)).images(range(9)) for own in (written, photographs)]
+    images = [CatalogImages(own.with_image_format(form)).images(range(9)) for own in (written, photographs)]
     assert np.array_equal(*images) and written.texts("key").gather(range(9)) == list(map(str, range(9)))
     content = b"".join(path.read_bytes() for path in (tmp_path / "copy").glob("*.tar"))
     assert b"52N13E" not in content and b"52N13E" in (tmp_path / "0.tar").read_bytes()
@@ -169,7 +169,7 @@ def test_tars_without_exif_stay_where_a_copy_is_interrupted_and_no_others_do(tmp
     without = write(True)
     assert len(without) > 2 and write(True) == without
     assert not set(write(False).values()) & set(without.values())
-    assert TarImages(open_copy(tmp_path / "copy")).files(range(9)) == TarImages(photographs).files(range(9))
+    assert CatalogImages(open_copy(tmp_path / "copy")).files(range(9)) == CatalogImages(photographs).files(range(9))
 
 
 def test_a_picture_whose_exif_cannot_be_dropped_is_named_with_the_way_out(tmp_path):
@@ -188,4 +188,4 @@ def test_pictures_of_every_format_are_copied_whatever_their_names_say(tmp_path):
         samples.append(tar_writing.Sample(name, stream.getvalue(), "jpg"))
     tar_writing.write_samples(tmp_path / "0.tar", samples)
     copied = copy(tmp_path / "copy", catalog_of(tmp_path, [tmp_path / "0.tar"]), range(len(samples)))
-    assert TarImages(copied).files(range(len(samples))) == [sample.image for sample in samples]
+    assert CatalogImages(copied).files(range(len(samples))) == [sample.image for sample in samples]

@@ -9,8 +9,8 @@ from PIL import Image
 from hpcddm.data import tar_writing
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.images import TarImages
-from hpcddm.data.reader import ArrayReader, TarReader
+from hpcddm.data.images import CatalogImages
+from hpcddm.data.reader import ArrayReader, CatalogReader
 from hpcddm.data.record import Record
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
@@ -37,7 +37,7 @@ def catalog(request, tmp_path, pixels):
 
 
 def test_samples_come_from_their_tars_by_number_in_the_order_asked_for(catalog, pixels):
-    reader, numbers = TarReader(catalog), [7, 0, 5, 0, 4]
+    reader, numbers = CatalogReader(catalog), [7, 0, 5, 0, 4]
     assert len(reader) == 8 and np.array_equal(reader.images(numbers), pixels[numbers])
     assert reader.labels(numbers).tolist() == [3, 0, 1, 0, 0] and reader.labels(numbers).dtype == torch.int64
     assert reader.captions(numbers) == [f"picture {number}" for number in numbers]
@@ -48,22 +48,22 @@ def test_samples_in_any_order_are_read_from_front_to_back(catalog, monkeypatch):
     offsets, pread, seen = catalog.column("offset").gather(range(8)).tolist(), os.pread, []
     monkeypatch.setattr(os, "pread", lambda file, size, offset: seen.append(offset) or pread(file, size, offset))
     numbers = [7, 0, 5, 0, 4]
-    files = TarImages(catalog).files(numbers)
+    files = CatalogImages(catalog).files(numbers)
     assert seen == [offsets[number] for number in sorted(numbers)]
-    assert files[1] == files[3] and len({*files}) == 4 and files[0] == TarImages(catalog).files([7])[0]
+    assert files[1] == files[3] and len({*files}) == 4 and files[0] == CatalogImages(catalog).files([7])[0]
 
 
 def test_clusters_are_those_of_the_column(catalog, tmp_path):
     write_columns(tmp_path / "clusters.h5", {"cluster": np.array([0, 1, 2, 3, 0, 1, 2, 65535], dtype=np.uint16)})
-    reader = TarReader(catalog, Column("cluster", {tmp_path / "clusters.h5": 8}))
+    reader = CatalogReader(catalog, Column("cluster", {tmp_path / "clusters.h5": 8}))
     assert reader.clusters([7, 1]).tolist() == [65535, 1] and reader.clusters([7]).dtype == torch.int64
     with pytest.raises(ValueError, match="does not read the samples' clusters"):
-        TarReader(catalog).clusters([0])
+        CatalogReader(catalog).clusters([0])
 
 
 def test_what_the_samples_do_not_have_is_said(tmp_path, pixels):
     tar_writing.write_tar(tmp_path / "x.tar", [Record("k", Image.fromarray(pixels[0, ..., 0]))], SIDE, 1)
-    reader = TarReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
+    reader = CatalogReader(catalog_of(tmp_path, [tmp_path / "x.tar"]))
     assert np.array_equal(reader.images([0]), pixels[:1])
     for ask, missing in ((reader.labels, "classes"), (reader.captions, "captions")):
         assert_refused(f"the images have no {missing}", ask, [0])
@@ -80,13 +80,13 @@ def test_a_tar_torn_in_the_middle_is_named(catalog, is_padded):
     whole = path.read_bytes()
     path.write_bytes(whole[: offset + 20].ljust(len(whole), b"\0") if is_padded else whole[: offset + 20])
     message = f"b.tar: torn at byte {offset}" if is_padded else f"b.tar has {offset + 20} bytes instead of {len(whole)}"
-    reader = TarReader(catalog)
+    reader = CatalogReader(catalog)
     reader.images(range(5))
     assert_refused(message, reader.images, [6])
 
 
 def test_a_tar_that_is_cut_while_it_is_read_is_named(catalog):
-    (offset, size), path, reader = place_of(catalog, 6), catalog.tar(1)[0], TarReader(catalog)
+    (offset, size), path, reader = place_of(catalog, 6), catalog.tar(1)[0], CatalogReader(catalog)
     reader.images([5])
     path.write_bytes(path.read_bytes()[: offset + 20])
     assert_refused(rf"b.tar: torn at byte {offset} \(20 of {size} bytes\)", reader.images, [6])
@@ -94,20 +94,20 @@ def test_a_tar_that_is_cut_while_it_is_read_is_named(catalog):
 
 def test_a_missing_tar_is_named_when_it_is_read(catalog):
     catalog.tar(1)[0].unlink()
-    reader = TarReader(catalog)
+    reader = CatalogReader(catalog)
     reader.images(range(5))
     assert_refused(r"b.tar: cannot be read \(No such file or directory\); submit again", reader.images, [0, 6])
     # A pipe in its place is not waited for.
     os.mkfifo(catalog.tar(1)[0])
-    assert_refused(r"b\.tar: cannot be read \(is a pipe instead of a file\)", TarReader(catalog).images, [6])
+    assert_refused(r"b\.tar: cannot be read \(is a pipe instead of a file\)", CatalogReader(catalog).images, [6])
 
 
 def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeypatch):
-    monkeypatch.setattr("hpcddm.data.images.MAX_OPEN_TARS", 3)
+    monkeypatch.setattr("hpcddm.data.images.MAX_OPEN_IMAGE_FILES", 3)
     tars = [tmp_path / f"{number}.tar" for number in range(8)]
     for number, path in enumerate(tars):
         tar_writing.write_tar(path, [Record(str(number), Image.fromarray(pixels[number, ..., 0]))], SIDE, 1)
-    reader = TarReader(catalog_of(tmp_path, tars))
+    reader = CatalogReader(catalog_of(tmp_path, tars))
     for numbers in ([0, 1, 2, 3], range(8), [7, 0, 7], range(8)):
         assert np.array_equal(reader.images(numbers), pixels[list(numbers)])
         opened = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists()]
@@ -117,7 +117,7 @@ def test_no_more_tars_are_open_than_a_process_may_open(tmp_path, pixels, monkeyp
 @pytest.mark.parametrize("pattern", [b"\xff\x00\xff\x00", b"\x03"])
 def test_overwritten_bytes_are_named_or_decoded_and_never_a_traceback(catalog, pattern):
     path, (offset, size), named = catalog.tar(0)[0], place_of(catalog, 2), 0
-    whole, reader = path.read_bytes(), TarReader(catalog)
+    whole, reader = path.read_bytes(), CatalogReader(catalog)
     for place in range(offset, offset + size):
         path.write_bytes(whole[:place] + pattern + whole[place + len(pattern) :])
         try:

@@ -285,7 +285,7 @@ HOSTILE = {
     "another run's clusters": put("experiment/cluster/clustering", {"name": "run", "run": "/home"}),
     "a partition of its own": put(
         "experiment/cluster/clustering",
-        {"name": "contract", "partition": "/etc/passwd", "content_hash": "0" * 64, "fitted_by": {"name": "kmeans"}},
+        {"name": "agreed", "partition": "/etc/passwd", "content_hash": "0" * 64, "fitted_by": {"name": "kmeans"}},
     ),
     "tars beside the folder": put(
         "experiment/data/source", {"name": "webdataset", "tars": "../*/*.tar", "heldout": {"shards": 1}}

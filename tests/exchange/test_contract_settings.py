@@ -37,7 +37,7 @@ def test_single_numbers_of_a_partition_cross_as_they_are(shared, tmp_path):
     run.unit("cluster/all").mkdir(parents=True)
     write_arrays(run.output("cluster/all", "partition.h5"), RandomPartition(3, 2))
     write_partition(run, path)
-    own = {"name": "contract", "partition": str(path), "content_hash": atomic.sha256(path)}
+    own = {"name": "agreed", "partition": str(path), "content_hash": atomic.sha256(path)}
     settings = validate(ClusteringSettings, own | {"fitted_by": {"name": "random"}}, "contract.json")
     samples, numbers = Samples(open_catalog(RunDir(shared.run), TRAIN), None), np.arange(20)
     partition = variants.create(Clustering, settings).fit(samples, numbers, 2, 0, Workspace())

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcddm.data.catalog import CatalogPart, ImageFormat, SplitEntry, write_catalog
-from hpcddm.data.tar_entry import Tar
+from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import DEPTH, Unreadable, parse_json, read_json
@@ -58,7 +58,9 @@ def test_json_comes_back_also_as_a_record(tmp_path):
 
 def test_names_of_files_that_are_not_utf_8_come_back(tmp_path):
     form = ImageFormat(3, 32, {"name": "crop"})
-    entry = SplitEntry(["key"], [Tar("\udcff.tar", 3, 4)], [CatalogPart("train-000", "shard/a.h5", 2, "0")], form)
+    entry = SplitEntry(
+        ["key"], [SampleFile("\udcff.tar", 3, 4)], [CatalogPart("train-000", "shard/a.h5", 2, "0")], form
+    )
     write_catalog(tmp_path / "catalog.json", {"train": entry})
     assert read_json(tmp_path / "catalog.json", dict[str, SplitEntry]) == {"train": entry}
     (tmp_path / "x.json").write_text('{"name": "\\udcff", "size": "1"}')

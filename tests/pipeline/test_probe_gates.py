@@ -21,7 +21,7 @@ from tests.launch.queues import Queue
 
 EXPERT, PROBE, DRAW, REPORT = "train/expert-01", "probe/expert-01", "draw/0000000-0000024", "report/all"
 MEASURED = ("measure/own-0000000-0000024", "compare/own")
-PARTITION = {"name": "contract", "partition": "/nowhere/partition.safetensors", "content_hash": "0" * 64}
+PARTITION = {"name": "agreed", "partition": "/nowhere/partition.safetensors", "content_hash": "0" * 64}
 FOLLOWED = {"cluster__clustering": PARTITION | {"fitted_by": {"name": "kmeans", "fine_clusters": 8}}}
 """The partition of a contract."""
 SITES = {"site": "here", "experts__sites": ["here", "north"], "experts__probe": {}}

@@ -21,7 +21,7 @@ from hpcddm.data import run_samples
 from hpcddm.data.batch import PixelInputs
 from hpcddm.data.copies import open_copy, write_copy
 from hpcddm.data.image_decoding import read_image
-from hpcddm.data.images import TarImages
+from hpcddm.data.images import CatalogImages
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_tar_counts
@@ -142,9 +142,9 @@ def test_pictures_are_seen_in_another_form_without_another_copy_of_them(adopted_
     (tmp_path / "copy").mkdir()
     write_copy(tmp_path / "copy", catalog, range(5), lambda done: None)
     larger = replace(catalog.image_format, size=24)
-    seen = TarImages(open_copy(tmp_path / "copy").with_image_format(larger)).images(range(5))
+    seen = CatalogImages(open_copy(tmp_path / "copy").with_image_format(larger)).images(range(5))
     assert seen.shape == (5, 24, 24, 3)
-    assert np.array_equal(seen, TarImages(catalog.with_image_format(larger)).images(range(5)))
+    assert np.array_equal(seen, CatalogImages(catalog.with_image_format(larger)).images(range(5)))
 
 
 def test_copies_for_others_show_the_same_pictures_without_exif(adopted_run, collection):
@@ -280,11 +280,13 @@ def test_a_run_finds_its_tars_where_its_experiment_has_them(finished, tmp_path):
     run, collection = finished
     moved = RunDir(shutil.copytree(run.root, tmp_path / "run"))
     with pytest.raises(UserError, match=r"00000\.tar: cannot be read"):
-        TarImages(open_catalog(moved, "train")).files([0])
+        CatalogImages(open_catalog(moved, "train")).files([0])
     stored = json.loads(moved.experiment.read_text())
     stored["data"]["source"]["folder"] = str(collection)
     moved.experiment.write_text(json.dumps(stored))
-    assert TarImages(open_catalog(moved, "train")).files([0]) == TarImages(open_catalog(run, "train")).files([0])
+    assert CatalogImages(open_catalog(moved, "train")).files([0]) == CatalogImages(open_catalog(run, "train")).files(
+        [0]
+    )
     # A catalog of others names no file outside of the collection.
     path = moved.unit(CATALOG) / "catalog.json"
     path.write_text(path.read_text().replace('"00000.tar"', '"../../secret.tar"'))

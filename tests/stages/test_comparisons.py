@@ -18,9 +18,9 @@ from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, KNOWN_METRI
 from hpcddm.stages.evaluation import (
     compare_job,
     measure_job,
+    measure_real_job,
     neighbours,
     neighbours_job,
-    measure_real_job,
     reference_statistics_job,
 )
 from hpcddm.stages.evaluation.draw import arm_names, draw_range

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from hpcddm.config import paths, variants
 from hpcddm.data import run_samples
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
@@ -69,7 +69,7 @@ def test_a_network_by_its_folder_makes_the_lists(bench):
     stored = run_samples.features(own)
     assert stored.dtype == np.float16 and stored.item_shape == (24,)
     settings = paths.make_absolute(run.settings, run.run.root).encode.encoder
-    again = variants.create(ImageEncoder, settings).encode(TarReader(own).images(range(60)))
+    again = variants.create(ImageEncoder, settings).encode(CatalogReader(own).images(range(60)))
     np.testing.assert_allclose(stored.gather(range(60)), again, rtol=1e-3, atol=1e-4)
     sizes = manifest.read(run.run.unit("expert_lists/all")).results["sizes"]
     assert sum(sizes) == 60 and min(sizes) > 0

@@ -8,7 +8,7 @@ import pytest
 
 from hpcddm.data import run_samples
 from hpcddm.data.copies import open_copy
-from hpcddm.data.images import TarImages
+from hpcddm.data.images import CatalogImages
 from hpcddm.errors import UserError
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
@@ -67,7 +67,7 @@ def test_pixels_and_keys_are_those_of_written_tars_and_nothing_is_copied(in_plac
 def test_larger_squares_are_cut_from_the_files_themselves(in_place):
     catalog = run_samples.open_catalog(in_place.run, "train")
     form = catalog.image_format
-    larger = TarImages(catalog.with_image_format(type(form)(3, 20, form.transform)))
+    larger = CatalogImages(catalog.with_image_format(type(form)(3, 20, form.transform)))
     assert larger.images([0, 7]).shape == (2, 20, 20, 3)
 
 
@@ -76,7 +76,7 @@ def test_an_expert_can_have_a_copy(in_place, folder):
     in_place.make("copy_lists/expert-00")
     copy, catalog = open_copy(unit.folder), run_samples.open_catalog(in_place.run, "train")
     keys = copy.texts("key").gather(range(len(copy)))
-    files = dict(zip(keys, TarImages(copy).files(range(len(copy))), strict=True))
+    files = dict(zip(keys, CatalogImages(copy).files(range(len(copy))), strict=True))
     names = dict(zip(*(catalog.texts(name).gather(range(len(catalog))) for name in ("key", "file")), strict=True))
     assert all(files[key] == (folder / names[key]).read_bytes() for key in keys) and keys
 
@@ -95,7 +95,7 @@ def test_a_changed_picture_is_named(in_place, damage):
         else:
             path.write_bytes(content[:-1] + b"x" * (1 if damage == "same size" else 9))
         with pytest.raises(UserError, match="index the images with --redo shard") as raised:
-            TarImages(catalog).images([4, 5])
+            CatalogImages(catalog).images([4, 5])
         assert str(path) in str(raised.value)
     finally:
         path.unlink(missing_ok=True)

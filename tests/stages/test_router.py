@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
 from hpcddm.data import run_samples
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.base import create_space
@@ -94,7 +94,7 @@ def loaded(made, name):
     return load_ensemble.load_ensemble(settings, lambda key: folder, [ROUTER], torch.device("cpu")).router
 
 
-def heldout(bench) -> TarReader:
+def heldout(bench) -> CatalogReader:
     return run_samples.open_reader(bench.unit(ROUTER), "heldout")
 
 

@@ -12,7 +12,7 @@ from hpcddm.config.data_variants import ReadingSettings
 from hpcddm.config.schema import validate
 from hpcddm.data import run_samples
 from hpcddm.data.copies import open_copy
-from hpcddm.data.images import TarImages
+from hpcddm.data.images import CatalogImages
 from hpcddm.data.sources.base import Source
 from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_tar_counts
@@ -68,7 +68,7 @@ def test_copies_of_a_list_have_the_same_files(made, kind):
     for expert in ("expert-00", "expert-01"):
         copy = open_copy(bench.run.unit(f"copy_lists/{expert}"))
         numbers = np.flatnonzero(np.isin(catalog.texts("key").gather(range(len(catalog))), copy_keys(copy)))
-        assert TarImages(copy).files(range(len(copy))) == TarImages(catalog).files(numbers)
+        assert CatalogImages(copy).files(range(len(copy))) == CatalogImages(catalog).files(numbers)
 
 
 def copy_keys(copy):
@@ -125,7 +125,7 @@ import pathlib, sys
 sys.modules["pyarrow"] = None
 from hpcddm.data import images, run_samples
 from hpcddm.runs.run_dir import RunDir
-print(images.TarImages(run_samples.open_catalog(RunDir(pathlib.Path(sys.argv[1])), "train")).images([3]).shape)
+print(images.CatalogImages(run_samples.open_catalog(RunDir(pathlib.Path(sys.argv[1])), "train")).images([3]).shape)
 """
 
 

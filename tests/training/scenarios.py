@@ -26,7 +26,7 @@ from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.randomness import RandomDraws
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.record import Record
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.jobs.attempt import list_attempts
@@ -39,7 +39,7 @@ from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_training import UnitTraining
 from hpcddm.training import loop
-from hpcddm.training.training_probe import Probe, ProbeResult
+from hpcddm.training.observation import Observation, Observer
 from tests.catalogs import catalog_of
 from tests.orders import uniform
 
@@ -61,17 +61,17 @@ def training(**changes: object) -> UnitTraining:
     return UnitTraining(**values | {"snapshots": own, "snapshot_numbers": numbers})
 
 
-def write_tar(folder: Path) -> TarReader:
+def write_tar(folder: Path) -> CatalogReader:
     generator = np.random.default_rng(0)
     images = [Image.fromarray(generator.integers(0, 256, (8, 8)).astype(np.uint8)) for _ in range(30)]
     records = [Record(str(number), image, 0) for number, image in enumerate(images)]
     tar_writing.write_tar(folder / "x.tar", records, 8, 1)
     catalog = catalog_of(folder, [folder / "x.tar"])
     write_columns(folder / "clusters.h5", {"cluster": np.zeros(30, dtype=np.uint16)})
-    return TarReader(catalog, Column("cluster", {folder / "clusters.h5": 30}))
+    return CatalogReader(catalog, Column("cluster", {folder / "clusters.h5": 30}))
 
 
-def batches(reader: TarReader) -> NoisyBatches:
+def batches(reader: CatalogReader) -> NoisyBatches:
     order, draws = uniform(0, KEY, len(reader)), RandomDraws(0, KEY)
 
     def carried(rows: np.ndarray, dropped: torch.Tensor) -> torch.Tensor:
@@ -149,21 +149,21 @@ class Trainings:
                 rank == world_size - 1,
             )
             loss = self.loss(unit, stop_after if is_last else None, bad_steps if is_last else ())
-            seen = Probe(3 * BATCH, lambda model, device: self._look(unit, model)) if looks else None
+            seen = Observer(3 * BATCH, lambda model, device: self._look(unit, model)) if looks else None
             sources = build, loss, batches(self.reader), pixels_to_values, begin if start else None
-            trained = loop.train(loop.Task(0, *sources, flops_per_image=10**6, probe=seen), settings, unit)
+            trained = loop.train(loop.Task(0, *sources, flops_per_image=10**6, observer=seen), settings, unit)
             if rank == 0:
                 (unit.run.root / "facts.json").write_text(json.dumps(trained.results))
 
         return on_ranks(world_size, work)
 
-    def _look(self, unit: Unit, model: nn.Module) -> ProbeResult:
+    def _look(self, unit: Unit, model: nn.Module) -> Observation:
         """Note what the network makes of ones, and draw numbers that the training must not miss."""
         torch.rand(3)
         seen = model(torch.ones(1, 64).to(next(model.parameters()).dtype)).float().flatten().tolist()
         if unit.ranks.rank == 0:
             (unit.run.root / "seen.json").write_text(json.dumps([seen, model.module.training]))
-        return ProbeResult({"mean": sum(seen) / len(seen)}, None)
+        return Observation({"mean": sum(seen) / len(seen)}, None)
 
     def unit(self, name: str, ranks: Ranks, data_threads: int = 1, **resources: int) -> Unit:
         """The unit of a training for one rank of a new attempt."""

@@ -8,8 +8,8 @@ from hpcddm.commands.planning.read_amplification import bytes_per_byte
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
-from hpcddm.data.sources.base import TarSource
-from hpcddm.data.tar_entry import size_and_mtime
+from hpcddm.data.sample_file import size_and_mtime
+from hpcddm.data.sources.base import InPlaceSource
 from hpcddm.errors import UserError
 from hpcddm.runs.ranges import SPLITS, TRAIN
 from hpcddm.runs.unit_keys import expert_key
@@ -69,7 +69,7 @@ def _stored(experiment: Experiment, counts: dict[str, int], bytes_written: int) 
         return sum(counts.values()), None
     if not data.source.uses_existing_tars:
         return data.shards + data.heldout_shards, bytes_written
-    source = variants.create(TarSource, data.source)
+    source = variants.create(InPlaceSource, data.source)
     try:
         train, heldout = ({tar.path for tar in source.tars(split)} for split in SPLITS)
         samples = len(source.open_split(TRAIN))

@@ -12,7 +12,7 @@ from hpcddm.data.open_files import RowGroupCache
 from hpcddm.data.random_streams import PLANNED_ORDER
 from hpcddm.data.run_samples import list_order
 from hpcddm.data.source_files import RowGroup
-from hpcddm.data.sources.base import TarSource
+from hpcddm.data.sources.base import InPlaceSource
 from hpcddm.runs.ranges import TRAIN
 
 MAX_READS = 20_000
@@ -37,7 +37,7 @@ def bytes_per_byte(experiment: Experiment) -> float:
         return 1.0
     groups = [
         (place, number, group)
-        for place, file in enumerate(variants.create(TarSource, source).tars(TRAIN))
+        for place, file in enumerate(variants.create(InPlaceSource, source).tars(TRAIN))
         for number, group in enumerate(file.row_groups())
     ]
     if not groups:

@@ -17,11 +17,11 @@ from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.random_streams import PLANNED_ORDER
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.record import Record
 from hpcddm.data.run_samples import list_order
-from hpcddm.data.sources.base import Source, TarSource
-from hpcddm.data.tar_entry import Tar, size_and_mtime
+from hpcddm.data.sample_file import SampleFile, size_and_mtime
+from hpcddm.data.sources.base import InPlaceSource, Source
 from hpcddm.data.tar_index import TarIndex, columns_of, index_pictures, index_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
@@ -43,14 +43,14 @@ def make_read_step(experiment: Experiment, folder: Path, count: int, threads: in
     else:
         path = folder / "reading.tar"
         index = _pictures(data, count) if data.source.reads_in_place else _written(data, path, count)
-        indices = {Tar(path.name, *((0, 0) if index.files else size_and_mtime(path))): index}
+        indices = {SampleFile(path.name, *((0, 0) if index.files else size_and_mtime(path))): index}
     catalog = _catalog(data, folder, indices)
     files = [
         path
         for index in indices.values()
         for path in (map(catalog.source_file, index.files) if index.files else [index.path])
     ]
-    reader = TarReader(catalog)
+    reader = CatalogReader(catalog)
     sound = np.array([number for number in range(len(catalog)) if _is_sound(reader, number)], np.int64)
     require(len(sound) > 0, "data.source: none of the first samples can be read")
     order = list_order(experiment, PLANNED_ORDER, sound)
@@ -65,11 +65,11 @@ def make_read_step(experiment: Experiment, folder: Path, count: int, threads: in
     return read
 
 
-def _adopted(data: DataSettings, count: int) -> dict[Tar, TarIndex]:
+def _adopted(data: DataSettings, count: int) -> dict[SampleFile, TarIndex]:
     """Index the first tars of the source that have so many training samples, and take these from all of each."""
-    indices: dict[Tar, TarIndex] = {}
+    indices: dict[SampleFile, TarIndex] = {}
     lacking = count
-    for own in variants.create(TarSource, data.source).tars(TRAIN):
+    for own in variants.create(InPlaceSource, data.source).tars(TRAIN):
         index = own.index().index
         chosen = np.zeros(len(index.keys), dtype=bool)
         chosen[_spread(len(chosen), lacking)] = True
@@ -110,7 +110,7 @@ def _spread(size: int, count: int) -> list[int]:
     return [number * size // count for number in range(count)] if count < size else list(range(size))
 
 
-def _catalog(data: DataSettings, folder: Path, indices: dict[Tar, TarIndex]) -> Catalog:
+def _catalog(data: DataSettings, folder: Path, indices: dict[SampleFile, TarIndex]) -> Catalog:
     """Return a catalog of the samples; pictures of existing tars have the format that a training reads."""
     columns = columns_of(dict(enumerate(indices.values())))
     write_columns(folder / "reading.h5", columns)
@@ -126,7 +126,7 @@ def _catalog(data: DataSettings, folder: Path, indices: dict[Tar, TarIndex]) -> 
     return Catalog(folder, SplitEntry(sorted(columns), tars, [part], form), lambda: folders)
 
 
-def _is_sound(reader: TarReader, number: int) -> bool:
+def _is_sound(reader: CatalogReader, number: int) -> bool:
     """Tell if a picture can be read; broken ones are left out of a run, too."""
     try:
         reader.images([number])

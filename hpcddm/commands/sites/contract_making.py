@@ -15,7 +15,7 @@ from hpcddm.commands.last_command import repeat_commands
 from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import NextStep, command, step
@@ -216,7 +216,7 @@ def write_probe(run: RunDir, experiment: Experiment, path: Path) -> None:
     (N,), int64.
     """
     catalog = open_catalog(run, HELDOUT)
-    reader = TarReader(catalog, clusters(catalog))
+    reader = CatalogReader(catalog, clusters(catalog))
     tensors: dict[str, Any] = {}
     for cluster, numbers in enumerate(probe_samples(catalog, experiment)):
         tensors[f"images-{cluster:02d}"] = np.ascontiguousarray(reader.images(numbers))

@@ -11,7 +11,7 @@ from hpcddm.config.data_variants import ReadingSettings
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import open_copy
-from hpcddm.data.images import CopiedImages, ImageStore, TarImages
+from hpcddm.data.images import CatalogImages, CopiedImages, ImageStore
 from hpcddm.data.readings.base import Reading
 from hpcddm.jobs.unit import Unit
 from hpcddm.runs.files import CATALOG_FILE
@@ -35,7 +35,7 @@ class ExpertCopyReading(Reading[MaterialisedReadingSettings]):
 
     def open_images(self, unit: Unit, catalog: Catalog, numbers: Column | None) -> AbstractContextManager[ImageStore]:
         if numbers is None:
-            return nullcontext(TarImages(catalog))
+            return nullcontext(CatalogImages(catalog))
         folder = unit.input(f"copy_lists/{unit.name}", CATALOG_FILE).parent
         # The copy stays valid for another form: its files are the same.
         return nullcontext(CopiedImages(open_copy(folder).with_image_format(catalog.image_format), numbers))

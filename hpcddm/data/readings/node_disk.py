@@ -20,7 +20,7 @@ from hpcddm.config.data_variants import ReadingSettings
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.copies import largest_bytes, open_copy, write_copy
-from hpcddm.data.images import CopiedImages, ImageStore, TarImages
+from hpcddm.data.images import CatalogImages, CopiedImages, ImageStore
 from hpcddm.data.readings.base import Reading
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, guarded_writes
@@ -70,7 +70,7 @@ class StagedImages(ImageStore):
 
     def __init__(self, catalog: Catalog, numbers: Column | None, folder: Path, is_writer: bool) -> None:
         self._catalog, self._numbers, self._folder, self._is_writer = catalog, numbers, folder, is_writer
-        self._shared = TarImages(catalog)
+        self._shared = CatalogImages(catalog)
         self._copy: ImageStore | None = None
         self._closed, self._is_given_up, self._next_look = threading.Event(), False, 0.0
         self._thread = threading.Thread(target=self._stage, name="staging", daemon=True)
@@ -105,7 +105,7 @@ class StagedImages(ImageStore):
             if guarded_writes.is_private_folder(self._folder.parent) and (self._folder / CATALOG_FILE).exists():
                 with suppress(UserError):
                     copy = open_copy(self._folder)
-                    self._copy = TarImages(copy) if self._numbers is None else CopiedImages(copy, self._numbers)
+                    self._copy = CatalogImages(copy) if self._numbers is None else CopiedImages(copy, self._numbers)
 
     def _stage(self) -> None:
         started = time.monotonic()

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from hpcddm.config.data_variants import ReadingSettings
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Column
-from hpcddm.data.images import ImageStore, TarImages
+from hpcddm.data.images import CatalogImages, ImageStore
 from hpcddm.data.readings.base import Reading
 from hpcddm.jobs.unit import Unit
 
@@ -18,4 +18,4 @@ class ShardReading(Reading[IndexedReadingSettings]):
     """Reading from shared tars, which needs neither time before a training nor space."""
 
     def open_images(self, unit: Unit, catalog: Catalog, numbers: Column | None) -> AbstractContextManager[ImageStore]:
-        return nullcontext(TarImages(catalog))
+        return nullcontext(CatalogImages(catalog))

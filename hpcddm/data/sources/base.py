@@ -129,7 +129,7 @@ class Source(Variant[S]):
         """Hash the images, or properties that identify them, within seconds: every submit computes the hash."""
 
 
-class TarSource(Source[S]):
+class InPlaceSource(Source[S]):
     """Source of tars that are read in place; no tars are written."""
 
     @abstractmethod

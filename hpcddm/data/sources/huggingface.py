@@ -26,13 +26,13 @@ from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.record import Record
 from hpcddm.data.rows.row_files import RowFile, require_columns
 from hpcddm.data.rows.row_groups import readable
+from hpcddm.data.sample_file import size_and_mtime
 from hpcddm.data.source_files import UnusableSample
 from hpcddm.data.sources import huggingface_proposals
-from hpcddm.data.sources.base import KNOWN, SPLITS, Split, TarSource
+from hpcddm.data.sources.base import KNOWN, SPLITS, InPlaceSource, Split
 from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.data.sources.huggingface_columns import class_names_of, find_roles, is_text, scalar_columns
 from hpcddm.data.sources.huggingface_files import DataFiles, features_in, features_of, find_files, row_file, split_name
-from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.errors import UserError, require
 from hpcddm.runs.passed_over import PassedOverItem
 
@@ -122,7 +122,7 @@ class RowSplit(Split):
             raise ImageError(f"{file.path}: row {row.number}: {error}; {advice}") from None
 
 
-class HuggingFace(TarSource[HuggingFaceSettings]):
+class HuggingFace(InPlaceSource[HuggingFaceSettings]):
     """Files in the order of their names."""
 
     @classmethod

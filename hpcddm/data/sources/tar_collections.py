@@ -10,7 +10,7 @@ from typing import ClassVar
 from hpcddm.config import variants
 from hpcddm.config.sources import CombinedSettings
 from hpcddm.data.source_files import SourceFile
-from hpcddm.data.sources.base import TarSource
+from hpcddm.data.sources.base import InPlaceSource
 from hpcddm.data.sources.combined import CombinedSource, CombinedSplit
 from hpcddm.errors import UserError
 from hpcddm.runs.passed_over import PassedOverItem
@@ -22,7 +22,7 @@ class TarCollectionsSettings(CombinedSettings):
     uses_existing_tars: ClassVar[bool] = True
 
 
-class TarCollections(CombinedSource[TarCollectionsSettings], TarSource[TarCollectionsSettings]):
+class TarCollections(CombinedSource[TarCollectionsSettings], InPlaceSource[TarCollectionsSettings]):
     """Sources of tars: those of one are numbered behind those of another."""
 
     def open_split(self, split: str) -> CombinedSplit:
@@ -33,15 +33,15 @@ class TarCollections(CombinedSource[TarCollectionsSettings], TarSource[TarCollec
         return opened
 
     def tars(self, split: str) -> Sequence[SourceFile]:
-        return [tar for own in self.settings.sources for tar in variants.create(TarSource, own).tars(split)]
+        return [tar for own in self.settings.sources for tar in variants.create(InPlaceSource, own).tars(split)]
 
     def class_names(self) -> list[str]:
         """Return the names on which all collections agree; empty where they do not."""
-        first, *others = [variants.create(TarSource, own).class_names() for own in self.settings.sources]
+        first, *others = [variants.create(InPlaceSource, own).class_names() for own in self.settings.sources]
         return first if all(names == first for names in others) else []
 
     def unused_files(self) -> list[PassedOverItem]:
-        sources = [variants.create(TarSource, own) for own in self.settings.sources]
+        sources = [variants.create(InPlaceSource, own) for own in self.settings.sources]
         return [item._replace(name=f"{own.prefix}{item.name}") for own in sources for item in own.unused_files()]
 
 

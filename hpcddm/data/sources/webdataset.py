@@ -18,8 +18,9 @@ from hpcddm.config.sources import HeldoutTars, SourceSettings
 from hpcddm.data.existing_tars import SourceTar
 from hpcddm.data.folders.proposal import SourceProposal
 from hpcddm.data.folders.survey import FolderSurvey
+from hpcddm.data.sample_file import size_and_mtime
 from hpcddm.data.sources import webdataset_proposals
-from hpcddm.data.sources.base import SPLITS, TarSource
+from hpcddm.data.sources.base import SPLITS, InPlaceSource
 from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.data.sources.listing import (
     folders_below,
@@ -30,7 +31,6 @@ from hpcddm.data.sources.listing import (
     split_pattern,
 )
 from hpcddm.data.sources.unindexed_split import UnindexedSplit
-from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.data.tar_headers import COMPRESSED_TAR
 from hpcddm.data.tar_layout import CAPTION, IMAGES, LABEL, TarLayout, ValueLocation, extension_of
 from hpcddm.errors import UserError, require
@@ -71,7 +71,7 @@ class WebDatasetTarsSettings(SourceSettings):
         return {self.collection: Path(self.folder)}
 
 
-class WebDatasetTars(TarSource[WebDatasetTarsSettings]):
+class WebDatasetTars(InPlaceSource[WebDatasetTarsSettings]):
     """Tars in the order of their paths."""
 
     @classmethod

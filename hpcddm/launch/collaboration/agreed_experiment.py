@@ -39,7 +39,7 @@ def load_agreed(contract: Contract, folder: Path, overrides: Collection[str]) ->
     if isinstance(fitted_by, dict) and fitted_by.get("name") == "file":
         # Of clusters that a file lists, the partition has all.
         fitted_by |= {"table": {"file": str(folder / PARTITION)}}
-    own = {"name": "contract", "partition": str(folder / PARTITION), "content_hash": partition.sha256}
+    own = {"name": "agreed", "partition": str(folder / PARTITION), "content_hash": partition.sha256}
     values["cluster"]["clustering"] = own | {"fitted_by": fitted_by}
     agreed = deepcopy(values)
     places = [one for one in overrides if contract_settings.value_at(agreed, one.partition("=")[0]) is None]

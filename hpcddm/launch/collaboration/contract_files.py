@@ -25,13 +25,13 @@ def check_files(contract: Contract, experiment: Experiment, folder: Path) -> Non
         UserError: A file is missing or not what was signed, or does not fit the experiment; the message names it.
     """
     # torch, which what is read before does not need.
+    from hpcddm.clustering.agreed import ADVICE, AgreedClustering
     from hpcddm.clustering.base import Clustering
-    from hpcddm.clustering.contract import ADVICE, ContractClustering
 
     signed_folder.receive(folder, FILE, contract.files, None, lambda size: None)
     try:
         agreed = variants.create(Clustering, experiment.cluster.clustering)
-        cast(ContractClustering, agreed).check(experiment)
+        cast(AgreedClustering, agreed).check(experiment)
         with TensorFile(folder / PROBE) as file:
             _check_probe(file, experiment)
     except Unreadable as error:

@@ -24,11 +24,11 @@ LATE_ANSWER_SECONDS = 15
 """Seconds until a network file system shows the last files of an ended job."""
 POLL_SECONDS = 1.0
 DROPPED_FLAGS = ("array", "output", "open-mode", "signal", "mail", "requeue")
-"""Flags of a unit's batch script that the probe job must not use."""
+"""Flags of a unit's batch script that the folder job must not use."""
 
 
 @dataclass(frozen=True)
-class ProbeJob:
+class FolderJob:
     """Job on one cluster that reads the token and writes it back."""
 
     cluster: str
@@ -49,14 +49,14 @@ def check_all_clusters(run: RunDir, scripts: Mapping[str, str]) -> None:
 
     Args:
         run: The run.
-        scripts: Batch script of a unit on each cluster, whose #SBATCH flags the probe job uses.
+        scripts: Batch script of a unit on each cluster, whose #SBATCH flags the folder job uses.
 
     Raises:
         UserError: If a cluster cannot read or write the folder.
     """
     token = _token(run)
     missing = {cluster: text for cluster, text in scripts.items() if not _is_proven(run, cluster, token)}
-    sent: list[ProbeJob] = []
+    sent: list[FolderJob] = []
     try:
         for cluster, text in missing.items():
             sent.append(_send(run, cluster, text, token))
@@ -93,9 +93,9 @@ def _is_proven(run: RunDir, cluster: str, token: str) -> bool:
     return False
 
 
-def _send(run: RunDir, cluster: str, text: str, token: str) -> ProbeJob:
+def _send(run: RunDir, cluster: str, text: str, token: str) -> FolderJob:
     """Submit the job that returns the token from one cluster."""
-    messenger = ProbeJob(cluster, f"hpcddm-folder-{token}")
+    messenger = FolderJob(cluster, f"hpcddm-folder-{token}")
     folder, proof_name = shlex.quote(str(run.jobs.resolve())), shlex.quote(_answer(run, cluster).name)
     lines = [line for line in text.splitlines() if line.startswith("#SBATCH --")]
     kept = [line for line in lines if not line.removeprefix("#SBATCH --").startswith(DROPPED_FLAGS)]
@@ -111,7 +111,7 @@ def _send(run: RunDir, cluster: str, text: str, token: str) -> ProbeJob:
     return messenger
 
 
-def _wait_for(messenger: ProbeJob, run: RunDir, token: str, deadline: float) -> None:
+def _wait_for(messenger: FolderJob, run: RunDir, token: str, deadline: float) -> None:
     """Wait for the token; raises `UserError` if the job ended without returning it."""
     gone_since = None
     while not _is_proven(run, messenger.cluster, token):

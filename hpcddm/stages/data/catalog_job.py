@@ -13,9 +13,9 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import find_repeated_keys
 from hpcddm.data.run_samples import choose_evaluation_samples
+from hpcddm.data.sample_file import SampleFile
 from hpcddm.data.source_files import LACKS
 from hpcddm.data.tables import Table
-from hpcddm.data.tar_entry import Tar
 from hpcddm.errors import UserError, require
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.unit import Result, Unit
@@ -96,10 +96,10 @@ def _lacking(unit: Unit, split: str) -> Counts:
     return counts
 
 
-def _tars(shard: Manifest, folder: Path) -> list[Tar]:
+def _tars(shard: Manifest, folder: Path) -> list[SampleFile]:
     """List the tars that a manifest names; raises `UserError` naming it for one that cannot be."""
     try:
-        return [Tar(**tar) for tar in shard.results["tars"]]
+        return [SampleFile(**tar) for tar in shard.results["tars"]]
     except (TypeError, ValueError) as error:
         raise UserError(
             f"{folder / FILE_NAME}: names a tar that cannot be ({error}); remove it, submit again"

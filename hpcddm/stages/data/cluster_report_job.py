@@ -16,7 +16,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.data.catalog import Catalog, split_into_blocks
 from hpcddm.data.columns import Column
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.evaluation.report import clusters_page
 from hpcddm.evaluation.report.cluster_facts import AMBIGUOUS, RANDOM, TYPICAL, ClusterFacts, PartitionFacts
 from hpcddm.evaluation.report.report_content import ClusterContent
@@ -78,7 +78,7 @@ class _ClusterSamples:
     ambiguous: Int64[np.ndarray, " n"]
 
 
-def _facts(experiment: Experiment, unit: Unit, reader: TarReader) -> PartitionFacts:
+def _facts(experiment: Experiment, unit: Unit, reader: CatalogReader) -> PartitionFacts:
     num_clusters, catalog = experiment.cluster.experts, run_samples.open_unit_catalog(unit, TRAIN)
     lists = [list_results(unit.inputs, cluster) for cluster in range(num_clusters)]
     sizes = np.array([entry["samples"] for entry in lists])
@@ -176,7 +176,7 @@ def _silhouettes(points: list[Float64[np.ndarray, "m d"]]) -> tuple[list[float],
 
 
 def _captions(
-    reader: TarReader, catalog: Catalog, drawn: Sequence[SampleNumbers], seen: Sequence[_ClusterSamples | None]
+    reader: CatalogReader, catalog: Catalog, drawn: Sequence[SampleNumbers], seen: Sequence[_ClusterSamples | None]
 ) -> tuple[list[list[cluster_keywords.Keyword]], list[list[str]]]:
     """Return typical words and a few captions of every cluster; nothing for samples without captions."""
     if not catalog.has("caption"):

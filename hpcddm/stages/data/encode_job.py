@@ -11,7 +11,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.column_files import RowBlocks, write_columns
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.image.feature_column import FEATURE_TYPE, as_column
 from hpcddm.jobs.devices import choose_device
@@ -43,7 +43,7 @@ def work(workload: Workload, key: str) -> list[Work]:
 
 
 def _features(
-    encoder: SampleEncoder, data: ImageShape, reader: TarReader, numbers: range, unit: Unit
+    encoder: SampleEncoder, data: ImageShape, reader: CatalogReader, numbers: range, unit: Unit
 ) -> Iterator[Float16[np.ndarray, "n d"]]:
     """Yield the features of consecutive samples."""
     for block, computed in _computed(encoder, reader, numbers, unit):
@@ -56,7 +56,7 @@ def _features(
 
 
 def _computed(
-    encoder: SampleEncoder, reader: TarReader, numbers: range, unit: Unit
+    encoder: SampleEncoder, reader: CatalogReader, numbers: range, unit: Unit
 ) -> Iterator[tuple[range, Float32[np.ndarray, "n d"]]]:
     """Yield consecutive samples with their features; images are read ahead of the encoder."""
     if isinstance(encoder, ImageEncoder):

@@ -17,9 +17,9 @@ from hpcddm.data.column_files import Spool
 from hpcddm.data.filtering import Filter
 from hpcddm.data.image_decoding import ImageError, fit_to_shape, read_image
 from hpcddm.data.record import Record
+from hpcddm.data.sample_file import SampleFile
 from hpcddm.data.source_files import LACKS, IndexedFile, SourceFile, lacking, valued, values_of
-from hpcddm.data.sources.base import Source, Split, TarSource
-from hpcddm.data.tar_entry import Tar
+from hpcddm.data.sources.base import InPlaceSource, Source, Split
 from hpcddm.data.tar_index import TarIndex, columns_of, index_pictures, index_tar
 from hpcddm.data.tar_writing import write_tar
 from hpcddm.data.transforms.base import Transform
@@ -53,7 +53,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     chosen = Filter.from_settings(data)
     with Spool(unit.folder) as spool:
         collected = _CollectedSamples(chosen, spool)
-        if isinstance(source, TarSource):
+        if isinstance(source, InPlaceSource):
             return _use_in_place(experiment, unit, source, collected)
         return _write(experiment, unit, source, collected)
 
@@ -70,7 +70,7 @@ class _CollectedSamples:
     filter: Filter
     spool: Spool
     """Columns of the samples."""
-    tars: list[Tar] = field(default_factory=list)
+    tars: list[SampleFile] = field(default_factory=list)
     broken: list[dict[str, str]] = field(default_factory=list)
     """Samples that cannot be used: tar, key, reason."""
     passed_over: Counts = field(default_factory=dict)
@@ -186,7 +186,7 @@ def _write(experiment: Experiment, unit: Unit, source: Source[SourceSettings], c
                 count = write_tar(staged, picked, data.image_size, data.channels, transform)
             index = index_tar(path)
             require(len(index.keys) == count, f"{path}: {count} images written, others found")
-            collected.tars.append(Tar(f"{unit.key}/{path.name}", path.stat().st_size))
+            collected.tars.append(SampleFile(f"{unit.key}/{path.name}", path.stat().st_size))
             collected.add(number, index, data.num_classes)
     written = [] if data.source.reads_in_place else [tar_file(number) for number in tars]
     return collected.result(unit, source_names, written, _listing(records))
@@ -259,7 +259,7 @@ def _grouped(items: Iterable[T], share: Callable[[T], float]) -> Iterator[list[T
 
 
 def _use_in_place(
-    experiment: Experiment, unit: Unit, source: TarSource[SourceSettings], collected: _CollectedSamples
+    experiment: Experiment, unit: Unit, source: InPlaceSource[SourceSettings], collected: _CollectedSamples
 ) -> Result:
     """Find the samples of this unit's split in its files, which stay where they are."""
     data, tars, numbers = experiment.data, source.tars(split_of(unit.key)), tars_of(experiment, unit.key)

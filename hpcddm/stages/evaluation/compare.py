@@ -8,8 +8,8 @@ from hpcddm.pipeline.fingerprints import ALL, image_settings
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.runs.unit_keys import CATALOG, unit_name
 from hpcddm.stages.evaluation.draw import arm_names, draw_keys
-from hpcddm.stages.evaluation.neighbours import neighbours_keys
 from hpcddm.stages.evaluation.measure_real import evaluator_labels, measuring_keys, networks_of
+from hpcddm.stages.evaluation.neighbours import neighbours_keys
 
 FIGURE_BYTES = 12_000
 """Bytes of the figures of an arm."""

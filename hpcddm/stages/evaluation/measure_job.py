@@ -15,7 +15,14 @@ from hpcddm.runs.files import EVALUATION, MEASUREMENTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure import sampled_unit
-from hpcddm.stages.evaluation.measure_real_job import blocks, conditions, create_evaluator, evaluator_work, places, write
+from hpcddm.stages.evaluation.measure_real_job import (
+    blocks,
+    conditions,
+    create_evaluator,
+    evaluator_work,
+    places,
+    write,
+)
 from hpcddm.stages.workload import Work, Workload
 
 

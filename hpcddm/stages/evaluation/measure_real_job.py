@@ -96,7 +96,7 @@ def blocks(start: int, stop: int) -> Iterator[range]:
 
 
 def conditions(
-    experiment: Experiment, reader: run_samples.TarReader, numbers: np.ndarray
+    experiment: Experiment, reader: run_samples.CatalogReader, numbers: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Read the classes and captions of some real images; empty where the experiment has none."""
     labels = run_samples.read_labels(experiment, reader, numbers)

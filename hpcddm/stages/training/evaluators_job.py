@@ -18,7 +18,7 @@ from hpcddm.data.batch import LabelledBatch, LabelledBatches, PixelInputs, Rotat
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.random_streams import of_training
 from hpcddm.data.randomness import RandomDraws
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.errors import require
 from hpcddm.files import atomic, tensors
 from hpcddm.jobs.unit import Result, Unit
@@ -125,7 +125,7 @@ def _loss(model: nn.Module, batch: LabelledBatch) -> torch.Tensor:
 
 @torch.no_grad()
 def _accuracy(
-    model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: TarReader, has_classes: bool
+    model: nn.Module, to_model: Callable[[torch.Tensor], torch.Tensor], reader: CatalogReader, has_classes: bool
 ) -> tuple[float, bool]:
     """Compute the share of images whose class the model names, and tell if its output differs among images.
 

@@ -60,7 +60,7 @@ class ProbeStage(Stage):
 
         So every site probes its experts before it sends them, and the site that takes them probes them again.
         """
-        is_partner = experiment.cluster.clustering.name == "contract"
+        is_partner = experiment.cluster.clustering.name == "agreed"
         return experiment.experts.site_of(probed_expert(key)) if is_partner else experiment.site
 
     def disk(self, experiment: Experiment, key: str, images: dict[str, int], ranks: int) -> DiskSpace:

@@ -7,7 +7,7 @@ import numpy as np
 from hpcddm.config.conditions import ConditionForm
 from hpcddm.config.experiment import Experiment, ProbeRule
 from hpcddm.data import run_samples
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import command
 from hpcddm.evaluation import expert_probe
@@ -58,7 +58,7 @@ def work(workload: Workload, key: str) -> list[Work]:
     return [Work(workload.denoiser(probed_expert(key)), False, images, PROBE_SAMPLES)]
 
 
-def _require_agreed_images(unit: Unit, reader: TarReader, probe: list[np.ndarray]) -> None:
+def _require_agreed_images(unit: Unit, reader: CatalogReader, probe: list[np.ndarray]) -> None:
     """Check that the images are those in the contract, if the run has one."""
     folder = current_folder(unit.run)
     if folder is None:

@@ -20,7 +20,7 @@ from hpcddm.runs.contracts import run_contract
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import expert_of
-from hpcddm.sampling import denoiser_probe
+from hpcddm.sampling import denoiser_observer
 from hpcddm.stages.workload import Work, Workload
 from hpcddm.training import flops_budget
 from hpcddm.training.loop import Task, train
@@ -45,8 +45,8 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     to_x = create_space(experiment.data, unit.input).from_batch
     with run_samples.training_reader(experiment, unit, listed, experiment.data.augmentations) as reader:
         batches = noisy_batches(experiment, unit, reader, training_inputs(experiment, unit, TRAIN, reader), order)
-        probe = denoiser_probe.denoiser_probe(experiment, unit, expert, training)
-        task = Task(experiment.seed, build, _loss(config), batches, to_x, start, flops, probe)
+        observer = denoiser_observer.denoiser_observer(experiment, unit, expert, training)
+        task = Task(experiment.seed, build, _loss(config), batches, to_x, start, flops, observer)
         trained = train(task, training, unit)
     results = seen | weights_files.training_costs(training, flops) | trained.results
     results |= build_denoiser.initial_weights_record(experiment, unit)

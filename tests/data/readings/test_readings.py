@@ -19,7 +19,7 @@ from hpcddm.data.copies import write_copy
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import ListOrder
 from hpcddm.data.randomness import RandomDraws
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.data.readings import node_disk
 from hpcddm.data.readings.base import Reading
 from hpcddm.data.record import Record
@@ -66,7 +66,7 @@ class Data:
         return reading.open_images(unit or self.unit(), self.catalog, self.listed if listed else None)
 
     def batches(self, images, order="uniform", listed=True):
-        reader = TarReader(self.catalog, self.clusters, images)
+        reader = CatalogReader(self.catalog, self.clusters, images)
         rows = ORDERS[order](0, KEY, len(LISTED) if listed else COUNT)
         draws = RandomDraws(0, KEY)
         numbers = ListOrder(self.listed, rows) if listed else rows
@@ -140,7 +140,7 @@ def without_the_shared_tars(data):
 
 
 def test_what_is_materialised_is_read_from_the_copy(data):
-    expected = TarReader(data.catalog).images(LISTED)
+    expected = CatalogReader(data.catalog).images(LISTED)
     with without_the_shared_tars(data), data.opened("expert_copy") as images:
         assert np.array_equal(images.images(LISTED), expected)
 
@@ -166,7 +166,7 @@ def test_a_copy_that_vanishes_is_said_once_and_the_shared_tars_are_read(data, sc
         await_copy(images)
         shutil.rmtree(scratch)
         for _ in range(2):
-            assert np.array_equal(images.images(LISTED), TarReader(data.catalog).images(LISTED))
+            assert np.array_equal(images.images(LISTED), CatalogReader(data.catalog).images(LISTED))
     said = capsys.readouterr().out
     assert said.count("not staged: ") == 1 and "the shared tars are read, which changes no result" in said
 
@@ -177,14 +177,14 @@ def test_a_copy_that_another_thread_gives_up_at_this_moment_is_no_error(data, mo
         looks = iter([images._copy])
         monkeypatch.setattr(node_disk.StagedImages, "_look", lambda self: None)
         monkeypatch.setattr(node_disk.StagedImages, "_copy", property(lambda self: next(looks, None)), raising=False)
-        assert np.array_equal(images.images([0, 2]), TarReader(data.catalog).images([0, 2]))
+        assert np.array_equal(images.images([0, 2]), CatalogReader(data.catalog).images([0, 2]))
 
 
 def test_a_disk_that_is_too_small_is_said_and_the_shared_tars_are_read(data, scratch, capsys, monkeypatch):
     monkeypatch.setattr("hpcddm.files.atomic.free_bytes", lambda folder: 1000)
     with data.opened("node_disk", data.unit(MONOLITH), listed=False) as images:
         images._thread.join()
-        assert np.array_equal(images.images([3]), TarReader(data.catalog).images([3]))
+        assert np.array_equal(images.images([3]), CatalogReader(data.catalog).images([3]))
     assert "0.0 GB free, the copy can take 0.0" in capsys.readouterr().out and list(scratch.iterdir()) == []
 
 
@@ -195,12 +195,12 @@ def test_a_folder_that_others_can_write_is_not_read(data, scratch, capsys):
     folder.mkdir()
     write_copy(folder, data.catalog, LISTED, lambda done: None)
     with data.opened("node_disk", data.unit(local_rank=1)) as images:
-        assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0])) and images._copy is None
+        assert np.array_equal(images.images([0]), CatalogReader(data.catalog).images([0])) and images._copy is None
     shutil.rmtree(folder.parent)
     folder.parent.symlink_to(scratch.parent)
     with data.opened("node_disk") as images:
         images._thread.join()
-        assert np.array_equal(images.images([0]), TarReader(data.catalog).images([0]))
+        assert np.array_equal(images.images([0]), CatalogReader(data.catalog).images([0]))
     assert "belongs to somebody else; the shared tars are read" in capsys.readouterr().out
 
 

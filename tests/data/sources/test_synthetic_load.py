@@ -3,7 +3,7 @@
 import pytest
 
 from hpcddm.data import run_samples
-from hpcddm.data.images import TarImages
+from hpcddm.data.images import CatalogImages
 from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import EXPERT_LISTS, MONOLITH
@@ -29,7 +29,7 @@ def test_as_many_samples_as_wanted_have_keys_captions_features_and_real_pictures
     reader, catalog = run_samples.open_reader(unit, "train"), run_samples.open_unit_catalog(unit, "train")
     assert len(reader) == len(set(reader.keys(range(450)))) == 450
     assert reader.images(range(440, 450)).shape == (10, 16, 16, 3)
-    assert 20 < len(set(TarImages(catalog).files(range(450)))) < 200
+    assert 20 < len(set(CatalogImages(catalog).files(range(450)))) < 200
     sizes = manifest.read(bench.run.unit(EXPERT_LISTS)).results["sizes"]
     assert sum(sizes) == 450 and min(sizes) > 30
 

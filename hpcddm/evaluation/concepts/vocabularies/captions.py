@@ -72,7 +72,9 @@ class CaptionVocabulary(VocabularySource[CaptionVocabularySettings]):
         if not names:
             kept = f"in {least} captions or more, in {most:g} or fewer, and not excluded"
             highest = f"the most frequent one is in {max(counts.values(), default=0)} of {candidates.captions}"
-            raise UserError(f"concepts.vocabulary: none of {len(counts)} nouns is {kept}; {highest}; change min_captions")
+            raise UserError(
+                f"concepts.vocabulary: none of {len(counts)} nouns is {kept}; {highest}; change min_captions"
+            )
         used = {lemmas.get(word, word) for name in names for word in name.split()}
         return Vocabulary(
             [Concept(name) for name in names],

@@ -19,7 +19,7 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.data.existing_tars import SourceTar, index_existing_tar
 from hpcddm.data.source_files import IndexedFile, PictureCheck
 from hpcddm.data.sources import listing
-from hpcddm.data.sources.base import SPLITS, TarSource
+from hpcddm.data.sources.base import SPLITS, InPlaceSource
 from hpcddm.data.sources.unindexed_split import UnindexedSplit
 from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.data.tar_index import TarIndex, checksums
@@ -87,7 +87,7 @@ class InventedSplit(UnindexedSplit):
         return []
 
 
-class SyntheticLoad(TarSource[Settings]):
+class SyntheticLoad(InPlaceSource[Settings]):
     """Invented tars, each of which lies in one of the real ones."""
 
     def open_split(self, split: str) -> InventedSplit:

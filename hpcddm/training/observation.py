@@ -1,4 +1,4 @@
-"""Probes of a network during training: losses and images for TensorBoard, without any effect on the training."""
+"""Observations of a network during training: losses and images for TensorBoard, without any effect on the training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from hpcddm.training.engine import Engine
 
 
 @dataclass(frozen=True)
-class ProbeResult:
+class Observation:
     """Losses of a network by name, and the images (N, H, W, C) that it draws, uint8, on rank 0."""
 
     losses: dict[str, float]
@@ -19,13 +19,13 @@ class ProbeResult:
 
 
 @dataclass(frozen=True)
-class Probe:
+class Observer:
     """Function that measures a network on all ranks, and the interval between two measurements in images."""
 
     interval: int
-    measure: Callable[[nn.Module, torch.device], ProbeResult]
+    measure: Callable[[nn.Module, torch.device], Observation]
 
-    def run(self, engine: Engine, device: torch.device) -> ProbeResult:
+    def run(self, engine: Engine, device: torch.device) -> Observation:
         """Measure the averaged network; collective. Weights and random streams stay unchanged.
 
         Args:

@@ -21,7 +21,7 @@ from hpcddm.files.tensor_file import VALUE_BYTES, TensorFile
 ADVICE = "ask the coordinator for the contract again"
 
 
-class ContractClusteringSettings(ClusteringSettings):
+class AgreedClusteringSettings(ClusteringSettings):
     """Partition of a contract; `hpcddm submit --contract` fills in all of it."""
 
     is_fitted: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class ContractClusteringSettings(ClusteringSettings):
         return "the contract, which the coordinator makes"
 
 
-class ContractClustering(Clustering[ContractClusteringSettings]):
+class AgreedClustering(Clustering[AgreedClusteringSettings]):
     """A partition that is read, and not fitted."""
 
     def fit(self, samples: Samples, numbers: Numbers, num_clusters: int, seed: int, workspace: Workspace) -> Partition:

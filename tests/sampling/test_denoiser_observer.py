@@ -10,7 +10,7 @@ from torch import nn
 
 from hpcddm.models import build_denoiser
 from hpcddm.runs.unit_training import unit_training
-from hpcddm.sampling.denoiser_probe import DenoiserProbe, denoiser_probe
+from hpcddm.sampling.denoiser_observer import DenoiserObserver, denoiser_observer
 from hpcddm.sampling.heldout_loss import LEVELS
 from hpcddm.training.meters import crosses_multiple
 from tests.helpers import JOINED, tiny
@@ -24,7 +24,7 @@ def probe(tmp_path, heldout_clusters):
 
     def make(expert, rank=0, **changes):
         unit = SimpleNamespace(key="train/x", input=None, ranks=SimpleNamespace(rank=rank))
-        return DenoiserProbe(tiny(tmp_path, experts__extra=[JOINED], **changes), unit, expert)
+        return DenoiserObserver(tiny(tmp_path, experts__extra=[JOINED], **changes), unit, expert)
 
     return make
 
@@ -72,10 +72,10 @@ def test_of_an_expert_that_joined_only_samples_are_shown_and_other_ranks_show_no
 
 
 def test_a_unit_is_looked_at_after_its_share_of_the_images(probe, tmp_path):
-    experiment = tiny(tmp_path, experts__probe_every_images=33)
+    experiment = tiny(tmp_path, experts__samples_every_images=33)
     unit = SimpleNamespace(key="train/expert-00", input=None, ranks=SimpleNamespace(rank=0))
-    own = denoiser_probe(experiment, unit, 0, unit_training(experiment, unit.key))
+    own = denoiser_observer(experiment, unit, 0, unit_training(experiment, unit.key))
     assert own.interval == math.ceil(33 / 2)
     assert [images for images in range(8, 65, 8) if crosses_multiple(own.interval, images, 8)] == [24, 40, 56]
-    assert denoiser_probe(experiment, unit, None, experiment.experts.training).interval == 33
-    assert denoiser_probe(tiny(tmp_path), unit, 0, experiment.experts.training) is None
+    assert denoiser_observer(experiment, unit, None, experiment.experts.training).interval == 33
+    assert denoiser_observer(tiny(tmp_path), unit, 0, experiment.experts.training) is None

@@ -13,7 +13,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert, Training
 from hpcddm.data import randomness, run_samples
 from hpcddm.data.random_streams import PROBE_IMAGES
-from hpcddm.data.reader import TarReader
+from hpcddm.data.reader import CatalogReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.exchange.contract import PROBE_SAMPLES
@@ -26,21 +26,21 @@ from hpcddm.sampling.denoiser_velocity import DenoiserVelocity
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from hpcddm.sampling.sampler import sample
-from hpcddm.training.training_probe import Probe, ProbeResult
+from hpcddm.training.observation import Observation, Observer
 
 DRAWN = 16
 """Number of samples."""
 
 
-def denoiser_probe(experiment: Experiment, unit: Unit, expert: Expert | None, training: Training) -> Probe | None:
-    """Return the probe that `experts.probe_every_images` requests for a unit; None without it."""
-    images, batch = experiment.experts.probe_every_images, experiment.experts.training.batch
+def denoiser_observer(experiment: Experiment, unit: Unit, expert: Expert | None, training: Training) -> Observer | None:
+    """Return the observer that `experts.samples_every_images` requests for a unit; None without it."""
+    images, batch = experiment.experts.samples_every_images, experiment.experts.training.batch
     if images is None:
         return None
-    return Probe(math.ceil(images * training.batch / batch), DenoiserProbe(experiment, unit, expert))
+    return Observer(math.ceil(images * training.batch / batch), DenoiserObserver(experiment, unit, expert))
 
 
-class DenoiserProbe:
+class DenoiserObserver:
     """Measures a denoiser on held-out images of its own cluster, the monolith on any, and draws samples like these.
 
     Of an extra expert no held-out image is known to be its own: its samples are like training images. All ranks
@@ -55,7 +55,7 @@ class DenoiserProbe:
         self._condition = conditions.create_condition(experiment.data, unit.input)
         self._space = create_space(experiment.data, unit.input)
 
-    def __call__(self, network: nn.Module, device: torch.device) -> ProbeResult:
+    def __call__(self, network: nn.Module, device: torch.device) -> Observation:
         """Measure and draw."""
         numbers = self._heldout_numbers
         losses = {
@@ -63,14 +63,14 @@ class DenoiserProbe:
             for level in LEVELS
             if len(numbers)
         }
-        return ProbeResult(losses, self._samples(network, device))
+        return Observation(losses, self._samples(network, device))
 
     @cached_property
     def _loss(self) -> HeldoutLoss:
         return HeldoutLoss(self._experiment, self._unit, self._expert)
 
     @cached_property
-    def _heldout(self) -> TarReader:
+    def _heldout(self) -> CatalogReader:
         return run_samples.open_reader(self._unit, HELDOUT)
 
     @cached_property

@@ -8,7 +8,7 @@ from hpcddm.files import checked_reads
 
 
 @dataclass(frozen=True)
-class Tar:
+class SampleFile:
     """A tar of samples, or another file that is read like one."""
 
     file: str
@@ -30,7 +30,7 @@ class Tar:
         checked_reads.require_counts(self.size)
 
 
-TAR_DEFAULTS = {field.name: field.default for field in fields(Tar)}
+FILE_DEFAULTS = {field.name: field.default for field in fields(SampleFile)}
 """Values of an entry that names only a file and its size."""
 
 
