@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from hpcddm.data.tar_entry import size_and_mtime
 
 from hpcddm.config.schema import PathSetting, Positive
 from hpcddm.config.sources import SourceSettings
@@ -21,7 +22,6 @@ from hpcddm.data.source_files import IndexedFile, PictureCheck
 from hpcddm.data.sources import listing
 from hpcddm.data.sources.base import SPLITS, InPlaceSource
 from hpcddm.data.sources.unindexed_split import UnindexedSplit
-from hpcddm.data.tar_entry import size_and_mtime
 from hpcddm.data.tar_index import TarIndex, checksums
 from hpcddm.data.tar_layout import TarLayout
 from hpcddm.errors import require
