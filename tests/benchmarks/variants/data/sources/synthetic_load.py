@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from hpcddm.data.tar_entry import size_and_mtime
 
 from hpcddm.config.schema import PathSetting, Positive
 from hpcddm.config.sources import SourceSettings
 from hpcddm.data.existing_tars import SourceTar, index_existing_tar
+from hpcddm.data.sample_file import size_and_mtime
 from hpcddm.data.source_files import IndexedFile, PictureCheck
 from hpcddm.data.sources import listing
 from hpcddm.data.sources.base import SPLITS, InPlaceSource
