@@ -268,7 +268,7 @@ def test_the_command_fetches_proves_and_draws_and_a_second_one_finds_it(experime
     done = command(experiment, "--from", downloads, "--heldout", 0.2)
     assert done.exit_code == 0 and done.output.count("fetched  ") == 3, (done.output, done.exception)
     assert f"drawn    {images}" in done.output and "needs no pretrained weights" in done.output
-    assert {path.name for path in images.parent.iterdir()} == {"collections", "emoji"}
+    assert {path.name for path in images.parent.iterdir()} == {"downloads", "emoji"}
     assert images.stat().st_mode == (tmp_path / "downloads").stat().st_mode
     attribution = (images / "ATTRIBUTION.md").read_text()
     assert "Noto Emoji by Google Inc, Apache 2.0 https://github.com/googlefonts/noto-emoji" in attribution

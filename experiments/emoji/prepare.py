@@ -31,8 +31,8 @@ import click
 from PIL import Image, ImageOps
 
 from hpcddm.commands.prefetch import fetch_needed
-from hpcddm.commands.prefetch_data import fetch_collection
-from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
+from hpcddm.commands.prefetch_data import fetch_download
+from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
 from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import install_command
@@ -62,7 +62,7 @@ TABLE = NpmPackage(
     *("Miles Johnson", "MIT", "https://github.com/milesj/emojibase", "Names and keywords after data of Unicode, Inc."),
 )
 COMMAND = ("python", __file__)
-EMOJI, NAMES = NpmCollection("emoji", (*SETS, TABLE), COMMAND), NpmCollection("emoji_names", (TABLE,), COMMAND)
+EMOJI, NAMES = NpmDownload("emoji", (*SETS, TABLE), COMMAND), NpmDownload("emoji_names", (TABLE,), COMMAND)
 
 SPLITS = {"concepts": (0.2, "key")}
 """Share that is held out, and by what, for experiments that need another one than (0.15, "name")."""
@@ -333,7 +333,7 @@ def main(
     needed = f"the package resvg-py draws the icons; install it with: {install_command('resvg-py')}"
     require(importlib.util.find_spec("resvg_py") is not None, needed)
     collection = NAMES if sets else EMOJI
-    fetch_collection(collection, None, archives_in)
+    fetch_download(collection, None, archives_in)
     table = collection.place() / TABLE.folder
     sets = sets or tuple(collection.place() / package.folder for package in SETS)
     share, usual = SPLITS.get(settings.name, (0.15, "name"))

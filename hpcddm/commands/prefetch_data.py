@@ -1,12 +1,12 @@
-"""The verb prefetch for collections: packages of npm, fetched and proven, or unpacked from a folder."""
+"""The verb prefetch for downloads: packages of npm, fetched and proven, or unpacked from a folder."""
 
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from hpcddm.data.collections import archives, attribution
-from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
+from hpcddm.data.downloads import archives, attribution
+from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
@@ -14,14 +14,14 @@ from hpcddm.errors.printing import echo
 NPM_SECONDS = 1800
 
 
-def fetch_collection(collection: NpmCollection, cache: Path | None, archives_in: Path | None) -> None:
+def fetch_download(download: NpmDownload, cache: Path | None, archives_in: Path | None) -> None:
     """Fetch the packages that are not there and proven, and note who made them.
 
     archives_in: folder with the archives, instead of npm.
     Raises `UserError` with the two commands that get the packages from a machine with network.
     """
-    place = collection.place(cache)
-    wrong = {package: archives.defect(package, place / package.folder) for package in collection.packages}
+    place = download.place(cache)
+    wrong = {package: archives.defect(package, place / package.folder) for package in download.packages}
     for package, defect in wrong.items():
         if defect is None:
             echo(f"present  {place / package.folder}  SHA-256 {package.sha256[:12]} proven")
@@ -34,11 +34,11 @@ def fetch_collection(collection: NpmCollection, cache: Path | None, archives_in:
         try:
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place, prefix=".fetching-") as staged:
-                _npm_pack(collection, needed, Path(staged))
+                _npm_pack(download, needed, Path(staged))
                 _unpack(needed, Path(staged), place)
         except OSError as error:
             raise UserError(f"{place}: cannot write there: {error.strerror or error}") from error
-    echo(f"licences {attribution.write(collection, place)}")
+    echo(f"licences {attribution.write(download, place)}")
 
 
 def _unpack(packages: list[NpmPackage], folder: Path, place: Path) -> None:
@@ -57,25 +57,25 @@ def _unpack(packages: list[NpmPackage], folder: Path, place: Path) -> None:
         )
 
 
-def _npm_pack(collection: NpmCollection, packages: list[NpmPackage], staged: Path) -> None:
+def _npm_pack(download: NpmDownload, packages: list[NpmPackage], staged: Path) -> None:
     """Download the archives; npm executes nothing of a package that it packs from a registry."""
     npm = shutil.which("npm")
     if npm is None:
-        raise UserError(f"npm is not installed; {_elsewhere(collection, packages)}")
+        raise UserError(f"npm is not installed; {_elsewhere(download, packages)}")
     words = [npm, "pack", "--silent", "--ignore-scripts", *(package.requirement for package in packages)]
     try:
         done = subprocess.run(words, cwd=staged, capture_output=True, text=True, timeout=NPM_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise UserError(f"npm took longer than {NPM_SECONDS} s; {_elsewhere(collection, packages)}") from None
+        raise UserError(f"npm took longer than {NPM_SECONDS} s; {_elsewhere(download, packages)}") from None
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         reason = said[0].strip() if said else f"exit code {done.returncode}"
-        raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(collection, packages)}")
+        raise UserError(f"npm could not fetch them ({reason}); {_elsewhere(download, packages)}")
 
 
-def _elsewhere(collection: NpmCollection, packages: list[NpmPackage]) -> str:
+def _elsewhere(download: NpmDownload, packages: list[NpmPackage]) -> str:
     """Say how packages come from a machine that has npm and a network."""
-    fetch = command(*collection.command, "--from", "downloads")
+    fetch = command(*download.command, "--from", "downloads")
     pack = _npm_command(packages)
     return f"where there is a network, in an empty folder 'downloads': {pack}; then here, beside that folder: {fetch}"
 

@@ -6,7 +6,7 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from hpcddm.data.collections.idx_files import IdxFiles
+from hpcddm.data.downloads.idx_files import IdxFiles
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo, printable
 

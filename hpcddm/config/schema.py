@@ -87,8 +87,8 @@ class VariantSettings(StrictModel):
     """Folder of the variants' files below the package or the user's folder, such as 'sampling/solvers'."""
     pretrained: ClassVar["tuple[PretrainedFile, ...]"] = ()
     """Pretrained weights that it needs; `hpcddm prefetch` fetches them."""
-    collections: ClassVar[tuple[str, ...]] = ()
-    """Names of collections that it needs; `hpcddm prefetch` fetches them."""
+    downloads: ClassVar[tuple[str, ...]] = ()
+    """Names of downloads that it needs; `hpcddm prefetch` fetches them."""
 
     name: str
 

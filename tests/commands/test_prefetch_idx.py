@@ -10,8 +10,8 @@ from hashlib import sha256
 import pytest
 
 from hpcddm.commands import prefetch, prefetch_idx
-from hpcddm.data.collections import idx_files
-from hpcddm.data.collections.idx_files import FASHION_MNIST
+from hpcddm.data.downloads import idx_files
+from hpcddm.data.downloads.idx_files import FASHION_MNIST
 from hpcddm.launch.checks import missing_images
 from hpcddm.launch.checks.missing_images import images_note
 from hpcddm.launch.load_experiment import load_experiment
@@ -111,7 +111,7 @@ SHIPPED = sorted(path.stem for path in (REPOSITORY / "experiments").glob("*.yaml
 def test_images_of_every_shipped_experiment_come_along_or_can_be_had(name, tmp_path, monkeypatch):
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     fetched = []
-    for function in ("fetch_collection", "fetch_idx"):
+    for function in ("fetch_download", "fetch_idx"):
         monkeypatch.setattr(prefetch, function, lambda one, *rest: fetched.append(one.name))
     # Only the images are the subject here: no test may reach for the hub, nor for anybody's token of it.
     monkeypatch.setattr(prefetch, "_fetch_weights", lambda files, cache: None)

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from hpcddm.data.collections.wordnet_package import FOLDER, WORDNET
+from hpcddm.data.downloads.wordnet_package import FOLDER, WORDNET
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import command
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_data_folder
-from hpcddm.data.collections.idx_files import IDX_FILES
+from hpcddm.data.downloads.idx_files import IDX_FILES
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import LABEL, step
 

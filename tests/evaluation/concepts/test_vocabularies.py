@@ -42,7 +42,7 @@ def names(vocabulary):
 @pytest.fixture(scope="module", autouse=True)
 def _wordnet(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    small_wordnet.write(cache / "collections" / "wordnet" / "3.0")
+    small_wordnet.write(cache / "downloads" / "wordnet" / "3.0")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("HPCDDM_CACHE", str(cache))
         yield
@@ -158,7 +158,7 @@ def test_without_hanta_the_error_says_what_to_install(monkeypatch):
 
 
 def test_settings_of_captions():
-    assert source(name="captions").settings.collections == ("wordnet",)
+    assert source(name="captions").settings.downloads == ("wordnet",)
     for values in ({"min_captions": 0}, {"max_share": 0}, {"max_share": 1.1}, {"exclude": "skin"}, {"most": 1}):
         with pytest.raises(ConfigError, match=next(iter(values))):
             source(name="captions", **values)

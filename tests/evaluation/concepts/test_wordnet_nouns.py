@@ -10,7 +10,7 @@ from tests.helpers import hpcddm
 def offsets(tmp_path, monkeypatch):
     """Offsets of the synsets of a small WordNet, which is the one that is installed."""
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "cache"))
-    return small_wordnet.write(tmp_path / "cache" / "collections" / "wordnet" / "3.0")
+    return small_wordnet.write(tmp_path / "cache" / "downloads" / "wordnet" / "3.0")
 
 
 def test_nouns_of_one_word_and_of_several(offsets):
@@ -46,16 +46,16 @@ def test_singulars(offsets):
 
 
 def test_without_it_the_error_says_how_to_get_it(tmp_path, monkeypatch, offsets):
-    monkeypatch.setattr(wordnet_nouns, "SYSTEM", tmp_path / "cache" / "collections" / "wordnet" / "3.0")
+    monkeypatch.setattr(wordnet_nouns, "SYSTEM", tmp_path / "cache" / "downloads" / "wordnet" / "3.0")
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path / "other"))
     assert "dog" in wordnet_nouns.load_wordnet(), "the system's is taken where the cache has none"
     (wordnet_nouns.SYSTEM / "noun.exc").unlink()
-    with pytest.raises(UserError, match="other/collections/wordnet/3.0: no WordNet there; .*: hpcddm prefetch wordnet"):
+    with pytest.raises(UserError, match="other/downloads/wordnet/3.0: no WordNet there; .*: hpcddm prefetch wordnet"):
         wordnet_nouns.load_wordnet()
 
 
 def test_another_version_has_other_offsets(tmp_path, offsets):
-    path = tmp_path / "cache" / "collections" / "wordnet" / "3.0" / "index.noun"
+    path = tmp_path / "cache" / "downloads" / "wordnet" / "3.0" / "index.noun"
     path.write_text(path.read_text().replace("WordNet 3.0", "WordNet 3.1"))
     with pytest.raises(UserError, match="3.0: not WordNet 3.0; run: hpcddm prefetch wordnet"):
         wordnet_nouns.load_wordnet()

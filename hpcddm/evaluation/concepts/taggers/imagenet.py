@@ -33,7 +33,7 @@ class ImageNetSettings(TaggerSettings):
     """Side `size` to which images are resized, and probability from which on an image counts as showing a concept."""
 
     pretrained: ClassVar[tuple[PretrainedFile, ...]] = (*WEIGHTS, CLASSES)
-    collections: ClassVar[tuple[str, ...]] = ("wordnet",)
+    downloads: ClassVar[tuple[str, ...]] = ("wordnet",)
 
     size: Literal[64, 96, 128] = 128
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.5

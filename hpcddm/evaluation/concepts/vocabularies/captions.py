@@ -26,7 +26,7 @@ class CaptionVocabularySettings(VocabularySettings):
     """Nouns that enough captions have, in English."""
 
     reads_captions: ClassVar[bool] = True
-    collections: ClassVar[tuple[str, ...]] = ("wordnet",)
+    downloads: ClassVar[tuple[str, ...]] = ("wordnet",)
 
     min_captions: Positive = 10
     """Captions that have a concept, at least."""

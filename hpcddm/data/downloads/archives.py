@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from hpcddm.data.collections.npm_packages import NpmPackage
+from hpcddm.data.downloads.npm_packages import NpmPackage
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.files import atomic, checked_reads

@@ -1,8 +1,8 @@
-"""The file ATTRIBUTION.md of a collection: who made its files, and under which licences they are."""
+"""The file ATTRIBUTION.md of a download: who made its files, and under which licences they are."""
 
 from pathlib import Path
 
-from hpcddm.data.collections.npm_packages import NpmCollection
+from hpcddm.data.downloads.npm_packages import NpmDownload
 from hpcddm.files import atomic
 
 FILE = "ATTRIBUTION.md"
@@ -13,16 +13,16 @@ LICENCES = {
 }
 
 
-def write(collection: NpmCollection, folder: Path) -> Path:
+def write(download: NpmDownload, folder: Path) -> Path:
     """Write the file into a folder; return its path."""
     rows = [
         f"| {package.folder} | {package.author} | [{package.licence}]({LICENCES[package.licence]})"
         f" | {package.upstream} | {package.requirement} |"
-        for package in collection.packages
+        for package in download.packages
     ]
-    notes = [f"- {package.folder}: {package.note}" for package in collection.packages if package.note]
+    notes = [f"- {package.folder}: {package.note}" for package in download.packages if package.note]
     lines = [
-        f"# Attribution of the collection {collection.name}",
+        f"# Attribution of the download {download.name}",
         "",
         "| folder | author | licence | upstream | package |",
         "| --- | --- | --- | --- | --- |",

@@ -26,7 +26,7 @@ class IdxFiles:
 
     def place(self, cache: Path | None = None) -> Path:
         """Return its folder in the cache."""
-        return (cache or pretrained.cache_folder()) / "collections" / self.name
+        return (cache or pretrained.cache_folder()) / "downloads" / self.name
 
     def defect(self, folder: Path) -> str | None:
         """Return the reason why a folder does not hold the data set, or None."""
