@@ -4,6 +4,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from hpcddm.cli import VERBS
@@ -55,14 +56,17 @@ def column(page: Path, title: str) -> str:
 
 
 KINDS = (("hpcddm", "*.py", strings_of), ("experiments", "*.yaml", comments_of), ("slurm", "*.*", comments_of))
-TEXTS = {page: code_of(page) for page in PAGES if page.name != "changelog.md"}
-TEXTS |= {
-    file: "\n".join(texts(file))
-    for folder, kind, texts in KINDS
-    for file in sorted((REPOSITORY / folder).rglob(kind))
-    if file.suffix in (".py", ".yaml", ".j2")
-}
-CURRENT = [file for file in TEXTS if file.suffix == ".md"]
+CURRENT = [page for page in PAGES if page.name != "changelog.md"]
+
+
+@cache
+def all_texts() -> dict[Path, str]:
+    """Return what a user may read, by file: the code of pages, the strings of the package, comments of YAML."""
+    found = {page: code_of(page) for page in CURRENT}
+    for folder, kind, texts in KINDS:
+        files = [file for file in (REPOSITORY / folder).rglob(kind) if file.suffix in (".py", ".yaml", ".j2")]
+        found |= {file: "\n".join(texts(file)) for file in sorted(files)}
+    return found
 
 
 def failures(found: dict[Path, set[str]]) -> dict[str, set[str]]:
@@ -70,18 +74,18 @@ def failures(found: dict[Path, set[str]]) -> dict[str, set[str]]:
 
 
 def test_keys_with_dots_lead_to_a_setting():
-    assert failures({file: wrong_keys(text) - NOT_KEYS for file, text in TEXTS.items()}) == {}
+    assert failures({file: wrong_keys(text) - NOT_KEYS for file, text in all_texts().items()}) == {}
 
 
 def test_mappings_are_those_of_a_schema():
-    found = {file: wrong_mappings(text, written_by_readers(file)) - NOT_SETTINGS for file, text in TEXTS.items()}
+    found = {file: wrong_mappings(text, written_by_readers(file)) - NOT_SETTINGS for file, text in all_texts().items()}
     assert failures(found) == {}
 
 
 def wrong_yaml(page: Path) -> set[str]:
     """List the blocks of YAML, and the lines of the form `key: value`, that no schema accepts."""
     blocks = [textwrap.dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)```", page.read_text(), re.S | re.M)]
-    pieces = [line for line in TEXTS[page].splitlines() if re.fullmatch(r"[a-z_]+: .+", line)]
+    pieces = [line for line in code_of(page).splitlines() if re.fullmatch(r"[a-z_]+: .+", line)]
     own = written_by_readers(page)
     return {text for text in blocks + pieces if not NOT_YAML.fullmatch(text) and not accepted(text, own)}
 
@@ -102,13 +106,13 @@ def test_old_names_are_on_no_page_and_in_no_error():
         {*re.findall(r"`(\w+)`", column(REPOSITORY / "docs/changelog.md", "before"))} - all_words() - {*VERBS} - IN_USE
     )
     assert len(old) > 40
-    assert failures({file: old.intersection(re.findall(r"`(\w+)`", file.read_text())) for file in TEXTS}) == {}
+    assert failures({file: old.intersection(re.findall(r"`(\w+)`", file.read_text())) for file in all_texts()}) == {}
 
 
 def wrong_commands(file: Path) -> set[str]:
-    commands = re.findall(r"\bhpcddm ([a-z][a-z-]+)\b([^\n|;,']*)", TEXTS[file])
+    commands = re.findall(r"\bhpcddm ([a-z][a-z-]+)\b([^\n|;,']*)", all_texts()[file])
     return {f"{verb}{rest}" for verb, rest in commands if verb not in NOT_COMMANDS and not exists(verb, rest)}
 
 
 def test_commands_in_headers_and_errors_exist():
-    assert failures({file: wrong_commands(file) for file in TEXTS if file not in CURRENT}) == {}
+    assert failures({file: wrong_commands(file) for file in all_texts() if file not in CURRENT}) == {}
