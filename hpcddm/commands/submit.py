@@ -77,9 +77,9 @@ PATIENCE_SECONDS = 60
     "--contract",
     "folder",
     type=PATH,
-    help="Train this site's experts of a contract, which replaces EXPERIMENT; KEY=VALUE names its images here.",
+    help="Train this site's experts of a contract, which replaces EXPERIMENT; KEY=VALUE says where its images are.",
 )
-@click.option("--trust", "trusted", metavar="FINGERPRINT", help="That of the coordinator, whose contract it is.")
+@click.option("--trust", "trusted", metavar="FINGERPRINT", help="Fingerprint of the coordinator's key.")
 @click.option("--wait", "and_wait", is_flag=True, help="Then wait as 'hpcddm wait' does, with its exit codes.")
 def submit(
     name: str,

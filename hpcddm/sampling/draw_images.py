@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int, Integer, UInt8
 from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import run_samples as sample_lists
+from hpcddm.data import run_samples
 from hpcddm.data.catalog import Catalog
 from hpcddm.data.columns import Numbers
 from hpcddm.data.reader import CatalogReader
@@ -22,7 +22,7 @@ from hpcddm.jobs.unit import Unit
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_results import stored_class_names
-from hpcddm.runs.weights_files import selected_weights as chosen_weights
+from hpcddm.runs.weights_files import selected_weights
 from hpcddm.sampling import load_ensemble
 from hpcddm.sampling.denoiser_velocity import Condition
 from hpcddm.sampling.ensemble import Ensemble
@@ -40,13 +40,13 @@ class UnitSampler:
     def __init__(self, experiment: Experiment, unit: Unit) -> None:
         self._experiment = experiment
         self.device = choose_device(unit, uses_all=experiment.evaluate.placement.uses_all_gpus)
-        weights = chosen_weights(experiment)
+        weights = selected_weights(experiment)
         self.ensemble = load_ensemble.load_ensemble(experiment, unit.run.unit, unit.inputs, self.device, weights)
         self.space, self.condition = (
             create_space(experiment.data, unit.input),
             conditions.create_condition(experiment.data, unit.input),
         )
-        self.reader = sample_lists.open_reader(unit, HELDOUT)
+        self.reader = run_samples.open_reader(unit, HELDOUT)
 
     def conditions_and_clusters(self, heldout_numbers: Numbers) -> tuple[Condition, Int[Tensor, " n"]]:
         """Read the conditions and clusters of held-out images, on the device of the networks.
@@ -107,8 +107,8 @@ def draw(
         ensemble: Loaded networks of the run.
         arm: Name of the arm, as in `Ensemble.field`.
         is_oracle: True if the arm reads clusters. Image i then takes the cluster of the i-th held-out image of its
-            class,
-            or of the i-th image of the evaluation set. If the expert of that cluster is missing, the router decides.
+            class, or of the i-th image of the evaluation set. If the expert of that cluster is missing, the router
+            decides.
         request: Number of images and their conditions.
         seed: Seed of the noise.
         advance: Function that receives the number of images of each finished batch.
@@ -143,15 +143,15 @@ def _conditions_and_clusters(
     if request.classes:
         classes = [request.classes[number % len(request.classes)] for number in numbers]
         return condition.of_classes(classes), _oracle_clusters(catalog, classes, names) if is_oracle else None
-    chosen, reader = sample_lists.choose_evaluation_samples(catalog, experiment, names), CatalogReader(catalog)
+    chosen, reader = run_samples.choose_evaluation_samples(catalog, experiment, names), CatalogReader(catalog)
     shown = np.resize(chosen, request.count)
-    clusters = sample_lists.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
+    clusters = run_samples.clusters(catalog).gather(shown).astype(np.int64) if is_oracle else None
     return condition.of_samples(reader, shown), None if clusters is None else torch.from_numpy(clusters)
 
 
 def _oracle_clusters(catalog: Catalog, classes: Sequence[int], names: Sequence[str]) -> torch.Tensor:
     every = range(len(catalog))
-    labels, clusters = catalog.column("label").gather(every), sample_lists.clusters(catalog).gather(every)
+    labels, clusters = catalog.column("label").gather(every), run_samples.clusters(catalog).gather(every)
     return torch.from_numpy(oracle_clusters(labels, clusters, classes, names))
 
 

@@ -12,7 +12,7 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.strategies import parse as parse_strategy
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.data import run_samples as sample_lists
+from hpcddm.data import run_samples
 from hpcddm.errors import require
 from hpcddm.evaluation import comparisons, training_costs
 from hpcddm.evaluation.comparisons import ArmComparison
@@ -175,8 +175,8 @@ def _remark(experiment: Experiment, unit: Unit) -> str:
     unrouted = [strategy.label for strategy in parsed if not strategy.needs_router]
     if not unrouted:
         return text
-    own = sample_lists.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
-    clusters = sample_lists.open_reader(unit, HELDOUT).clusters(own).numpy()
+    own = run_samples.evaluation_samples(unit, experiment)[experiment.evaluate.first_sample :]
+    clusters = run_samples.open_reader(unit, HELDOUT).clusters(own).numpy()
     orphans = np.isin(clusters, [expert_keys(experiment).index(key) for key in missing]).mean()
     return f"{text}; {', '.join(unrouted)} leaves to the router the {orphans:.1%} of the samples whose own is missing"
 
@@ -256,15 +256,15 @@ def _gallery(experiment: Experiment) -> range:
 
 def _asked(experiment: Experiment, unit: Unit) -> tuple[str, list[str]]:
     """Return the kind of condition of the gallery's pictures, '' for none, and the text of each picture."""
-    reference = sample_lists.open_reader(unit, HELDOUT)
+    reference = run_samples.open_reader(unit, HELDOUT)
     places = _gallery(experiment)
-    numbers = sample_lists.evaluation_samples(unit, experiment)[places]
+    numbers = run_samples.evaluation_samples(unit, experiment)[places]
     if experiment.data.condition.reads_captions:
         return "caption", reference.captions(numbers)
     if experiment.data.num_classes is None:
         return "", [""] * len(numbers)
     names = class_names(experiment, unit.inputs)
-    return "class", [names[label] for label in sample_lists.read_labels(experiment, reference, numbers)]
+    return "class", [names[label] for label in run_samples.read_labels(experiment, reference, numbers)]
 
 
 def _curves(unit: Unit) -> dict[str, list[tuple[int, float]]]:
@@ -304,7 +304,7 @@ def _concepts(unit: Unit) -> ConceptsContent | None:
 
 
 def _clusters(experiment: Experiment, unit: Unit, facts: PartitionFacts | None) -> list[ClusterContent]:
-    clusters, reader = [], sample_lists.open_reader(unit, TRAIN)
+    clusters, reader = [], run_samples.open_reader(unit, TRAIN)
     for index in range(experiment.cluster.experts):
         shown = facts.clusters[index].shown if facts else _at_random(experiment, unit, index)
         size = list_results(unit.inputs, index)["samples"]
@@ -313,7 +313,7 @@ def _clusters(experiment: Experiment, unit: Unit, facts: PartitionFacts | None) 
 
 
 def _at_random(experiment: Experiment, unit: Unit, index: int) -> dict[str, list[int]]:
-    return {RANDOM: sample_lists.sample_expert_list(unit, index, experiment.seed, RANDOM_IMAGES).tolist()}
+    return {RANDOM: run_samples.sample_expert_list(unit, index, experiment.seed, RANDOM_IMAGES).tolist()}
 
 
 class SharedSamples:
@@ -323,7 +323,7 @@ class SharedSamples:
         self.experiment, self.unit = experiment, unit
         self.rows, drawing = _gallery(experiment), UnitSampler(experiment, unit)
         self.ensemble, self.space = drawing.ensemble, drawing.space
-        shown = sample_lists.evaluation_samples(unit, experiment)[self.rows]
+        shown = run_samples.evaluation_samples(unit, experiment)[self.rows]
         self.condition, self.clusters = drawing.conditions_and_clusters(shown)
         self.arms = arm_names(experiment)
         self.alone = [f"expert-{index}" for index, expert in enumerate(self.ensemble.experts) if expert is not None]
