@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,8 @@ from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, stage_of
 
-SURVIVAL_KEYS = (
-    "network_interface",
-    "signal_lead_seconds",
-    "watchdog_minutes",
-    "requeue",
-    "raise_on_retry",
-    "keep_states",
-    "recheck_seconds",
-    "max_excluded_nodes",
-)
-"""Site keys that a job needs to survive: they are copied into its spec."""
+JOB_KEYS = sorted({one.name for one in fields(Spec)} & {*Site.model_fields} - {"resources"})
+"""Site keys that a job needs, by the names of both; its resources are those of its stage."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +175,7 @@ def submit_unit(unit: PlannedUnit, experiment: Experiment, run: RunDir, launcher
 
 def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
     """Write the specs that the units' jobs read."""
-    survival: dict[str, Any] = {key: getattr(site, key) for key in SURVIVAL_KEYS}
+    of_site: dict[str, Any] = {key: getattr(site, key) for key in JOB_KEYS}
     settings: dict[int, dict[str, Any]] = {}
     for item in items:
         if id(item.experiment) not in settings:
@@ -203,7 +194,7 @@ def write_specs(items: Sequence[ArrayItem], site: Site) -> None:
             parts=unit.parts,
             lengths=list(unit.lengths),
             gates=unit.gates,
-            **survival,
+            **of_site,
         )
         spec.write(item.run)
 
