@@ -5,10 +5,12 @@ and for type checkers alone do not count.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T", str, Path)
 CHECKOUT = Path(__file__).parents[1]
 
 
@@ -26,7 +28,7 @@ def imported_when_loaded(nodes: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from imported_when_loaded(node.body)
 
 
-def modules_of(node: ast.stmt) -> Iterator[str]:
+def modules_of(node: ast.AST) -> Iterator[str]:
     """Yield the names in an import statement that may be modules, such as 'hpcddm.data.reader'."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
@@ -45,12 +47,22 @@ class Package:
 
     def _imports(self, file: Path) -> Iterator[Path]:
         for node in imported_when_loaded(ast.parse(file.read_text()).body):
-            for module in modules_of(node):
-                path = self.folder.parent / module.replace(".", "/")
-                for place in (path.with_suffix(".py"), path / "__init__.py"):
-                    if module.startswith("hpcddm.") and place.is_file() and place != file:
-                        yield place
-                        yield from self._packages_around(place)
+            for imported in self._files_of(node, file):
+                yield imported
+                yield from self._packages_around(imported)
+
+    def _files_of(self, node: ast.AST, file: Path) -> Iterator[Path]:
+        """Yield the other files of the package that a statement of a file imports."""
+        for module in modules_of(node):
+            path = self.folder.parent / module.replace(".", "/")
+            for place in (path.with_suffix(".py"), path / "__init__.py"):
+                if module.startswith("hpcddm.") and place.is_file() and place != file:
+                    yield place
+
+    def named(self) -> dict[Path, set[Path]]:
+        """Return the files that each file imports anywhere, also in functions and for types alone."""
+        nodes = {file: [*ast.walk(ast.parse(file.read_text()))] for file in self.files}
+        return {file: {path for node in own for path in self._files_of(node, file)} for file, own in nodes.items()}
 
     def _packages_around(self, file: Path) -> Iterator[Path]:
         """Yield the `__init__.py` of the folders around a file below the package, which Python runs first."""
@@ -81,8 +93,8 @@ class Package:
         return below
 
 
-def floors(rooms: dict[str, set[str]]) -> list[list[str]]:
-    """Return the rooms of each floor, the lowest first; raises `CycleError` with a circle of rooms."""
+def floors(rooms: Mapping[T, Collection[T]]) -> list[list[T]]:
+    """Return the rooms, or files, of each floor, the lowest first; raises `CycleError` with a circle of them."""
     sorter, found = TopologicalSorter(rooms), []
     sorter.prepare()
     while sorter.is_active():

@@ -9,7 +9,7 @@ from hpcddm.launch.submission import store_experiment
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths
 from tests.helpers import REPOSITORY, python, tiny, write_source
-from tests.structure import Package, imported_when_loaded, modules_of
+from tests.structure import Package, floors, imported_when_loaded, modules_of
 
 PACKAGE = REPOSITORY / "hpcddm"
 
@@ -62,6 +62,10 @@ def test_imports_point_downwards():
         if (own := room(name)) != "__init__" and (rooms := imported(ast.walk(tree)) - {own, *ROOMS[: ROOMS.index(own)]})
     }
     assert upwards == {}
+
+
+def test_no_files_import_each_other_not_even_late_or_for_types_alone():
+    floors(Package(REPOSITORY).named())
 
 
 def test_functions_import_only_where_it_is_worth_it():

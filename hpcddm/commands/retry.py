@@ -20,8 +20,9 @@ from hpcddm.errors.printing import echo
 from hpcddm.launch.base import create_launcher
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.continuation import RemainingUnits
+from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.submission import Decision, active_units, decide_units
+from hpcddm.launch.submission import active_units, decide_units
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir

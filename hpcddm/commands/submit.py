@@ -34,6 +34,7 @@ from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.collaboration.contract_settings import with_agreed_probe
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.continuation import RemainingUnits
+from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
@@ -42,7 +43,6 @@ from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts, stored_part_path
 from hpcddm.launch.slurm.early_failures import blame_nodes
 from hpcddm.launch.submission import (
-    Decision,
     check_experiment,
     decide_units,
     reconcile_journal,

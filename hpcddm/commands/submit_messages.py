@@ -10,8 +10,8 @@ from hpcddm.errors.next_step import NextStep, step
 from hpcddm.errors.printing import echo
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.launch.base import Launcher
+from hpcddm.launch.decision import Decision
 from hpcddm.launch.journal_dirs import submissions_of
-from hpcddm.launch.submission import Decision
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.files import BROKEN, CLUSTERS_PAGE, KNOWN_METRICS, PAGE, PASSED_OVER
 from hpcddm.runs.run_dir import RunDir

@@ -44,13 +44,13 @@ from hpcddm.launch.checks.preflight import (
 )
 from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.continuation import RemainingUnits
+from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.launch.redo import set_ranges_aside
 from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts
 from hpcddm.launch.submission import (
-    Decision,
     check_experiment,
     reconcile_journal,
     store_site,

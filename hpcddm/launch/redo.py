@@ -4,22 +4,19 @@ Nothing depends on the samples until the catalog numbers them, so images may be 
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors.printing import echo
 from hpcddm.jobs.activity import read_activity
 from hpcddm.jobs.outcome import Outcome
 from hpcddm.launch.checks.preflight import newest_state
+from hpcddm.launch.decision import Decision
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import is_collective
 from hpcddm.pipeline.unit_states import UnitStatus, are_samples_numbered
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.run_dir import RunDir, set_aside
 from hpcddm.runs.unit_keys import CATALOG
-
-if TYPE_CHECKING:
-    from hpcddm.launch.submission import Decision
 
 FILLED_IN = frozenset({"data.content_hash", "data.table.content_hash"})
 """Hashes by which `submit` detects changed images and tables."""
@@ -89,7 +86,7 @@ def redone_units(own: list[UnitStatus], redo: set[str]) -> Iterator[str]:
             yield unit.key
 
 
-def set_redone_aside(run: RunDir, decision: "Decision", redo: Collection[str]) -> None:
+def set_redone_aside(run: RunDir, decision: Decision, redo: Collection[str]) -> None:
     """Move the outputs of the redone stages to `superseded/`, and print which trainings continue.
 
     Complete units start from the beginning. An incomplete training, or a training that now needs more images, continues

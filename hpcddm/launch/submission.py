@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,11 @@ from hpcddm.errors.printing import warn
 from hpcddm.files import atomic, checked_reads
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.checks.gpu_requests import check_gpus
+from hpcddm.launch.decision import Decision
 from hpcddm.launch.ending_jobs import settled_jobs
 from hpcddm.launch.redo import changed_ranges, redone_units
 from hpcddm.pipeline.state import QUEUED, State
-from hpcddm.pipeline.unit_graph import STAGE_NAMES, PlannedUnit, batch_size, needed_by, plan_units
+from hpcddm.pipeline.unit_graph import STAGE_NAMES, batch_size, needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
 from hpcddm.runs import contracts, initial_weights, passed_over
 from hpcddm.runs.initial_weights import init_request
@@ -44,28 +44,6 @@ OTHER_LATENTS_NOTE = (
     " otherwise, no training starts; with the same images and augmentations, copy autoencoder and latents of that run"
     " first"
 )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Units of a run, grouped by what `submit` does with them; `to_run` keeps the order of the pipeline."""
-
-    states: dict[str, UnitStatus]
-    complete: list[str] = field(default_factory=list)
-    active: dict[str, Job] = field(default_factory=dict)
-    elsewhere: dict[str, str] = field(default_factory=dict)
-    """Units of other sites that are not complete here; the value is the defect of the local folder, or ''."""
-    blocked: dict[str, str] = field(default_factory=dict)
-    """Units of this site with an input that is not available or not requested; the value is that input."""
-    refused: dict[str, str] = field(default_factory=dict)
-    """Units of this site that cannot run because of a link; the value is the message with the next step."""
-    not_requested: list[str] = field(default_factory=list)
-    """Missing units outside the restriction of the submission."""
-    to_run: list[PlannedUnit] = field(default_factory=list)
-    recalled: list[Job] = field(default_factory=list)
-    """Pending jobs of units with an input in `to_run`; they would not wait for it, so they are resubmitted."""
-    changed_ranges: set[str] = field(default_factory=set)
-    """Units of the stage `shard` that are made again because the images changed before the catalog was complete."""
 
 
 def check_experiment(experiment: Experiment, site: Site, decision: Decision) -> None:

@@ -18,7 +18,6 @@ from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files import atomic, checked_reads
 from hpcddm.runs.contracts import accepted_keys, own_sites, run_contract
 from hpcddm.runs.files import CURVE
-from hpcddm.runs.manifest import Manifest
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import trained_unit, unit_name
 
@@ -94,16 +93,15 @@ def accept_probe(run: RunDir, bundle: Bundle, reason: str) -> None:
     atomic.write_json(record_folder(run, bundle) / ACCEPTED, asdict(Acceptance(reason, day)))
 
 
-def accepted_reason(run: RunDir, key: str, made: Manifest) -> str | None:
+def accepted_reason(run: RunDir, key: str, outputs: Mapping[str, tuple[int, str]]) -> str | None:
     """Return why an expert is taken although it fails the probe; None if nobody has accepted that.
 
     Args:
         run: The run.
         key: The expert, as `stage/unit`.
-        made: Its manifest.
+        outputs: Size and SHA-256 of every file in its manifest, by path.
     """
-    outputs = {output.path: ListedFile(output.size, output.sha256) for output in made.outputs if output.path != CURVE}
-    bundle = counted_bundle(run, key, outputs)
+    bundle = counted_bundle(run, key, _weights(outputs))
     if bundle is None:
         return None
     path = record_folder(run, bundle) / ACCEPTED
@@ -132,7 +130,11 @@ def unverified_reason(folder: Path, outputs: Mapping[str, tuple[int, str]]) -> s
     if contract is None:
         return None
     site = contract.experts[key].site if key in contract.experts else contract.coordinator
-    weights = {path: ListedFile(*file) for path, file in outputs.items() if path != CURVE}
-    if site in own_sites(run) or counted_bundle(run, key, weights) is not None:
+    if site in own_sites(run) or counted_bundle(run, key, _weights(outputs)) is not None:
         return None
     return f"{UNVERIFIED}: is of site {site}, and no bundle of it was imported that lists these files"
+
+
+def _weights(outputs: Mapping[str, tuple[int, str]]) -> dict[str, ListedFile]:
+    """Return the files of an expert that a bundle lists: all but its loss curve."""
+    return {path: ListedFile(*file) for path, file in outputs.items() if path != CURVE}

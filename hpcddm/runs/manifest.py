@@ -215,13 +215,18 @@ def read(folder: Path) -> Manifest | None:
     return Manifest(outputs=outputs, results=results, **content)
 
 
+def sizes_and_digests(outputs: Sequence[Output]) -> dict[str, tuple[int, str]]:
+    """Return size and SHA-256 of outputs by path."""
+    return {output.path: (output.size, output.sha256) for output in outputs}
+
+
 def _require_verified(folder: Path, outputs: Sequence[Output]) -> None:
     """Raise `Unreadable` in a run with a contract if the unit is of another site that has not signed its outputs."""
     # Two calls, for every unit of every run.
     if any(os.path.isdir(place / CONTRACT) for place in (folder.parent, folder.parent.parent)):
         from hpcddm.runs.import_records import unverified_reason
 
-        reason = unverified_reason(folder, {output.path: (output.size, output.sha256) for output in outputs})
+        reason = unverified_reason(folder, sizes_and_digests(outputs))
         if reason:
             raise Unreadable(folder / FILE_NAME, reason)
 

@@ -16,8 +16,9 @@ from hpcddm.errors.printing import quoted
 from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.files import atomic
 from hpcddm.launch.base import Job
+from hpcddm.launch.decision import Decision
 from hpcddm.launch.slurm.queue_jobs import make_job
-from hpcddm.launch.submission import Decision, store_experiment
+from hpcddm.launch.submission import store_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.files import KNOWN_METRICS

@@ -119,8 +119,8 @@ def test_a_site_that_lost_its_run_counts_from_one_again(runs, sent):
     done = runs.take(again, "--replace")
     assert done.exit_code == 0 and "taken because of --replace" in done.output, done.output
     assert weights_of(runs.home.unit(KEY)) == weights_of(again)
-    made = manifest.read(runs.home.unit(KEY))
-    assert state(runs.home, runs.experiment) is State.COMPLETE and accepted_reason(runs.home, KEY, made) is None
+    outputs = manifest.sizes_and_digests(manifest.read(runs.home.unit(KEY)).outputs)
+    assert state(runs.home, runs.experiment) is State.COMPLETE and accepted_reason(runs.home, KEY, outputs) is None
     assert "is imported already" in runs.take(again).output
     # Which of two with the same number came first, no signature says.
     shutil.rmtree(runs.home.unit(KEY))

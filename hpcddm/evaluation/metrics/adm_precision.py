@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES, Better, Metric
+from hpcddm.evaluation.metrics.base import Better, Metric
 from hpcddm.evaluation.metrics.in_one_pass import InOnePass
 from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
-from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES, Need
 from hpcddm.evaluation.metrics.overlap import NEIGHBOURS
 
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
 
-NEIGHBOUR_IMAGES = 10_000
-"""Real images among which ADM's evaluator looks for neighbours. With more images several units look for them."""
-
 
 class Better(Enum):
     """Direction in which a metric improves, as text."""

@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES
 from hpcddm.evaluation.metrics.class_distances import class_distances
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.evaluation.metrics.gaussians import Gaussian, frechet_distance, frechet_distance_of_part
 from hpcddm.evaluation.metrics.kernels import KernelSums, between_sums, kernel_distance, tenth_counts, within_sums
-from hpcddm.evaluation.metrics.need import Need
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES, Need
 from hpcddm.evaluation.metrics.neighbours import nearest_by_tenth
 from hpcddm.evaluation.metrics.overlap import NeighbourhoodOverlap, RealBalls, merge, overlap
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS, tenth_rows, without_rows

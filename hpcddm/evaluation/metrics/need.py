@@ -1,6 +1,9 @@
-"""Parts of an evaluator's measurements that metrics read; like the base of the metrics, it imports little."""
+"""Parts of an evaluator's measurements that metrics read, of how many images; it imports little, as `base` does."""
 
 from enum import Enum
+
+NEIGHBOUR_IMAGES = 10_000
+"""Real images among which ADM's evaluator looks for neighbours. With more images several units look for them."""
 
 
 class Need(Enum):

@@ -4,9 +4,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES
 from hpcddm.evaluation.metrics.in_one_pass import InOnePass
 from hpcddm.evaluation.metrics.metric_inputs import MetricInputs
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES
 from hpcddm.evaluation.metrics.overlap import DENSITY_NEIGHBOURS, NeighbourhoodOverlap
 
 

@@ -9,7 +9,7 @@ from functools import reduce
 
 import numpy as np
 
-from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES
 from hpcddm.evaluation.metrics.neighbours import blocks, nearest_by_tenth, radii
 from hpcddm.evaluation.metrics.tenth_rows import TENTHS, kept_rows
 

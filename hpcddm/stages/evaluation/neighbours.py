@@ -6,7 +6,7 @@ The number of distances grows with the square of the images. Up to 10,000 the st
 from typing import Any
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.evaluation.metrics.base import NEIGHBOUR_IMAGES
+from hpcddm.evaluation.metrics.need import NEIGHBOUR_IMAGES
 from hpcddm.pipeline.stage import DiskSpace, Stage
 from hpcddm.stages.evaluation.draw import arm_names
 from hpcddm.stages.evaluation.measure_real import evaluator_labels, evaluator_of, measuring_keys, num_features

@@ -19,6 +19,7 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.contracts import current_folder, own_sites
 from hpcddm.runs.files import PROBE_FILE
 from hpcddm.runs.import_records import accepted_reason
+from hpcddm.runs.manifest import sizes_and_digests
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import expert_key, unit_name
 from hpcddm.runs.weights_files import selected_weights
@@ -41,7 +42,7 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     _require_agreed_images(unit, reader, probe)
     losses = _measure(experiment, unit, number, probe)
     faults = expert_probe.faults(losses, number, experiment.experts.probe or ProbeRule())
-    accepted = accepted_reason(unit.run, key, unit.inputs[key]) if faults else None
+    accepted = accepted_reason(unit.run, key, sizes_and_digests(unit.inputs[key].outputs)) if faults else None
     if faults and accepted is None:
         values = [loss for row in (*losses.losses, losses.unconditional) for loss in row]
         is_finite = all(loss is not None and math.isfinite(loss) for loss in values)
