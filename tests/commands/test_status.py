@@ -237,9 +237,9 @@ def test_the_figures_of_a_running_training_are_shown_as_far_as_the_width_goes(op
     line = next(line for line in wide.splitlines() if line.startswith(EXPERT))
     assert line.split()[6:11] == ["0.2500", "2048", "2.5%", "0.0123", "0.333"]
     assert "img/s  wait  TFLOP/s    GiB" in wide
-    console = Console(width=73)
+    console = Console(width=76)
     with console.capture() as captured:
-        console.print(status_table(scan_run(open_run, QueueAnswer.query(open_run)).rows, 73))
+        console.print(status_table(scan_run(open_run, QueueAnswer.query(open_run)).rows, 76))
     assert "2048" in captured.get() and "TFLOP/s" not in captured.get()
     begun(None, heartbeat=beat(16, 32, age=900, figures=figures))
     found = row(open_run)
