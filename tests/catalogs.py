@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hpcddm.data import tar_index
 from hpcddm.data.catalog import Catalog, CatalogPart, SplitEntry
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.sample_file import SampleFile
+from hpcddm.data.tars import tar_index
 
 
 def catalog_of(folder: Path, tars: Sequence[Path], ranges: int = 1) -> Catalog:

@@ -23,9 +23,10 @@ STATE_HOME = tempfile.TemporaryDirectory(prefix="hpcddm-tests-")
 os.environ["XDG_STATE_HOME"] = STATE_HOME.name
 
 PACKAGE = Path(__file__).parents[1] / "hpcddm"
-SHAPES_CHECKED = ("clustering", "data", "diffusion", "encoders", "evaluation/concepts", "models", "sampling")
+SHAPES_CHECKED = ("clustering", "data", "diffusion", "encoders", "evaluation/concepts", "models", "randomness")
+SHAPES_CHECKED += ("sampling", "sources")
 """Folders whose annotated shapes are checked at every call while tests run; jobs never check them."""
-UNCHECKED = ("data/downloads/*", "models/build_*", "sampling/load_ensemble.py", "sampling/draw_images.py")
+UNCHECKED = ("sources/downloads/*", "models/build_*", "sampling/load_ensemble.py", "sampling/draw_images.py")
 UNCHECKED += ("sampling/router_samples.py", "sampling/posthoc_ema.py", "sampling/nfe.py")
 UNCHECKED += ("sampling/denoiser_observer.py", "sampling/heldout_loss.py")
 """Files whose shapes are not checked: tests hand them simpler units and numbers than jobs do."""

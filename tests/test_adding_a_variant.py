@@ -23,7 +23,7 @@ PAGES = sorted((REPOSITORY / "docs").glob("variants-*.md"))
 TEXT = "\n".join(page.read_text() for page in PAGES)
 KINDS = {
     "encoder": ["encoders/image/row_means.py"],
-    "source": ["data/sources/npz.py"],
+    "source": ["sources/npz.py"],
     "space": ["diffusion/spaces/standardised.py"],
     "condition": ["diffusion/conditions/coarse_class.py"],
     "clustering": ["clustering/quantiles.py"],

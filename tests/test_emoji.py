@@ -18,8 +18,8 @@ from hpcddm.errors import UserError
 from hpcddm.files import checked_reads
 from hpcddm.launch.load_experiment import load_experiment
 from tests.commands.archives import packed
-from tests.data.sources.opening import records_of, split_of
 from tests.helpers import EXPERIMENT, REPOSITORY, changed
+from tests.sources.opening import records_of, split_of
 
 SCRIPT = REPOSITORY / "experiments" / "emoji" / "prepare.py"
 ICONS = REPOSITORY / "tests" / "fixtures" / "icons"

@@ -14,8 +14,8 @@ from tests.structure import Package, floors, imported_when_loaded, modules_of
 PACKAGE = REPOSITORY / "hpcddm"
 
 ROOMS = (
-    *("errors", "files", "config", "exchange", "runs", "jobs", "pipeline"),
-    *("data", "clustering", "encoders", "diffusion", "models", "training", "sampling", "evaluation"),
+    *("errors", "randomness", "files", "config", "exchange", "runs", "jobs", "pipeline"),
+    *("data", "sources", "clustering", "encoders", "diffusion", "models", "training", "sampling", "evaluation"),
     *("launch", "stages", "api", "commands", "cli"),
 )
 """The rooms, lowest first: each may import those before it, and none after it."""

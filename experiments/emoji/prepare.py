@@ -32,13 +32,13 @@ from PIL import Image, ImageOps
 
 from hpcddm.commands.prefetch import fetch_needed
 from hpcddm.commands.prefetch_data import fetch_download
-from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
-from hpcddm.data.sources.heldout_share import is_heldout
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import install_command
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
+from hpcddm.sources.heldout_share import is_heldout
 
 ICONS, CATEGORIES, CODES, INFO = "icons.json", "metadata.json", "chars.json", "info.json"
 """Files of a set: drawings; categories, where the first file has none; code points; author and licence."""

@@ -11,11 +11,11 @@ from hpcddm.clustering.partition import Partition, require_clusters
 from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.data import TableSettings
-from hpcddm.data import tables
 from hpcddm.data.columns import Numbers
 from hpcddm.data.sample_keys import hash_of
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
+from hpcddm.sources.tables import tables
 
 ROW = np.dtype([("hash", "<u8"), ("cluster", "<u2")])
 
@@ -31,7 +31,7 @@ class FileClusteringSettings(ClusteringSettings):
 
     def check_file(self, num_clusters: int) -> None:
         """Raise `UserError` naming the first row whose cluster is not one."""
-        from hpcddm.data.tables import Table
+        from hpcddm.sources.tables.tables import Table
 
         for _ in Table(Path(self.table.file), self.table.key).numbers(self.column, num_clusters):
             pass

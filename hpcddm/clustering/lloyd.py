@@ -14,8 +14,8 @@ from jaxtyping import Float32, Float64, Int32, Int64
 
 from hpcddm.clustering.centroids import Centroids
 from hpcddm.clustering.row_blocks import map_blocks
-from hpcddm.data import randomness
-from hpcddm.data.random_streams import KMEANS_STARTS
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import KMEANS_STARTS
 
 
 class Tally(NamedTuple):
@@ -102,7 +102,7 @@ def lloyd(
     for redo in range(restarts):
         # A run may have ended before its last iteration.
         done = redo * iterations * len(points)
-        starts = randomness.random_subset(seed, KMEANS_STARTS.format(attempt=redo), len(points), k)
+        starts = keyed.random_subset(seed, KMEANS_STARTS.format(attempt=redo), len(points), k)
         runs.append(iterate(points, points[starts], iterations, more))
     return min(runs, key=lambda run: run[0])[1]
 

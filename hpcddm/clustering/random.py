@@ -10,9 +10,9 @@ from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.partition import Partition
 from hpcddm.clustering.samples import Samples
 from hpcddm.config.clustering import ClusteringSettings
-from hpcddm.data.bijection import Bijection
 from hpcddm.data.columns import Numbers
-from hpcddm.data.random_streams import RANDOM_CLUSTERS
+from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.streams import RANDOM_CLUSTERS
 
 
 class RandomClusteringSettings(ClusteringSettings):

@@ -15,7 +15,7 @@ from hpcddm.launch import data_proposals
 from hpcddm.launch.data_proposals import ProposedExperiment
 
 if TYPE_CHECKING:
-    from hpcddm.data.folders.survey import FolderSurvey
+    from hpcddm.sources.folders.survey import FolderSurvey
 
 QUIET_SECONDS = 1.5
 """Seconds after which a line says what takes so long."""

@@ -25,14 +25,14 @@ from hpcddm.config.package_data import find_yaml
 from hpcddm.config.pretrained import PretrainedFile
 from hpcddm.config.schema import variants_of
 from hpcddm.config.weights import SettingsWithWeights
-from hpcddm.data.downloads import DOWNLOADS
-from hpcddm.data.downloads.idx_files import IDX_FILES, IdxFiles
-from hpcddm.data.downloads.npm_packages import NpmDownload
 from hpcddm.errors import ConfigError, UserError, call_all
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
 from hpcddm.launch.checks.missing_images import images_note, missing_paths
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.sources.downloads import DOWNLOADS
+from hpcddm.sources.downloads.idx_files import IDX_FILES, IdxFiles
+from hpcddm.sources.downloads.npm_packages import NpmDownload
 
 VARIANT_PACKAGES = (
     "evaluation/concepts/taggers",

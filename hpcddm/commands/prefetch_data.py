@@ -5,11 +5,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from hpcddm.data.downloads import archives, attribution
-from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import command
 from hpcddm.errors.printing import echo
+from hpcddm.sources.downloads import archives, attribution
+from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
 
 NPM_SECONDS = 1800
 

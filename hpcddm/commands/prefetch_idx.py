@@ -6,9 +6,9 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from hpcddm.data.downloads.idx_files import IdxFiles
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import echo, printable
+from hpcddm.sources.downloads.idx_files import IdxFiles
 
 SECONDS = 1800
 ANSWER_SECONDS = 60

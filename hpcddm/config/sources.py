@@ -19,7 +19,7 @@ HELDOUT_SHARE = 0.2
 class SourceSettings(VariantSettings):
     """Settings of a source of images; the files and folders that hold it are of the type `PathSetting`."""
 
-    package: ClassVar[str] = "data/sources"
+    package: ClassVar[str] = "sources"
     uses_existing_tars: ClassVar[bool] = False
     """True for tars that are read where they lie; submit fills in how many of them there are."""
     hashed_if_changed: ClassVar[frozenset[str]] = frozenset({"collection"})

@@ -12,8 +12,8 @@ from torch import Tensor
 from hpcddm.data.augmentations.base import Augmentation
 from hpcddm.data.columns import Numbers
 from hpcddm.data.orders.base import Order
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import Reader
+from hpcddm.randomness.keyed import RandomDraws
 
 B = TypeVar("B", bound="Batch")
 M = TypeVar("M", bound="NoisyBatch")

@@ -15,8 +15,8 @@ from hpcddm.data.exif import remove_exif
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.images import CatalogImages
 from hpcddm.data.sample_file import SampleFile
-from hpcddm.data.tar_index import TarIndex, checksums, columns_of, index_tar
-from hpcddm.data.tar_writing import Sample, write_samples
+from hpcddm.data.tars.tar_index import TarIndex, checksums, columns_of, index_tar
+from hpcddm.data.tars.tar_writing import Sample, write_samples
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic, guarded_writes
 from hpcddm.files.atomic import digest

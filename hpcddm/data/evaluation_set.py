@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int, Int64
 
-from hpcddm.data import randomness
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Column, gather_rows
-from hpcddm.data.random_streams import EVALUATED_IMAGES
 from hpcddm.errors import UserError
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import EVALUATED_IMAGES
 
 SEED = 0
 """Seed of the choice: runs that differ in their seed share the measurements of the real images."""
@@ -45,4 +45,4 @@ def choose_random(size: int, count: int, split: str) -> Int64[np.ndarray, " {cou
     """
     if size < count:
         raise UserError(f"evaluate.images: {count} images need as many {split} images; take at most {size}")
-    return randomness.random_subset(SEED, EVALUATED_IMAGES, size, count)
+    return keyed.random_subset(SEED, EVALUATED_IMAGES, size, count)

@@ -19,7 +19,7 @@ from hpcddm.data.catalog import Catalog, ImageFormat
 from hpcddm.data.columns import Column, Numbers
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.open_files import OpenFile, Pixels, RowGroupCache, open_file
-from hpcddm.data.rows.row_groups import ParquetImages
+from hpcddm.data.row_groups import ParquetImages
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError
 from hpcddm.files import checked_reads

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from hpcddm.data.batch import BatchInputs
 from hpcddm.data.columns import Column, Numbers
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.errors import require
+from hpcddm.randomness.keyed import RandomDraws
 
 MOMENTS, MIRRORED = "moments", "mirrored"
 """Columns of the moments (N, M, C, h, w) of images, and of the images mirrored."""

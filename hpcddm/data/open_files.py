@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from hpcddm.data.image_decoding import ImageError
-from hpcddm.data.rows.row_groups import ParquetImages, ParquetRowGroups
+from hpcddm.data.row_groups import ParquetImages, ParquetRowGroups
 from hpcddm.data.sample_file import SampleFile
 from hpcddm.errors import UserError, require
 from hpcddm.files import checked_reads

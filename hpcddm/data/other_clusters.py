@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import UInt32
 
-from hpcddm.data import randomness
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Column
-from hpcddm.data.random_streams import OTHER_CLUSTERS
 from hpcddm.errors import require
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import OTHER_CLUSTERS
 
 
 def count_from_other_clusters(share: float, cluster_size: int, others: int, cluster: int) -> int:
@@ -37,8 +37,6 @@ def mix_in_other_clusters(
         kept = clusters.gather(block) == cluster
         outside = np.flatnonzero(~kept)
         places = place + np.arange(len(outside))
-        kept[outside] = randomness.is_in_random_subset(
-            seed, OTHER_CLUSTERS.format(cluster=cluster), others, count, places
-        )
+        kept[outside] = keyed.is_in_random_subset(seed, OTHER_CLUSTERS.format(cluster=cluster), others, count, places)
         place += len(outside)
         yield (block.start + np.flatnonzero(kept)).astype("<u4")

@@ -15,19 +15,20 @@ from hpcddm.config.data_variants import AugmentationSettings, OrderSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.training import Expert
-from hpcddm.data import evaluation_set, randomness
+from hpcddm.data import evaluation_set
 from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.catalog import Catalog, Folders, read_catalog, split_into_blocks
 from hpcddm.data.columns import Column
 from hpcddm.data.latent_moments import MIRRORED, MOMENTS
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import EpochOrder, ListOrder, RoundRobin
-from hpcddm.data.random_streams import CLUSTER_ORDER, EXAMPLE_IMAGES, PROBE_IMAGES
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.readings.base import Reading
 from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.files.checked_reads import read_required_json
 from hpcddm.jobs.unit import Unit
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import CLUSTER_ORDER, EXAMPLE_IMAGES, PROBE_IMAGES
 from hpcddm.runs.files import CATALOG_FILE, CLUSTERS, FEATURES, LATENTS, list_file, list_name, training_file
 from hpcddm.runs.ranges import HELDOUT, TRAIN, split_of
 from hpcddm.runs.run_dir import RunDir
@@ -171,7 +172,7 @@ def sample_expert_list(unit: Unit, expert: Expert, seed: int, count: int) -> Int
     numbers = expert_list(unit, expert)
     # Not the first ones: sources are often sorted by class.
     stream = EXAMPLE_IMAGES.format(list_name=list_name(expert))
-    return numbers.gather(randomness.random_subset(seed, stream, len(numbers), count)).astype(np.int64)
+    return numbers.gather(keyed.random_subset(seed, stream, len(numbers), count)).astype(np.int64)
 
 
 def probe_samples(heldout: Catalog, experiment: Experiment) -> list[Int64[np.ndarray, " n"]]:
@@ -187,9 +188,7 @@ def probe_samples(heldout: Catalog, experiment: Experiment) -> list[Int64[np.nda
     of_sample = clusters(heldout).gather(range(len(heldout)))
     own = [np.flatnonzero(of_sample == cluster) for cluster in range(experiment.cluster.experts)]
     # Not the first ones: sources are often sorted by class.
-    return [
-        numbers[randomness.random_subset(experiment.seed, PROBE_IMAGES, len(numbers), PROBE_SAMPLES)] for numbers in own
-    ]
+    return [numbers[keyed.random_subset(experiment.seed, PROBE_IMAGES, len(numbers), PROBE_SAMPLES)] for numbers in own]
 
 
 def training_list(unit: Unit, expert: Expert) -> Column:

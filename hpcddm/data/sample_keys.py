@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt32
 
-from hpcddm.data import text_files
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import TextColumn
 from hpcddm.errors import UserError, require
+from hpcddm.files import text_files
 
 MAX_KEYS_SHOWN = 5
 """Number of wrong keys that an error names."""

@@ -11,14 +11,14 @@ from torch import nn
 
 from hpcddm.config.conditions import ConditionSettings
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import randomness
 from hpcddm.data.columns import Numbers
-from hpcddm.data.random_streams import ROUTER_IMAGES, ROUTER_NOISE
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.conditions.base import Condition
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.evaluation.metrics.calibration import ece, fit_temperature, nll, probabilities
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import ROUTER_IMAGES, ROUTER_NOISE
 from hpcddm.runs.run_dir import Locate
 from hpcddm.runs.unit_keys import ROUTER
 from hpcddm.training.divergence import diverged_error, varies
@@ -39,7 +39,7 @@ def heldout_numbers(count: int, seed: int) -> Int64[np.ndarray, " n"]:
     Returns:
         (N,) numbers of at most `MEASURED_IMAGES` samples.
     """
-    return randomness.random_subset(seed, ROUTER_IMAGES, count, MEASURED_IMAGES)
+    return keyed.random_subset(seed, ROUTER_IMAGES, count, MEASURED_IMAGES)
 
 
 def router_nfe(experiment: Experiment, heldout: int) -> int:
@@ -124,7 +124,7 @@ def _logits(
         block = rows[start : start + IMAGES_AT_ONCE]
         x0 = x0_of(numbers[block]).cpu()
         block_condition = condition.of_samples(reader, numbers[block]) if is_conditional else condition.null(len(block))
-        eps = randomness.gaussian(seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))
+        eps = keyed.gaussian(seed, ROUTER_NOISE, block, tuple(x0.shape[1:]))
         levels = [torch.full((len(block),), level) for level in NOISE_LEVELS]
         logits = [
             router(LINEAR.perturb(x0, eps, t).to(device), t.to(device), block_condition.to(device)) for t in levels

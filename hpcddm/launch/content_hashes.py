@@ -46,7 +46,7 @@ def with_content_hashes(
     if images is None and is_same and "shard" not in redo and has_numbered_samples(experiment, run):
         images = stored["data"].get("content_hash")
     if not images:
-        from hpcddm.data.sources.base import Source
+        from hpcddm.sources.base import Source
 
         with add_remedy(experiment):
             images = variants.create(Source, data.source).content_hash()
@@ -135,7 +135,7 @@ def with_tar_counts(experiment: Experiment) -> Experiment:
     data = experiment.data
     if not data.source.uses_existing_tars:
         return experiment
-    from hpcddm.data.sources.base import SPLITS, InPlaceSource
+    from hpcddm.sources.base import SPLITS, InPlaceSource
 
     source = variants.create(InPlaceSource, data.source)
     with add_remedy(experiment):
@@ -160,7 +160,7 @@ def _hash_of(path: Path, key: str) -> str:
             stated, digest = counted_digest(path), atomic.sha256(path)
             require_counted(path, stated, digest)
             return digest
-        from hpcddm.data import tables
+        from hpcddm.sources.tables import tables
 
         return tables.content_hash(path)
     except OSError as error:

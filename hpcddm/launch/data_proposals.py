@@ -18,9 +18,9 @@ from hpcddm.launch.run_defaults import flow_text
 from hpcddm.launch.submission import check_source
 
 if TYPE_CHECKING:
-    from hpcddm.data.folders.picture_sample import PictureSample
-    from hpcddm.data.folders.proposal import SourceProposal
-    from hpcddm.data.folders.survey import FolderSurvey
+    from hpcddm.sources.folders.picture_sample import PictureSample
+    from hpcddm.sources.folders.proposal import SourceProposal
+    from hpcddm.sources.folders.survey import FolderSurvey
 
 MAX_FILES, MAX_OTHERS = 5000, 100
 """Files, and those of them without the extension of a picture, of a folder that is opened as submit opens it."""
@@ -53,7 +53,7 @@ class ProposedExperiment:
 
 def survey_path(path: Path) -> "FolderSurvey":
     """Survey a folder, or the one file that a path names; raises `UserError` for a path that cannot be read."""
-    from hpcddm.data.folders.survey import FolderSurvey
+    from hpcddm.sources.folders.survey import FolderSurvey
 
     path = Path(os.path.abspath(path))
     try:
@@ -69,8 +69,8 @@ def survey_path(path: Path) -> "FolderSurvey":
 
 def propose_experiments(survey: "FolderSurvey") -> list[ProposedExperiment]:
     """Ask all sources how to read a folder; return those that can read it first, the more specific ones before."""
-    from hpcddm.data.folders.picture_sample import read_sample
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
+    from hpcddm.sources.folders.picture_sample import read_sample
 
     experiments = []
     with_classes = set[str]()
@@ -103,7 +103,7 @@ def folder_above(root: Path) -> str:
 
 def what_sources_read() -> Iterator[str]:
     """Yield a line for every source that recognises folders: its name, and the first sentence of its module."""
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
 
     for name in variants.list_variants(SourceSettings.package):
         kind = variants.implementation(Source, SourceSettings.package, name)
@@ -156,8 +156,8 @@ def _experiment(proposed: ProposedExperiment, survey: "FolderSurvey") -> Propose
 
 def _hold_out_enough(name: str, proposal: "SourceProposal") -> None:
     """Name the share that is held out where the default one is not of the right size."""
-    from hpcddm.data.folders.proposal import heldout_share
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
+    from hpcddm.sources.folders.proposal import heldout_share
 
     settings = validate(SourceSettings, {"name": name, **proposal.source}, "data.source")
     share = heldout_share(proposal.images or 0)
@@ -184,7 +184,7 @@ def _check(values: dict[str, Any], survey: "FolderSurvey") -> Experiment | None:
     Raises:
         UserError: Submit would refuse the experiment.
     """
-    from hpcddm.data.folders.survey import EXTENSIONS, SIDECAR_EXTENSIONS
+    from hpcddm.sources.folders.survey import EXTENSIONS, SIDECAR_EXTENSIONS
 
     others = sum(count for name, count in survey.counts.items() if name not in EXTENSIONS | SIDECAR_EXTENSIONS)
     if not survey.is_whole or survey.file_count > MAX_FILES or others > MAX_OTHERS:

@@ -144,7 +144,7 @@ def _lacks_heldout(source: Values) -> bool:
     """Tell if nothing says which images of a source are held out, neither a key nor its files."""
     if source.get("heldout") is not None:
         return False
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
 
     try:
         return not variants.create(Source, SourceSettings.model_validate(source)).has_heldout()
@@ -164,7 +164,7 @@ def _images(values: Values) -> ImageCounts | None:
     is_needed |= "fine_clusters" not in _inside(_inside(dict(values), "cluster"), "clustering")
     if data is None or data.filter is not None or not is_needed:
         return None
-    from hpcddm.data.sources.base import SPLITS, Source
+    from hpcddm.sources.base import SPLITS, Source
 
     try:
         opened = variants.create(Source, data.source)

@@ -10,9 +10,9 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_yaml
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.config.validation_errors import Origins
-from hpcddm.data.downloads import idx_files
 from hpcddm.errors import ConfigError
 from hpcddm.launch import experiment_defaults
+from hpcddm.sources.downloads import idx_files
 
 
 def load_experiment(name: str, overrides: tuple[str, ...] = ()) -> Experiment:

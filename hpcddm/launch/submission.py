@@ -31,7 +31,7 @@ from hpcddm.runs.stored_results import all_class_names, check_numbers
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES, list_key
 
 if TYPE_CHECKING:
-    from hpcddm.data.sources.base import Split
+    from hpcddm.sources.base import Split
 
 RECONCILE_SECONDS = 15
 """Seconds for which a request may still reach the scheduler after the `submit` that sent it has died."""
@@ -106,8 +106,8 @@ def check_source(experiment: Experiment, show: Callable[[str], object] = print) 
     Raises:
         UserError: The images are missing, too few or wrong; the message names the key or the file.
     """
-    from hpcddm.data.filtering import Filter
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
+    from hpcddm.sources.filtering import Filter
 
     data = experiment.data
     source, chosen = variants.create(Source, data.source), Filter.from_settings(data)
@@ -279,7 +279,7 @@ def _changed_tar(experiment: Experiment, run: RunDir, before: str) -> str:
     """Name a tar that has changed since the images had this hash; empty unless tars are used in place."""
     if not experiment.data.source.uses_existing_tars:
         return ""
-    from hpcddm.data.tar_changes import first_change
+    from hpcddm.sources.tars.tar_changes import first_change
 
     change = first_change(experiment.data, run, before)
     return f" (files: {change})" if change else ""

@@ -11,14 +11,15 @@ from torch import nn
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert, Training
-from hpcddm.data import randomness, run_samples
-from hpcddm.data.random_streams import PROBE_IMAGES
+from hpcddm.data import run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.exchange.contract import PROBE_SAMPLES
 from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import PROBE_IMAGES
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import MONOLITH_ARM
 from hpcddm.sampling.conversions.base import Conversion
@@ -80,7 +81,7 @@ class DenoiserObserver:
         if isinstance(self._expert, int):
             return run_samples.probe_samples(catalog, self._experiment)[self._expert]
         size = 0 if self._expert else len(catalog)
-        return randomness.random_subset(self._experiment.seed, PROBE_IMAGES, size, PROBE_SAMPLES)
+        return keyed.random_subset(self._experiment.seed, PROBE_IMAGES, size, PROBE_SAMPLES)
 
     def _samples(self, network: nn.Module, device: torch.device) -> np.ndarray | None:
         """Draw samples as the evaluation would of this network alone; decoded on rank 0."""

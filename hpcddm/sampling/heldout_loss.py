@@ -9,13 +9,14 @@ from torch import Tensor
 
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.training import Expert
-from hpcddm.data import randomness, run_samples
-from hpcddm.data.random_streams import PROBE_NOISE, of_training
+from hpcddm.data import run_samples
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.jobs.unit import Unit
 from hpcddm.models import build_denoiser
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import PROBE_NOISE, of_training
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.sampling.denoiser_velocity import NetworkFunction
@@ -106,7 +107,7 @@ class HeldoutLoss:
             rows = range(start, min(start + IMAGES_AT_ONCE, len(numbers)))
             x0 = images[rows.start : rows.stop].to(device)
             stream = PROBE_NOISE.format(level=level)
-            noise = randomness.gaussian(self._seed, stream, rows, tuple(x0.shape[1:])).to(device)
+            noise = keyed.gaussian(self._seed, stream, rows, tuple(x0.shape[1:])).to(device)
             linear = torch.full((len(rows),), level, dtype=torch.float64, device=device)
             yield rows, x0, noise, self._objective.native_time(linear).float()
 

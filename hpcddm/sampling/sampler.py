@@ -9,11 +9,11 @@ import torch
 from hpcddm.config import variants
 from hpcddm.config.sampling import SamplerSettings
 from hpcddm.config.spaces import SpaceSettings
-from hpcddm.data import randomness
-from hpcddm.data.random_streams import INITIAL_NOISE
 from hpcddm.diffusion.objectives.conversions import Images
 from hpcddm.diffusion.spaces.base import Space
 from hpcddm.errors import UserError
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import INITIAL_NOISE
 from hpcddm.sampling import native_sampler
 from hpcddm.sampling.denoiser_velocity import Condition
 from hpcddm.sampling.solvers.base import Solver
@@ -47,7 +47,7 @@ def sample(
         ConfigError: A native solver is combined with several models.
         UserError: A sample is not finite; clamped, it would be an image.
     """
-    start = randomness.gaussian(seed, INITIAL_NOISE, indices, space.shape).to(condition.device)
+    start = keyed.gaussian(seed, INITIAL_NOISE, indices, space.shape).to(condition.device)
     x = integrate(field, start, SampleStream(seed, indices), condition, sampler)
     finite = x.isfinite().flatten(1).all(1)
     if not finite.all():

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from jaxtyping import Float32
 from torch import Tensor
 
-from hpcddm.data import randomness
-from hpcddm.data.random_streams import ANCESTRAL_NOISE, STRATEGY
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import ANCESTRAL_NOISE, STRATEGY
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class StepContext:
         Returns:
             (N,) float32.
         """
-        return randomness.uniform(self.stream.seed, STRATEGY.format(step=self.step, draw=draw), self.stream.indices)
+        return keyed.uniform(self.stream.seed, STRATEGY.format(step=self.step, draw=draw), self.stream.indices)
 
     def gaussian(self, shape: tuple[int, ...]) -> Float32[Tensor, "n ..."]:
         """Draw standard normal numbers that depend only on seed, image and step.
@@ -48,4 +48,4 @@ class StepContext:
         Returns:
             (N, *shape) float32.
         """
-        return randomness.gaussian(self.stream.seed, ANCESTRAL_NOISE.format(step=self.step), self.stream.indices, shape)
+        return keyed.gaussian(self.stream.seed, ANCESTRAL_NOISE.format(step=self.step), self.stream.indices, shape)

@@ -14,12 +14,12 @@ from hpcddm.data.batch import BatchInputs, NoisyBatches, PixelInputs
 from hpcddm.data.columns import Numbers
 from hpcddm.data.latent_moments import LatentInputs
 from hpcddm.data.orders.base import Order
-from hpcddm.data.random_streams import of_training
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.diffusion.spaces.base import Space
 from hpcddm.jobs.unit import Unit
+from hpcddm.randomness.keyed import RandomDraws
+from hpcddm.randomness.streams import of_training
 from hpcddm.runs.unit_settings import has_mirrored_latents
 
 

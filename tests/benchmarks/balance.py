@@ -19,11 +19,11 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.data.sources.base import Source
 from hpcddm.encoders.image.base import SampleEncoder
 from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
+from hpcddm.sources.base import Source
 from hpcddm.stages.data.cluster_job import fitted_numbers
 from tests.benchmarks.tables import parser_of, print_header, print_row
 

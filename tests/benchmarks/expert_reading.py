@@ -23,13 +23,13 @@ from hpcddm.config.data_variants import OrderSettings
 from hpcddm.config.schema import validate
 from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry
 from hpcddm.data.column_files import write_columns
-from hpcddm.data.existing_tars import index_existing_tar
 from hpcddm.data.image_decoding import decode
 from hpcddm.data.images import CatalogImages
 from hpcddm.data.orders.base import EpochOrder, ListOrder
 from hpcddm.data.sample_file import SampleFile, size_and_mtime
-from hpcddm.data.tar_index import columns_of
-from hpcddm.data.tar_layout import TarLayout
+from hpcddm.data.tars.tar_index import columns_of
+from hpcddm.data.tars.tar_layout import TarLayout
+from hpcddm.sources.tars.existing_tars import index_existing_tar
 from tests import pictures
 from tests.benchmarks.tables import least_in_turns, print_header, print_row
 

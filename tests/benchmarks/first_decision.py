@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 
-from hpcddm.data import randomness
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import current_device
+from hpcddm.randomness import keyed
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.sampling.sampler import time_grid
 from hpcddm.sampling.step_context import SampleStream, StepContext
@@ -47,7 +47,7 @@ def decide(evaluated: EvaluatedRun) -> Decisions:
     for start in range(0, len(evaluated.rows), settings.evaluate.batch):
         own = slice(start, start + settings.evaluate.batch)
         stream = SampleStream(settings.seed, evaluated.rows[own])
-        x = randomness.gaussian(settings.seed, "initial", stream.indices, run.space.shape).to(device)
+        x = keyed.gaussian(settings.seed, "initial", stream.indices, run.space.shape).to(device)
         t = torch.full((len(x),), time, device=device)
         condition = run.condition.of_classes(evaluated.labels[own].tolist()).to(device)
         with torch.no_grad():

@@ -11,7 +11,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from hpcddm.data.tar_headers import BLOCK, TarHeaders
+from hpcddm.data.tars.tar_headers import BLOCK, TarHeaders
 from tests.benchmarks.tables import least_in_turns, print_header, print_row
 
 TARS = {"10,000 members of 700 B": (10_000, 700), "1,000 members of 100 kB": (1_000, 100_000)}

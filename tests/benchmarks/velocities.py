@@ -7,11 +7,12 @@ what x_t leaves open. 'experts' is the expert of each image's own cluster, as th
 import torch
 import torch.nn.functional as F
 
-from hpcddm.data import randomness, run_samples
+from hpcddm.data import run_samples
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.randomness import keyed
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import HELDOUT
 from hpcddm.runs.run_dir import RunDir
@@ -36,7 +37,7 @@ def errors(run: RunDir) -> dict[str, list[float]]:
     catalog = open_catalog(run, HELDOUT)
     reader, rows = CatalogReader(catalog, run_samples.clusters(catalog)), range(min(IMAGES, len(catalog)))
     x0, classes = pixels_to_values(torch.from_numpy(reader.images(rows))), reader.labels(rows)
-    eps = randomness.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
+    eps = keyed.gaussian(0, "velocities", rows, tuple(x0.shape[1:]))
     own = F.one_hot(reader.clusters(rows), len(ensemble.experts)).float()
     found: dict[str, list[float]] = {}
     for level in LEVELS:

@@ -18,11 +18,11 @@ import yaml
 from PIL import Image
 
 from hpcddm.commands import data as verb
-from hpcddm.data.folders import survey
+from hpcddm.sources.folders import survey
 from tests.data.oddities import HEIC, class_folder, encoded, write_tar
-from tests.data.sources import ilsvrc
 from tests.helpers import REPOSITORY, hpcddm, python, write_source
 from tests.pictures import IMG2DATASET
+from tests.sources import ilsvrc
 
 HUGGINGFACE = REPOSITORY / "tests" / "fixtures" / "huggingface"
 
@@ -538,10 +538,10 @@ OWN = '''"""Strips of film: one folder with reels."""
 
 from hpcddm.config.schema import PathSetting
 from hpcddm.config.sources import SourceSettings
-from hpcddm.data.folders.proposal import SourceProposal, read_pictures
+from hpcddm.sources.folders.proposal import SourceProposal, read_pictures
 from hpcddm.data.image_decoding import read_image
-from hpcddm.data.record import Record
-from hpcddm.data.sources.base import Source, Split
+from hpcddm.data.tars.record import Record
+from hpcddm.sources.base import Source, Split
 
 
 class FilmSettings(SourceSettings):

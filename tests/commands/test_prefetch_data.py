@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from hpcddm.commands import prefetch_data
-from hpcddm.data.downloads import DOWNLOADS, archives
-from hpcddm.data.downloads.npm_packages import NpmDownload, NpmPackage
-from hpcddm.data.downloads.wordnet_package import WORDNET
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.sources.downloads import DOWNLOADS, archives
+from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
+from hpcddm.sources.downloads.wordnet_package import WORDNET
 from tests.commands.archives import files, packed, write_archive
 from tests.helpers import hpcddm
 

@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from hpcddm.data.batch import LabelledBatches, NoisyBatches, RotatedBatches, rotate
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import ArrayReader
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
+from hpcddm.randomness.keyed import RandomDraws
 from tests.orders import uniform
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (20, 4, 6, 3)).astype(np.uint8)

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import tar_writing
 from hpcddm.data.catalog import CatalogPart, SplitEntry, split_into_blocks, write_catalog
 from hpcddm.data.column_files import write_columns
-from hpcddm.data.record import Record
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.sample_file import SampleFile
+from hpcddm.data.tars import tar_writing
+from hpcddm.data.tars.record import Record
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import CATALOG
 from tests.catalogs import catalog_of

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import copies, image_decoding, tar_writing
+from hpcddm.data import copies, image_decoding
 from hpcddm.data.catalog import ImageFormat
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import files_of, largest_bytes, open_copy, write_copy
 from hpcddm.data.images import CatalogImages, CopiedImages
+from hpcddm.data.tars import tar_writing
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
 from tests.data.oddities import encoded

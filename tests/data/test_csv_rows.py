@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.data.tables import Table
+from hpcddm.sources.tables.tables import Table
 from tests.data.refusals import assert_refused
 
 KEYS = [f"{number:04d}" for number in range(100)]

@@ -8,10 +8,10 @@ import pytest
 import webdataset
 from PIL import Image
 
-from hpcddm.data.existing_tars import index_existing_tar
 from hpcddm.data.image_decoding import read_image
-from hpcddm.data.tar_layout import TarLayout, ValueLocation
+from hpcddm.data.tars.tar_layout import TarLayout, ValueLocation
 from hpcddm.errors import UserError
+from hpcddm.sources.tars.existing_tars import index_existing_tar
 from tests.data.oddities import HEIC
 from tests.data.oddities import write_tar as written
 from tests.pictures import IMG2DATASET

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcddm.data.filtering import WITHOUT_ROW, Filter
-from hpcddm.data.sources.base import Split
-from hpcddm.data.sources.unindexed_split import MAX_TARS_READ
 from hpcddm.errors import UserError
 from hpcddm.runs.passed_over import PassedOverItem
+from hpcddm.sources.base import Split
+from hpcddm.sources.filtering import WITHOUT_ROW, Filter
+from hpcddm.sources.unindexed_split import MAX_TARS_READ
 
 KEYS = ["a", "b", "c"]
 ENTRIES = {"aesthetic": [1, None, 9], "pwatermark": [0.1, 0.1, None], "caption": ["x", "y", "z"]}

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hpcddm.data.sources.base import SPLITS
 from hpcddm.errors import UserError
+from hpcddm.sources.base import SPLITS
 from hpcddm.stages.data import shard_job
 from tests.data.oddities import HEIC, JPEG_XL, class_folder, encoded, write_tar
 from tests.helpers import write_idx

@@ -6,12 +6,12 @@ import pytest
 import torch
 from PIL import Image
 
-from hpcddm.data import tar_writing
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.images import CatalogImages
 from hpcddm.data.reader import ArrayReader, CatalogReader
-from hpcddm.data.record import Record
+from hpcddm.data.tars import tar_writing
+from hpcddm.data.tars.record import Record
 from hpcddm.errors import UserError
 from tests.catalogs import catalog_of
 from tests.data.refusals import assert_refused

@@ -8,9 +8,9 @@ import polars
 import pytest
 
 from hpcddm.config.filter.predicate import Predicate
-from hpcddm.data.rows.parquet_rows import BLOCK
-from hpcddm.data.tables import FORMATS, Table, content_hash
 from hpcddm.errors import UserError
+from hpcddm.sources.tables.parquet_rows import BLOCK
+from hpcddm.sources.tables.tables import FORMATS, Table, content_hash
 from tests import pictures
 from tests.data.refusals import assert_refused
 

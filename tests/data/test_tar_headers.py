@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcddm.data import tar_headers
-from hpcddm.data.tar_headers import BLOCK, Kind, Member, TarHeaders
+from hpcddm.data.tars import tar_headers
+from hpcddm.data.tars.tar_headers import BLOCK, Kind, Member, TarHeaders
 from hpcddm.errors import UserError
 from tests.data.refusals import assert_refused
 

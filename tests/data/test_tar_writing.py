@@ -7,10 +7,10 @@ import webdataset
 from PIL import Image
 from webdataset.tariterators import base_plus_ext
 
-from hpcddm.data import tar_index, tar_writing
 from hpcddm.data.image_decoding import decode
-from hpcddm.data.record import Record
-from hpcddm.data.tar_layout import IMAGES
+from hpcddm.data.tars import tar_index, tar_writing
+from hpcddm.data.tars.record import Record
+from hpcddm.data.tars.tar_layout import IMAGES
 from hpcddm.errors import UserError
 from tests.data.oddities import write_tar
 from tests.data.refusals import assert_refused

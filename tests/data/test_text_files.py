@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from hpcddm.data.existing_tars import index_existing_tar
-from hpcddm.data.record import Record
-from hpcddm.data.tar_layout import TarLayout, ValueLocation
-from hpcddm.data.text_files import BYTE_ORDER_MARK, decode, normalise
+from hpcddm.data.tars.record import Record
+from hpcddm.data.tars.tar_layout import TarLayout, ValueLocation
+from hpcddm.files.text_files import BYTE_ORDER_MARK, decode, normalise
+from hpcddm.sources.tars.existing_tars import index_existing_tar
 from tests.data.oddities import encoded, write_tar
 
 PNG = encoded(1)

@@ -19,7 +19,6 @@ from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.data.sources import webdataset
 from hpcddm.errors import ConfigError
 from hpcddm.exchange.contract import PARTITION
 from hpcddm.exchange.signed_folder import ListedFile
@@ -30,6 +29,7 @@ from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
+from hpcddm.sources import webdataset
 
 
 def test_single_numbers_of_a_partition_cross_as_they_are(shared, tmp_path):

@@ -9,9 +9,9 @@ import pytest
 
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.data.columns import Column
-from hpcddm.data.sources import array_files
 from hpcddm.errors import UserError
 from hpcddm.files import hdf5
+from hpcddm.sources import array_files
 from tests.files.mutated_bytes import NUMBERS_OF_FILES, require_values_or_one_line
 
 ROWS = 40

@@ -18,8 +18,8 @@ from hpcddm.launch.run_defaults import load_for_run
 from hpcddm.runs.manifest import flatten
 from hpcddm.runs.run_dir import RunDir
 from tests.data.oddities import encoded, write_tar
-from tests.data.sources import ilsvrc
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source
+from tests.sources import ilsvrc
 
 CLASSES = {"birds": 60, "boats": 50, "flowers": 40}
 

@@ -12,15 +12,15 @@ from hpcddm.runs import manifest
 from hpcddm.runs.files import VOCABULARY_FILE
 from hpcddm.runs.stored_results import stored_class_names
 from hpcddm.runs.unit_keys import CATALOG, CONCEPT_VOCABULARY
-from tests.data.sources import ilsvrc
-from tests.data.sources.opening import split_of
 from tests.helpers import hpcddm, write_experiment, write_source
+from tests.sources import ilsvrc
+from tests.sources.opening import split_of
 from tests.stages.routes import Bench
 
 TWICE = '''
 """IDX files whose labels have names, two of which are the same."""
 
-from hpcddm.data.sources.idx import Idx, IdxSettings, IdxSplit
+from hpcddm.sources.idx import Idx, IdxSettings, IdxSplit
 
 
 class TwiceSettings(IdxSettings):
@@ -41,8 +41,8 @@ BOTH = "classes 0 and 2 are both called 'crane'; rename one"
 @pytest.fixture
 def twice(tmp_path, monkeypatch):
     """A source of one's own that calls two classes by one name."""
-    (tmp_path / "variants/data/sources").mkdir(parents=True)
-    (tmp_path / "variants/data/sources/twice.py").write_text(TWICE)
+    (tmp_path / "variants/sources").mkdir(parents=True)
+    (tmp_path / "variants/sources/twice.py").write_text(TWICE)
     write_source(tmp_path / "images")
     monkeypatch.setenv(variant_files.VARIANTS_VARIABLE, str(tmp_path / "variants"))
     variants.list_variants.cache_clear()

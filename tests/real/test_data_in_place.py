@@ -7,9 +7,9 @@ import yaml
 
 from hpcddm.runs.run_dir import RunDir
 from tests import whole_runs
-from tests.data.sources import ilsvrc
-from tests.data.sources.test_huggingface import FIXTURES
 from tests.helpers import EXPERIMENT, changed
+from tests.sources import ilsvrc
+from tests.sources.test_huggingface import FIXTURES
 
 ROWS = {"data__image_size": 16, "data__channels": 3, "data__num_classes": 3, "data__shards": 2}
 ROWS |= {"evaluate__images": 21, "evaluate__batch": 7, "evaluate__steps": 2}

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 import hpcddm
-from hpcddm.data import randomness
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.evaluation.report.image_grids import grid
+from hpcddm.randomness import keyed
 from tests import whole_runs
 from tests.helpers import REPOSITORY
 
@@ -52,7 +52,7 @@ def test_the_pages_name_the_classes(finished):
 
 def test_one_euler_step_along_the_velocity_is_a_sample_of_one_step(finished):
     run = hpcddm.open(finished, steps=1, guidance=1.5)
-    noise = randomness.gaussian(0, "initial", range(6), run.space.shape)
+    noise = keyed.gaussian(0, "initial", range(6), run.space.shape)
     condition = run.condition.of_classes([2] * 6)
     x0 = run.space.finish(noise - run.velocity(noise, 1.0, condition, "top-2"))
     assert np.array_equal(run.space.to_images(x0), run.sample(6, "top-2", classes=[2]))

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from hpcddm.data import randomness, run_samples
-from hpcddm.data.random_streams import PROBE_NOISE
+from hpcddm.data import run_samples
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import PROBE_NOISE
 from hpcddm.sampling.heldout_loss import LEVELS, HeldoutLoss
 from tests.helpers import tiny
 from tests.sampling.mixtures import FORMS
@@ -43,7 +44,7 @@ def loss_of(tmp_path, heldout_clusters):
 def drawn(level):
     """The images and the noise, as float64."""
     images = run_samples.open_reader(None, "heldout").images(NUMBERS).transpose(0, 3, 1, 2) / 127.5 - 1
-    noise = randomness.gaussian(0, PROBE_NOISE.format(level=level), range(len(NUMBERS)), images.shape[1:])
+    noise = keyed.gaussian(0, PROBE_NOISE.format(level=level), range(len(NUMBERS)), images.shape[1:])
     return images, noise.double().numpy()
 
 

@@ -5,7 +5,7 @@ import torch
 
 from hpcddm.config import variants
 from hpcddm.config.sampling import SolverSettings
-from hpcddm.data import randomness
+from hpcddm.randomness import keyed
 from hpcddm.sampling.ensemble import Ensemble
 from hpcddm.sampling.sampler import sample, time_grid
 from hpcddm.sampling.solvers.base import Solver
@@ -104,7 +104,7 @@ def test_random_strategies_do_not_see_how_images_are_batched(arm, solver, guidan
 
 def test_starts_from_the_numbered_noise_and_stays_in_range():
     images = sample(lambda x, *rest: 0 * x, 1, [7, 3], torch.zeros(2), SPACE, evaluation(steps=2))
-    assert torch.equal(images, randomness.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
+    assert torch.equal(images, keyed.gaussian(1, "initial", [7, 3], SHAPE).clamp(-1, 1))
     assert images.abs().max() == 1
 
 

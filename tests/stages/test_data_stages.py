@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hpcddm.data import run_samples, tar_index
+from hpcddm.data import run_samples
 from hpcddm.data.copies import open_copy
 from hpcddm.data.image_decoding import decode
-from hpcddm.data.sources.idx import IdxSplit
+from hpcddm.data.tars import tar_index
 from hpcddm.errors import UserError
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.run_dir import set_aside
 from hpcddm.runs.unit_keys import CATALOG, CLUSTER, EXPERT_LISTS, MONOLITH
+from hpcddm.sources.idx import IdxSplit
 from hpcddm.stages.data import cluster_job
 from tests.helpers import JOINED, SIDE, write_source
 from tests.stages.routes import Bench

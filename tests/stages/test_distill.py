@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hpcddm.data.batch import NoisyBatch
-from hpcddm.data.randomness import RandomDraws
+from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs.files import list_name
 from hpcddm.runs.unit_keys import EXPERT_LISTS
 from hpcddm.stages.training import distill_job

@@ -14,7 +14,6 @@ from hpcddm.data import run_samples
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.latent_moments import MOMENTS, LatentInputs
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
@@ -23,6 +22,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.files.atomic import sha256
 from hpcddm.models import build_autoencoder
 from hpcddm.pipeline.unit_graph import plan_units
+from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs import initial_weights, manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.manifest import Manifest, Output

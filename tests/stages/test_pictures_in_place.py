@@ -13,7 +13,7 @@ from hpcddm.errors import UserError
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from tests import pictures
-from tests.data.sources import ilsvrc
+from tests.sources import ilsvrc
 from tests.stages.adopting import ADOPTED, keys_of
 from tests.stages.routes import Bench
 

@@ -13,13 +13,13 @@ from hpcddm.config.schema import validate
 from hpcddm.data import run_samples
 from hpcddm.data.copies import open_copy
 from hpcddm.data.images import CatalogImages
-from hpcddm.data.sources.base import Source
 from hpcddm.errors import UserError
 from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
-from tests.data.sources.test_huggingface import BY_OFFSET, FIXTURES, KINDS, READ
+from hpcddm.sources.base import Source
 from tests.helpers import python
+from tests.sources.test_huggingface import BY_OFFSET, FIXTURES, KINDS, READ
 from tests.stages.adopting import ADOPTED, keys_of
 from tests.stages.routes import Bench
 

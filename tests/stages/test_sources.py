@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.data.sources.heldout_share import is_heldout
-from hpcddm.data.tables import Table
-from hpcddm.data.tar_index import index_tar
+from hpcddm.data.tars.tar_index import index_tar
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CATALOG
+from hpcddm.sources.heldout_share import is_heldout
+from hpcddm.sources.tables.tables import Table
 from hpcddm.stages.data import shard_job
 from tests import pictures
-from tests.data.sources import ilsvrc
-from tests.data.sources.opening import records_of, split_of
+from tests.sources import ilsvrc
+from tests.sources.opening import records_of, split_of
 from tests.stages.routes import Bench
 
 SHARE = {"heldout": {"share": 0.5}}

@@ -21,19 +21,19 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hpcddm.config.site import Resources
-from hpcddm.data import tar_writing
 from hpcddm.data.batch import NoisyBatch, NoisyBatches
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import CatalogReader
-from hpcddm.data.record import Record
+from hpcddm.data.tars import tar_writing
+from hpcddm.data.tars.record import Record
 from hpcddm.diffusion.spaces.pixels import pixels_to_values
 from hpcddm.jobs.attempt import list_attempts
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.open_attempt import open_attempt
 from hpcddm.jobs.stopping import StopFlag, Stopped
 from hpcddm.jobs.unit import Unit
+from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import HeartbeatWriter
 from hpcddm.runs.run_dir import RunDir

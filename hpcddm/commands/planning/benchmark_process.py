@@ -19,13 +19,13 @@ from hpcddm.commands.planning import read_speed
 from hpcddm.commands.planning.costs import UnitCosts
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import tar_writing
 from hpcddm.data.image_decoding import fit_to_shape
-from hpcddm.data.sources.base import Source
+from hpcddm.data.tars import tar_writing
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError
 from hpcddm.jobs.devices import DTYPES, current_device
 from hpcddm.jobs.job_environment import Ranks, data_threads
+from hpcddm.sources.base import Source
 from hpcddm.stages.workload import (
     DECODE_LATENTS,
     DENOISER,

@@ -9,10 +9,10 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.site import Site
 from hpcddm.data.sample_file import size_and_mtime
-from hpcddm.data.sources.base import InPlaceSource
 from hpcddm.errors import UserError
 from hpcddm.runs.ranges import SPLITS, TRAIN
 from hpcddm.runs.unit_keys import expert_key
+from hpcddm.sources.base import InPlaceSource
 from hpcddm.stages.workload import READING, Work
 
 SAMPLES = 256

@@ -9,11 +9,11 @@ import numpy as np
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.data.open_files import RowGroupCache
-from hpcddm.data.random_streams import PLANNED_ORDER
 from hpcddm.data.run_samples import list_order
-from hpcddm.data.source_files import RowGroup
-from hpcddm.data.sources.base import InPlaceSource
+from hpcddm.randomness.streams import PLANNED_ORDER
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.sources.base import InPlaceSource
+from hpcddm.sources.source_files import RowGroup
 
 MAX_READS = 20_000
 """Samples by which the ratio is estimated."""

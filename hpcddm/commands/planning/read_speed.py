@@ -11,21 +11,21 @@ import numpy as np
 from hpcddm.config import variants
 from hpcddm.config.data import DataSettings
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import tar_writing
 from hpcddm.data.augmentations.base import source_side
 from hpcddm.data.catalog import Catalog, CatalogPart, ImageFormat, SplitEntry
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.image_decoding import ImageError
-from hpcddm.data.random_streams import PLANNED_ORDER
 from hpcddm.data.reader import CatalogReader
-from hpcddm.data.record import Record
 from hpcddm.data.run_samples import list_order
 from hpcddm.data.sample_file import SampleFile, size_and_mtime
-from hpcddm.data.sources.base import InPlaceSource, Source
-from hpcddm.data.tar_index import TarIndex, columns_of, index_pictures, index_tar
+from hpcddm.data.tars import tar_writing
+from hpcddm.data.tars.record import Record
+from hpcddm.data.tars.tar_index import TarIndex, columns_of, index_pictures, index_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
+from hpcddm.randomness.streams import PLANNED_ORDER
 from hpcddm.runs.ranges import TRAIN
+from hpcddm.sources.base import InPlaceSource, Source
 
 BATCH = 16
 """Samples that a thread reads at once."""

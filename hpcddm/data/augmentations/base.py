@@ -9,7 +9,7 @@ from torch import Tensor
 from hpcddm.config import variants
 from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.config.variants import S, Variant
-from hpcddm.data.randomness import RandomDraws
+from hpcddm.randomness.keyed import RandomDraws
 
 
 class Augmentation(Variant[S]):

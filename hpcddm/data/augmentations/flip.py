@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.randomness import RandomDraws
+from hpcddm.randomness.keyed import RandomDraws
 
 
 class FlipSettings(AugmentationSettings):

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.random_streams import CROP_LEFT, CROP_SIDE, CROP_TOP
-from hpcddm.data.randomness import RandomDraws
+from hpcddm.randomness.keyed import RandomDraws
+from hpcddm.randomness.streams import CROP_LEFT, CROP_SIDE, CROP_TOP
 
 
 class RandomCropSettings(AugmentationSettings):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import Augmentation
-from hpcddm.data.random_streams import SHIFT_DOWN, SHIFT_RIGHT
-from hpcddm.data.randomness import RandomDraws
+from hpcddm.randomness.keyed import RandomDraws
+from hpcddm.randomness.streams import SHIFT_DOWN, SHIFT_RIGHT
 
 
 class ShiftSettings(AugmentationSettings):

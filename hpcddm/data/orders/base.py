@@ -8,7 +8,7 @@ from jaxtyping import Int64, Integer
 
 from hpcddm.config.variants import S, Variant
 from hpcddm.data.columns import Column, gather_rows
-from hpcddm.data.random_streams import EPOCH
+from hpcddm.randomness.streams import EPOCH
 
 
 class Order(ABC):

@@ -4,8 +4,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.config.data_variants import OrderSettings
-from hpcddm.data.bijection import Bijection
 from hpcddm.data.orders.base import EpochOrder
+from hpcddm.randomness.bijection import Bijection
 
 
 class UniformOrderSettings(OrderSettings):

@@ -8,9 +8,9 @@ from jaxtyping import Int64
 
 from hpcddm.config.data_variants import OrderSettings
 from hpcddm.config.schema import Positive
-from hpcddm.data.bijection import Bijection
 from hpcddm.data.orders.base import EpochOrder
-from hpcddm.data.random_streams import BLOCKS, ROTATION, WINDOW
+from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.streams import BLOCKS, ROTATION, WINDOW
 
 
 class WindowedOrderSettings(OrderSettings):

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.config.concepts import ConceptSettings
-from hpcddm.data import randomness
-from hpcddm.data.random_streams import CONCEPTS_OF_BIN
 from hpcddm.errors import UserError
 from hpcddm.evaluation.concepts.curves import half_decades
 from hpcddm.files import checked_reads
 from hpcddm.files.checked_reads import Unreadable
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import CONCEPTS_OF_BIN
 
 NEVER = -1
 """Bin of concepts that no training sample has."""
@@ -79,8 +79,6 @@ def select_concepts(
     able = heldout >= settings.min_real
     for own in np.unique(bin_of):
         candidates = np.flatnonzero(able & (bin_of == own))
-        taken = randomness.random_subset(
-            settings.seed, CONCEPTS_OF_BIN.format(bin=own), len(candidates), settings.per_bin
-        )
+        taken = keyed.random_subset(settings.seed, CONCEPTS_OF_BIN.format(bin=own), len(candidates), settings.per_bin)
         chosen |= dict.fromkeys(candidates[taken].tolist(), int(own))
     return dict(sorted(chosen.items()))

@@ -6,9 +6,9 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from hpcddm.data.downloads.wordnet_package import FOLDER, WORDNET
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import command
+from hpcddm.sources.downloads.wordnet_package import FOLDER, WORDNET
 
 FETCH = command("hpcddm", "prefetch", WORDNET.name)
 SYSTEM = Path("/usr/share/wordnet")

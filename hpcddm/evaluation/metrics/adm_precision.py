@@ -17,8 +17,8 @@ class AdmPrecision(InOnePass, Metric):
 
     title = "ADM precision"
     explanation = (
-        f"the share of all samples that are closer to one of the first {NEIGHBOUR_IMAGES:,} held-out images than its"
-        f" k-th nearest neighbour among these, k = {NEIGHBOURS}"
+        f"the share of all samples that are closer to one of the first {NEIGHBOUR_IMAGES:,} held-out images than"
+        f" that image's k-th nearest neighbour among these, k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

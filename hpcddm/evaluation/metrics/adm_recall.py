@@ -17,8 +17,8 @@ class AdmRecall(InOnePass, Metric):
 
     title = "ADM recall"
     explanation = (
-        f"the share of the first {NEIGHBOUR_IMAGES:,} held-out images that are closer to some sample than its k-th"
-        f" nearest neighbour among all samples, k = {NEIGHBOURS}"
+        f"the share of the first {NEIGHBOUR_IMAGES:,} held-out images that are closer to some sample than that"
+        f" sample's k-th nearest neighbour among all samples, k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

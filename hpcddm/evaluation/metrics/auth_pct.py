@@ -18,8 +18,8 @@ class AuthPct(InOnePass, Metric):
 
     title = "authentic"
     explanation = (
-        "the share of samples that are farther from the nearest training image than that is from the nearest other"
-        " one; fewer are copies, but images unlike any have more, too"
+        "the share of samples that are farther from the nearest training image than that image is from the nearest"
+        " other one; copies lower it, but samples unlike any training image raise it"
     )
     better = Better.HIGHER
     format = ".1%"

@@ -14,7 +14,7 @@ class Density(OfNeighbours, Metric):
     title = "density"
     explanation = (
         "how many held-out images are closer to a sample than to their k-th nearest held-out neighbour, divided by k ="
-        f" {DENSITY_NEIGHBOURS}: 1 for real ones"
+        f" {DENSITY_NEIGHBOURS}: 1 for real images"
     )
     better = Better.HIGHER
     format = ".2f"

@@ -16,7 +16,7 @@ class FrechetDistance(Metric):
     """Frechet distance between samples and real images."""
 
     title = "FD"
-    explanation = "the Frechet distance to held-out images, which compares at equal numbers of images only"
+    explanation = "the Frechet distance to held-out images, comparable only at equal numbers of images"
     better = Better.LOWER
     format = ".2f"
     needs = frozenset({Need.FEATURES})

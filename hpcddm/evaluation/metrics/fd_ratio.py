@@ -18,7 +18,9 @@ class FrechetRatio(Metric):
     """
 
     title = "FD ratio"
-    explanation = "the Frechet distance to held-out images, divided by that of as many training images: 1 for real ones"
+    explanation = (
+        "the Frechet distance to held-out images, divided by that of as many training images: 1 for real images"
+    )
     better = Better.LOWER
     format = ".2f"
     needs = frozenset({Need.FEATURES})

@@ -11,7 +11,7 @@ class ImageText(Metric):
     """Mean cosine of sample and caption, as it is: neither cut at 0 nor times 2.5 or 100 (cf. arXiv 2104.08718)."""
 
     title = "image and text"
-    explanation = "the mean cosine of an image and its caption, neither cut at 0 nor multiplied by 2.5 or 100"
+    explanation = "the mean cosine of an image and its caption, neither clipped at 0 nor multiplied by 2.5 or 100"
     better = Better.HIGHER
     format = ".3f"
     needs = frozenset({Need.TEXT})

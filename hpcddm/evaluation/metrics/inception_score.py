@@ -15,7 +15,7 @@ class InceptionScore(InOnePass, Metric):
 
     title = "IS"
     explanation = (
-        "the inception score by this evaluator's own classes: at best their number, 1 if all images look alike"
+        "the inception score by this evaluator's own classes: at best the number of classes, 1 if all images look alike"
     )
     better = Better.HIGHER
     format = ".2f"

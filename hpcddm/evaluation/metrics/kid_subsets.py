@@ -19,7 +19,7 @@ class KernelDistanceOfSubsets(InOnePass, Metric):
     """Mean kernel distance between subsets of the samples and of the real images."""
 
     title = "KID of subsets"
-    explanation = f"the kernel distance to held-out images, the mean of {SUBSETS} random subsets of {SIZE:,}"
+    explanation = f"the kernel distance to held-out images, the mean over {SUBSETS} random subsets of {SIZE:,}"
     better = Better.LOWER
     format = ".4f"
     needs = frozenset({Need.FEATURES})

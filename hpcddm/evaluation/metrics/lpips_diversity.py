@@ -11,7 +11,7 @@ class LpipsDiversity(Metric):
     """Mean LPIPS between two samples of one condition, averaged over conditions; it ignores the real images."""
 
     title = "LPIPS diversity"
-    explanation = "the mean LPIPS between two samples of one condition; noise has more than real images"
+    explanation = "the mean LPIPS between two samples of one condition; noise has a higher value than real images"
     better = Better.HIGHER
     format = ".3f"
     needs = frozenset({Need.SPREAD})

@@ -13,8 +13,8 @@ class Precision(OfNeighbours, Metric):
 
     title = "precision"
     explanation = (
-        "the share of samples that are closer to some held-out image than its k-th nearest held-out neighbour,"
-        f" k = {NEIGHBOURS}"
+        "the share of samples that are closer to some held-out image than that image's k-th nearest"
+        f" held-out neighbour, k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

@@ -13,8 +13,8 @@ class Recall(OfNeighbours, Metric):
 
     title = "recall"
     explanation = (
-        "the share of held-out images that are closer to some sample than its k-th nearest neighbour among the"
-        f" samples, k = {NEIGHBOURS}"
+        "the share of held-out images that are closer to some sample than that sample's k-th nearest neighbour"
+        f" among the samples, k = {NEIGHBOURS}"
     )
     better = Better.HIGHER
     format = ".1%"

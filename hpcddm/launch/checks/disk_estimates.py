@@ -35,7 +35,7 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
     Raises `UserError` that names the fault in the source.
     """
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
 
     if (catalog := manifest.read_if_usable(run.unit(CATALOG))) is not None:
         return {split: split_results({CATALOG: catalog}, split)["samples"] for split in SPLITS}
@@ -45,8 +45,8 @@ def image_counts(experiment: Experiment, run: RunDir) -> dict[str, int]:
 
 def count_passed_over(experiment: Experiment, run: RunDir) -> Counts:
     """Count skipped samples, from the catalog's manifest or else from the source's quick estimate."""
-    from hpcddm.data.filtering import Filter
-    from hpcddm.data.sources.base import Source
+    from hpcddm.sources.base import Source
+    from hpcddm.sources.filtering import Filter
 
     if (catalog := manifest.read(run.unit(CATALOG))) is not None:
         return catalog.results.get("passed_over", {})

@@ -7,9 +7,9 @@ from pathlib import Path
 from hpcddm.config import paths
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.package_data import find_data_folder
-from hpcddm.data.downloads.idx_files import IDX_FILES
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import LABEL, step
+from hpcddm.sources.downloads.idx_files import IDX_FILES
 
 
 def missing_paths(experiment: Experiment) -> list[Path]:

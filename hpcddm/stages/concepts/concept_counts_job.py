@@ -4,14 +4,15 @@ import numpy as np
 from jaxtyping import Int64
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import randomness, run_samples
-from hpcddm.data.random_streams import OTHER_IMAGES, REAL_IMAGES, TRAINED_IMAGES
+from hpcddm.data import run_samples
 from hpcddm.evaluation.concepts import concept_selection, stage_outputs
 from hpcddm.evaluation.concepts.concept_selection import ConceptSelection, SelectedConcept
 from hpcddm.evaluation.concepts.counting import Counts
 from hpcddm.evaluation.concepts.presence import TEXT, Presence
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import OTHER_IMAGES, REAL_IMAGES, TRAINED_IMAGES
 from hpcddm.runs.files import CHOSEN_FILE, COUNTS_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 
@@ -81,15 +82,13 @@ def _choice(
 ) -> ConceptSelection:
     """Choose the real images of each scored concept, and the images that give its score by chance."""
     own = experiment.concept_settings
-    others = np.sort(randomness.random_subset(own.seed, OTHER_IMAGES, heldout, OTHERS))
+    others = np.sort(keyed.random_subset(own.seed, OTHER_IMAGES, heldout, OTHERS))
     chosen, in_captions = [], _in_captions(pairs, [*bin_of])
     for concept, own_bin in bin_of.items():
         having, trained = (numbers[concepts == concept] for numbers, concepts in (pairs, seen))
-        real = having[
-            randomness.random_subset(own.seed, REAL_IMAGES.format(concept=concept), len(having), own.max_real)
-        ]
+        real = having[keyed.random_subset(own.seed, REAL_IMAGES.format(concept=concept), len(having), own.max_real)]
         shown = trained[
-            randomness.random_subset(own.seed, TRAINED_IMAGES.format(concept=concept), len(trained), own.samples)
+            keyed.random_subset(own.seed, TRAINED_IMAGES.format(concept=concept), len(trained), own.samples)
         ]
         places = np.flatnonzero(np.isin(others, having)).tolist()
         count = min(int(different[concept]), len(real))

@@ -17,9 +17,8 @@ from hpcddm.clustering.base import Clustering
 from hpcddm.clustering.partition import FeaturePartition
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import randomness, run_samples
+from hpcddm.data import run_samples
 from hpcddm.data.catalog import split_into_blocks
-from hpcddm.data.random_streams import ALIGNMENT_IMAGES, ALIGNMENT_NOISE, NEAREST_IMAGES
 from hpcddm.encoders.image.base import ImageEncoder, SampleEncoder
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.evaluation.concepts import stage_outputs
@@ -37,6 +36,8 @@ from hpcddm.evaluation.concepts.scores import (
 from hpcddm.files import atomic
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_classifier
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import ALIGNMENT_IMAGES, ALIGNMENT_NOISE, NEAREST_IMAGES
 from hpcddm.runs.files import ALIGNMENT_FILE, CHOSEN_FILE, PARTITION, PICTURES_FILE, SCORES_FILE
 from hpcddm.runs.ranges import HELDOUT, TRAIN
 from hpcddm.runs.unit_keys import CLUSTER, CONCEPT_ALIGNMENT, CONCEPT_COUNTS, EXTRACTOR, HOME_ARM
@@ -214,9 +215,7 @@ class Scoring:
 def _nearest(experiment: Experiment, unit: Unit) -> NearestTrainingImages:
     """Read the features of the training images, or of some at random."""
     catalog = run_samples.open_unit_catalog(unit, TRAIN)
-    numbers = np.sort(
-        randomness.random_subset(experiment.concept_settings.seed, NEAREST_IMAGES, len(catalog), MAX_COMPARED)
-    )
+    numbers = np.sort(keyed.random_subset(experiment.concept_settings.seed, NEAREST_IMAGES, len(catalog), MAX_COMPARED))
     encoder = variants.create(ImageEncoder, experiment.encode.encoder)
     return NearestTrainingImages(run_samples.features(catalog).gather(numbers).astype(np.float32), encoder.encode)
 
@@ -266,7 +265,7 @@ def _errors(experiment: Experiment, unit: Unit, drawing: UnitSampler, numbers: n
         for block in split_into_blocks(numbers, IMAGES_AT_ONCE):
             unit.stop_if_requested()
             x0, asked = read(block).to(device), drawing.condition.of_samples(drawing.reader, block).to(device)
-            noise = randomness.gaussian(experiment.seed, stream, block.tolist(), space.shape).to(device)
+            noise = keyed.gaussian(experiment.seed, stream, block.tolist(), space.shape).to(device)
             parts.append(alignment.level_errors(experts, field, x0, noise, asked, level))
         joined = LevelErrors(*(torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])))
         for name, value in alignment.summarise_errors(joined).items():

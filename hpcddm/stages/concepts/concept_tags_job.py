@@ -5,11 +5,10 @@ from jaxtyping import Float32, Shaped
 from safetensors.numpy import save_file
 
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import randomness, run_samples
+from hpcddm.data import run_samples
 from hpcddm.data.catalog import TEXTS_AT_ONCE, Catalog, split_into_blocks
 from hpcddm.data.column_files import Spool
 from hpcddm.data.distinct_captions import CAPTION
-from hpcddm.data.random_streams import TAGGER_IMAGES
 from hpcddm.errors import UserError, require
 from hpcddm.evaluation.concepts import stage_outputs
 from hpcddm.evaluation.concepts.matching import Matcher
@@ -18,6 +17,8 @@ from hpcddm.evaluation.concepts.taggers.base import Mentions
 from hpcddm.files import atomic
 from hpcddm.jobs.devices import choose_device
 from hpcddm.jobs.unit import Result, Unit
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import TAGGER_IMAGES
 from hpcddm.runs.files import MENTIONS_FILE, TAGGER_FILE, TAGS_FILE, THRESHOLDS_FILE
 from hpcddm.runs.ranges import TRAIN, split_of
 from hpcddm.runs.unit_keys import CONCEPT_TAGGER
@@ -48,7 +49,7 @@ def _train(experiment: Experiment, unit: Unit) -> Result:
         name = concepts.tagger.name
         raise UserError(f"concepts.tagger: {name} learns from captions, and the vocabulary looks at none; take labels")
     reader, catalog = run_samples.open_reader(unit, TRAIN), _open_captioned_catalog(unit, TRAIN)
-    numbers = np.sort(randomness.random_subset(concepts.seed, TAGGER_IMAGES, len(reader), MAX_IMAGES))
+    numbers = np.sort(keyed.random_subset(concepts.seed, TAGGER_IMAGES, len(reader), MAX_IMAGES))
     captions = catalog.texts(CAPTION).gather(numbers)
     seen = Mentions(numbers, _matcher(experiment, unit).match(captions), captions)
 

@@ -10,12 +10,12 @@ from hpcddm.data import run_samples
 from hpcddm.data.augmentations import base as augmentations
 from hpcddm.data.batch import LatentBatch, LatentBatches, PixelInputs
 from hpcddm.data.catalog import split_into_blocks
-from hpcddm.data.random_streams import of_training
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.diffusion.spaces.pixels import pixels_to_values, values_to_pixels
 from hpcddm.jobs.devices import current_device
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_autoencoder
+from hpcddm.randomness.keyed import RandomDraws
+from hpcddm.randomness.streams import of_training
 from hpcddm.runs import weights_files
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT

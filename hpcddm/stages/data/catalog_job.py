@@ -14,8 +14,6 @@ from hpcddm.data.columns import TextColumn
 from hpcddm.data.duplicates import find_repeated_keys
 from hpcddm.data.run_samples import choose_evaluation_samples
 from hpcddm.data.sample_file import SampleFile
-from hpcddm.data.source_files import LACKS
-from hpcddm.data.tables import Table
 from hpcddm.errors import UserError, require
 from hpcddm.files.atomic import digest
 from hpcddm.jobs.unit import Result, Unit
@@ -27,6 +25,8 @@ from hpcddm.runs.ranges import SPLITS, split_of
 from hpcddm.runs.run_dir import relative_to_run
 from hpcddm.runs.stored_results import all_class_names
 from hpcddm.runs.unit_keys import unit_name
+from hpcddm.sources.source_files import LACKS
+from hpcddm.sources.tables.tables import Table
 
 NAMED = 5
 """Number of duplicate keys, and of broken samples, that are named."""

@@ -7,10 +7,11 @@ from hpcddm.clustering.partition import write_arrays
 from hpcddm.clustering.samples import Samples
 from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
-from hpcddm.data import randomness, run_samples
-from hpcddm.data.random_streams import FITTED_IMAGES
+from hpcddm.data import run_samples
 from hpcddm.errors import require
 from hpcddm.jobs.unit import Result, Unit
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import FITTED_IMAGES
 from hpcddm.runs.files import PARTITION
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import check_numbers
@@ -51,5 +52,5 @@ def fitted_numbers(count: int, seed: int, most: int = MAX_FITTED) -> range | np.
     if count <= most:
         return range(count)
     edges = np.arange(most + 1) * count // most
-    places = randomness.uniform(seed, FITTED_IMAGES, range(most)).numpy() * np.diff(edges)
+    places = keyed.uniform(seed, FITTED_IMAGES, range(most)).numpy() * np.diff(edges)
     return edges[:-1] + places.astype(np.int64)

@@ -14,14 +14,11 @@ from hpcddm.config import variants
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.sources import SourceSettings
 from hpcddm.data.column_files import Spool
-from hpcddm.data.filtering import Filter
 from hpcddm.data.image_decoding import ImageError, fit_to_shape, read_image
-from hpcddm.data.record import Record
 from hpcddm.data.sample_file import SampleFile
-from hpcddm.data.source_files import LACKS, IndexedFile, SourceFile, lacking, valued, values_of
-from hpcddm.data.sources.base import InPlaceSource, Source, Split
-from hpcddm.data.tar_index import TarIndex, columns_of, index_pictures, index_tar
-from hpcddm.data.tar_writing import write_tar
+from hpcddm.data.tars.record import Record
+from hpcddm.data.tars.tar_index import TarIndex, columns_of, index_pictures, index_tar
+from hpcddm.data.tars.tar_writing import write_tar
 from hpcddm.data.transforms.base import Transform
 from hpcddm.errors import UserError, require
 from hpcddm.files import atomic
@@ -30,6 +27,9 @@ from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import BROKEN, COLUMNS, PASSED_OVER, tar_file
 from hpcddm.runs.passed_over import Counts, PassedOverItem, add, escape_name
 from hpcddm.runs.ranges import TRAIN, images_of_tar, split_of, tars_of
+from hpcddm.sources.base import InPlaceSource, Source, Split
+from hpcddm.sources.filtering import Filter
+from hpcddm.sources.source_files import LACKS, IndexedFile, SourceFile, lacking, valued, values_of
 from hpcddm.stages.workload import TAR as TAR_WORK
 from hpcddm.stages.workload import Work, Workload
 

@@ -16,13 +16,13 @@ from hpcddm.data.augmentations.flip import Flip
 from hpcddm.data.augmentations.shift import Shift
 from hpcddm.data.batch import LabelledBatch, LabelledBatches, PixelInputs, RotatedBatches, rotate
 from hpcddm.data.catalog import split_into_blocks
-from hpcddm.data.random_streams import of_training
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import CatalogReader
 from hpcddm.errors import require
 from hpcddm.files import atomic, tensors
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_classifier
+from hpcddm.randomness.keyed import RandomDraws
+from hpcddm.randomness.streams import of_training
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.initial_weights import open_weights
 from hpcddm.runs.ranges import HELDOUT

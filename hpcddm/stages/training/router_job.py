@@ -14,7 +14,6 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.data.batch import NoisyBatch, PixelInputs
 from hpcddm.data.columns import Column
-from hpcddm.data.random_streams import of_training
 from hpcddm.data.reader import Reader
 from hpcddm.diffusion.objectives.base import LINEAR
 from hpcddm.diffusion.spaces.base import create_space
@@ -27,6 +26,7 @@ from hpcddm.models import build_denoiser
 from hpcddm.models.build_router import build, build_computed, build_initialised, precision
 from hpcddm.models.calibrated_router import CalibratedRouter
 from hpcddm.models.checkpoints.writing import save_tensors
+from hpcddm.randomness.streams import of_training
 from hpcddm.runs import weights_files
 from hpcddm.runs.files import CALIBRATION, ROUTER_SAMPLES, ROUTER_SAMPLES_INFO, WEIGHTS
 from hpcddm.runs.ranges import HELDOUT, TRAIN

@@ -9,8 +9,8 @@ from hpcddm.config import variants
 from hpcddm.config.data_variants import AugmentationSettings
 from hpcddm.data.augmentations.base import create_augmentations, source_side
 from hpcddm.data.batch import LabelledBatches, PixelInputs
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import ArrayReader
+from hpcddm.randomness.keyed import RandomDraws
 from tests.orders import uniform
 from tests.pictures import COLUMNS, EMOJI, SIDE
 

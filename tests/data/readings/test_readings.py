@@ -11,21 +11,21 @@ from PIL import Image
 
 from hpcddm.config import variants
 from hpcddm.config.data_variants import ReadingSettings
-from hpcddm.data import tar_writing
 from hpcddm.data.batch import NoisyBatches
 from hpcddm.data.column_files import write_columns
 from hpcddm.data.columns import Column
 from hpcddm.data.copies import write_copy
 from hpcddm.data.loader import Loader
 from hpcddm.data.orders.base import ListOrder
-from hpcddm.data.randomness import RandomDraws
 from hpcddm.data.reader import CatalogReader
 from hpcddm.data.readings import node_disk
 from hpcddm.data.readings.base import Reading
-from hpcddm.data.record import Record
+from hpcddm.data.tars import tar_writing
+from hpcddm.data.tars.record import Record
 from hpcddm.jobs.job_environment import Ranks
 from hpcddm.jobs.stopping import StopFlag
 from hpcddm.jobs.unit import Unit
+from hpcddm.randomness.keyed import RandomDraws
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.unit_keys import MONOLITH, expert_key
 from hpcddm.stages.data.copy_lists import copy_key

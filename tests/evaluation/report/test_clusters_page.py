@@ -114,7 +114,7 @@ def test_the_page_is_whole_and_self_contained(case, tmp_path):
     assert ("Silhouette 0.123" in parsed.text) == (made.silhouette is not None)
     assert ("random looks at nothing" in parsed.text) == (made.silhouette is None)
     assert ("Class information 0.500" in parsed.text) == ("Classes: boot 75%" in parsed.text)
-    assert ("What speaks against these clusters" in parsed.text) == bool(made.warnings())
+    assert ("Reasons to doubt these clusters" in parsed.text) == bool(made.warnings())
     assert all(warning in parsed.text for warning in made.warnings())
     assert "No warning" in parsed.text or "max_share: 0.1." in parsed.text
     for words in ("Words: boot 50% of captions, 10% elsewhere", "two boots"):
@@ -143,7 +143,7 @@ def test_the_report_holds_the_same_part_and_does_without_it():
     made, clusters = facts(9000, 400, 2000), pictures(facts(9000, 400, 2000))
     report = dataclasses.replace(content(experts=3), clusters=clusters, facts=made)
     alone, part = (Page(text).text for text in (clusters_page.render("x", made, clusters), page.render(report)))
-    begin, end = "What speaks against", "At random"
+    begin, end = "Reasons to doubt these clusters", "At random"
     assert alone[alone.index(begin) : alone.rindex(end)] == part[part.index(begin) : part.rindex(end)]
     bare = Page(page.render(dataclasses.replace(report, facts=None, usage={}, curves={}))).text
     assert "the stage cluster_report, which measures the clusters, was not complete" in bare and begin not in bare

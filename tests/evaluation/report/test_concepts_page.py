@@ -125,7 +125,7 @@ def test_what_is_shown_of_concepts_experts_and_proposal():
 def test_what_is_missing_is_not_shown():
     nothing, alone = Page(rendered("nothing scored")).text, Page(rendered("one expert")).text
     assert "No concept has a score by top-2." in nothing and "Worst drawn" not in nothing
-    assert "No sample is proposed to move" in nothing and "No sample is proposed to move" in alone
+    assert "The proposal moves no sample" in nothing and "The proposal moves no sample" in alone
     assert "Split across experts <" not in alone and "Alignment" not in alone and "none starves" in alone
     assert DENSE not in Page(rendered("no monolith")).text.replace("No monolith says", "")
     assert "a fit needs 4 concepts" in rendered("three scored")

@@ -229,10 +229,10 @@ def test_samples_that_the_classifier_takes_by_chance_are_never_best():
 
 def test_what_speaks_against_the_figures_comes_before_them():
     given = bare(content())
-    assert "What speaks against these figures" not in page.render(given)
+    assert "Reasons to doubt these figures" not in page.render(given)
     given.metrics.update(warnings=["precision <exceeds> that of real images", "experts saw less"])
     text = Page(page.render(given)).text
-    said = "What speaks against these figures Precision <exceeds> that of real images. Experts saw less."
+    said = "Reasons to doubt these figures Precision <exceeds> that of real images. Experts saw less."
     assert said in text and text.index(said) < text.index("31.9")
 
 
@@ -240,8 +240,8 @@ def test_a_single_arm_is_not_called_best():
     metrics = content(monolith=False).metrics
     metrics.update(arms={"top-1": metrics["arms"]["top-1"]}, differences={})
     assert not page.table(metrics)["top-1"].best
-    assert "Shaded" in rendered("usual")
-    assert "Shaded" not in page.render(dataclasses.replace(bare(content()), metrics=metrics))
+    assert "Shading marks" in rendered("usual")
+    assert "Shading marks" not in page.render(dataclasses.replace(bare(content()), metrics=metrics))
 
 
 def test_a_distance_that_is_no_number_is_shown_and_never_best_and_one_that_rounds_to_nothing_has_no_sign():
@@ -279,13 +279,13 @@ def test_unequal_counts_are_said():
 
 def test_missing_experts_are_named_on_top_and_at_their_clusters():
     partial = dataclasses.replace(bare(content()), clusters=content().clusters)
-    assert "Not all experts are here" not in page.render(partial) and "missing" not in Page(page.render(partial)).text
+    assert "Some experts are missing" not in page.render(partial) and "missing" not in Page(page.render(partial)).text
     partial.metrics.update(missing_experts=["train/expert-02"], remark="3 of 4 experts, without train/expert-02")
     text = Page(page.render(partial)).text
-    said = "Not all experts are here. All of this was made with 3 of 4 experts, without train/expert-02."
+    said = "Some experts are missing. Everything on this page was made with 3 of 4 experts, without train/expert-02."
     assert said in text and text.index(said) < text.index("31.9")
     assert re.findall(r"Expert (\d) [\d,]+ images, [\d.]+%, missing from the results", text) == ["2"]
-    assert "counts the experts that are here and the router" in text
+    assert "FLOPs count the experts that are here and the router" in text
 
 
 def test_without_monolith_nothing_speaks_of_it():
@@ -300,7 +300,7 @@ def test_a_metric_that_is_left_out_is_named_with_the_reason():
     text = Page(page.render(given)).text
     assert "Classifier agrees is left out: it compares classes, and these images have none." in text
     assert "Classifier agrees:" not in text and "The classifier is a second network" not in text
-    assert "to tell how far an image is turned" in text
+    assert "to tell how far an image is rotated" in text
 
 
 def test_flops_have_three_digits_and_a_prefix():

@@ -19,10 +19,8 @@ from hpcddm.config.concepts import TaggerSettings
 from hpcddm.config.image_encoders import ImageEncoderSettings
 from hpcddm.config.schema import Positive, default_variant
 from hpcddm.config.text_encoders import TextEncoderSettings
-from hpcddm.data import randomness
 from hpcddm.data.catalog import split_into_blocks
 from hpcddm.data.columns import Numbers
-from hpcddm.data.random_streams import HELD_FEATURES, TAGGER_HALF, THRESHOLD_IMAGES
 from hpcddm.data.reader import Reader
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.encoders.text.base import TextEncoder, padded_tokens
@@ -31,6 +29,8 @@ from hpcddm.evaluation.concepts.taggers.base import Mentions, Tagger, TaggerCont
 from hpcddm.evaluation.concepts.taggers.lit_head import HeadTraining, map_features, train_head
 from hpcddm.evaluation.concepts.taggers.pairs import TrainingPairs
 from hpcddm.evaluation.concepts.taggers.thresholds import ScoreCounts
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import HELD_FEATURES, TAGGER_HALF, THRESHOLD_IMAGES
 from hpcddm.runs.ranges import TRAIN
 
 HALVES = 2
@@ -158,7 +158,7 @@ class Lit(Tagger[LitSettings]):
     ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " m"]]:
         """Choose the samples whose features are held in memory, and among them a random part of all samples."""
         most = self.settings.max_images
-        random = np.sort(randomness.random_subset(seed, THRESHOLD_IMAGES, count, min(FOR_THRESHOLDS, -(-most // 2))))
+        random = np.sort(keyed.random_subset(seed, THRESHOLD_IMAGES, count, min(FOR_THRESHOLDS, -(-most // 2))))
         return np.union1d(random, pairs.balanced(most - len(random), seed, HELD_FEATURES)), random
 
     @torch.no_grad()

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float16, Float32
 from torch import Tensor, nn
 
-from hpcddm.data import randomness
-from hpcddm.data.random_streams import MAP_SCALE
 from hpcddm.evaluation.concepts.taggers.pairs import BalancedOrder, TrainingPairs
+from hpcddm.randomness import keyed
+from hpcddm.randomness.streams import MAP_SCALE
 
 FOR_SCALE = 20_000
 """Images by which features are scaled, at most."""
@@ -124,7 +124,7 @@ def _maps(
 ) -> tuple[LinearMap, LinearMap]:
     """Return the freshly initialised maps of images and of names."""
     rows = np.unique(pairs.rows)
-    rows = rows[np.sort(randomness.random_subset(seed, f"{stream}/{MAP_SCALE}", len(rows), FOR_SCALE))]
+    rows = rows[np.sort(keyed.random_subset(seed, f"{stream}/{MAP_SCALE}", len(rows), FOR_SCALE))]
     shown = _rows(features, rows, torch.device("cpu"))
     return LinearMap(shown, training.width).to(training.device), LinearMap(names, training.width).to(training.device)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int64, Integer
 
-from hpcddm.data import randomness
-from hpcddm.data.bijection import Bijection
-from hpcddm.data.random_streams import PAIR_CONCEPT, PAIR_IMAGE
+from hpcddm.randomness import keyed
+from hpcddm.randomness.bijection import Bijection
+from hpcddm.randomness.streams import PAIR_CONCEPT, PAIR_IMAGE
 
 
 @dataclass(frozen=True)
@@ -81,5 +81,5 @@ class BalancedOrder:
 
     def _drawn(self, use: str, indices: range, sizes: Integer[np.ndarray, " n"] | np.int64) -> Int64[np.ndarray, " n"]:
         """Draw a number 0 ... size - 1 for each index."""
-        uniform = randomness.uniform(self._seed, f"{self._stream}/{use}", indices).numpy().astype(np.float64)
+        uniform = keyed.uniform(self._seed, f"{self._stream}/{use}", indices).numpy().astype(np.float64)
         return (uniform * sizes).astype(np.int64)

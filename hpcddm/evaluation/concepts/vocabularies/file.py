@@ -5,13 +5,12 @@ from pathlib import Path
 
 from hpcddm.config.concepts import VocabularySettings
 from hpcddm.config.schema import PathSetting
-from hpcddm.data import text_files
 from hpcddm.errors import UserError, require
 from hpcddm.evaluation.concepts import plurals
 from hpcddm.evaluation.concepts.tokenise import name_of
 from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
 from hpcddm.evaluation.concepts.vocabulary import Candidates, Concept, Vocabulary
-from hpcddm.files import atomic
+from hpcddm.files import atomic, text_files
 
 
 class FileVocabularySettings(VocabularySettings):

