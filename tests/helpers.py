@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from hpcddm.cli import HIDDEN, VERBS, main
 from hpcddm.config.experiment import Experiment
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import STAGES, PlannedUnit
 from hpcddm.runs import manifest
 from hpcddm.runs.manifest import Manifest

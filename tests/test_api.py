@@ -9,8 +9,8 @@ import hpcddm
 from hpcddm import api
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, METRICS

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from hpcddm.errors import UserError
 from hpcddm.files import checked_reads
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from tests.commands.archives import packed
 from tests.helpers import EXPERIMENT, REPOSITORY, changed
 from tests.sources.opening import records_of, split_of

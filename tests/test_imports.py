@@ -16,12 +16,12 @@ PACKAGE = REPOSITORY / "hpcddm"
 ROOMS = (
     *("errors", "randomness", "files", "config", "exchange", "runs", "jobs", "pipeline"),
     *("data", "sources", "clustering", "encoders", "diffusion", "models", "training", "sampling", "evaluation"),
-    *("launch", "stages", "api", "commands", "cli"),
+    *("loading", "launch", "collaboration", "stages", "api", "commands", "cli"),
 )
 """The rooms, lowest first: each may import those before it, and none after it."""
 LOOSE = {"api", "cli"}
 """Modules among them that are no folders; the version is in the package's own file."""
-LATE = {"commands", "launch"}
+LATE = {"commands", "launch", "loading", "collaboration"}
 """Rooms in which functions may import: they wait for torch, numpy or matplotlib only where they need them."""
 LATE_FILES = {
     "__init__.py": "opens a run without making `import hpcddm` wait for torch",

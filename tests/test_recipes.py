@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from tests import helpers
 from tests.helpers import REPOSITORY

@@ -36,7 +36,7 @@ from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import install_command
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
 from hpcddm.sources.heldout_share import is_heldout
 

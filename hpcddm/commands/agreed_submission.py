@@ -10,6 +10,9 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from hpcddm.collaboration.agreed_experiment import check_recipes, load_agreed
+from hpcddm.collaboration.agreed_packages import check_packages
+from hpcddm.collaboration.contract_checks import require_key
 from hpcddm.commands.plan import print_plan
 from hpcddm.config import paths, trusted_submissions
 from hpcddm.config.experiment import Experiment
@@ -22,11 +25,8 @@ from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder, ssh_keys
 from hpcddm.exchange.contract import FILE, PARTITION, Contract
 from hpcddm.exchange.ssh_keys import PublicKey
-from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
-from hpcddm.launch.collaboration.agreed_packages import check_packages
-from hpcddm.launch.collaboration.contract_checks import require_key
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.run_folder import make_folder
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs.contracts import vouched
 from hpcddm.runs.run_dir import RunDir

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.last_command import retry_commands
 from hpcddm.commands.options import RUN
 from hpcddm.commands.unit_arguments import matching_units
 from hpcddm.config.site import Site
@@ -19,6 +18,7 @@ from hpcddm.launch import continuation
 from hpcddm.launch.base import Job, Launcher, create_launcher, site_from_journal
 from hpcddm.launch.cancel_jobs import is_of_other_user, owner_note
 from hpcddm.launch.submission import stored_site
+from hpcddm.loading.last_command import retry_commands
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import group_permissions

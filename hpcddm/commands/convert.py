@@ -16,7 +16,7 @@ from hpcddm.config.training import Expert
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import echo
 from hpcddm.files import atomic
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.runs import initial_weights
 from hpcddm.runs.unit_keys import all_experts
 

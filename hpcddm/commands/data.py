@@ -11,8 +11,8 @@ from hpcddm.commands.options import JSON, PATH
 from hpcddm.errors import UserError, exit_codes
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo, printable
-from hpcddm.launch import data_proposals
-from hpcddm.launch.data_proposals import ProposedExperiment
+from hpcddm.loading import data_proposals
+from hpcddm.loading.data_proposals import ProposedExperiment
 
 if TYPE_CHECKING:
     from hpcddm.sources.folders.survey import FolderSurvey

@@ -21,10 +21,10 @@ from hpcddm.evaluation.result_warnings import few_images_warning
 from hpcddm.launch.checks import disk_estimates
 from hpcddm.launch.checks.disk_estimates import format_bytes
 from hpcddm.launch.checks.gpu_requests import gpu_remarks
-from hpcddm.launch.checks.missing_images import add_remedy
-from hpcddm.launch.content_hashes import with_tar_counts
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.run_defaults import load_for_run
+from hpcddm.loading.content_hashes import with_tar_counts
+from hpcddm.loading.missing_images import add_remedy
+from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.unit_graph import STAGES, PlannedUnit, kind_of, plan_units
 from hpcddm.runs import manifest, passed_over

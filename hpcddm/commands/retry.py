@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.last_command import stored_command
 from hpcddm.commands.options import LIVE, RUN, TRUST
 from hpcddm.commands.submit import submit_missing
 from hpcddm.commands.submit_messages import require_no_refusal
@@ -18,11 +17,12 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.next_step import step
 from hpcddm.errors.printing import echo
 from hpcddm.launch.base import create_launcher
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import active_units, decide_units
+from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.last_command import stored_command
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir

@@ -4,8 +4,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hpcddm.commands.last_command import repeat_commands, resubmit_step, stored_command
-from hpcddm.commands.sites.imported_experts import bundle_commands, expert_origins, import_commands
+from hpcddm.collaboration.imported_experts import bundle_commands, expert_origins, import_commands
 from hpcddm.commands.unit_rows import UnitRow, add_causes, make_row
 from hpcddm.commands.unit_steps import UnitSteps
 from hpcddm.config.experiment import Experiment
@@ -17,6 +16,7 @@ from hpcddm.launch.base import Job, create_launcher, site_from_journal
 from hpcddm.launch.journal_dirs import journal_dirs, submissions_of
 from hpcddm.launch.slurm.early_failures import find_early_failures
 from hpcddm.launch.unit_observation import UnitObservation, has_vanished, lacked_inputs
+from hpcddm.loading.last_command import repeat_commands, resubmit_step, stored_command
 from hpcddm.pipeline.state import ALIVE, NOT_BEGUN, TO_SUBMIT, State
 from hpcddm.pipeline.unit_graph import PlannedUnit, needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units

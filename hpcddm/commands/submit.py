@@ -6,15 +6,8 @@ from pathlib import Path
 
 import click
 
+from hpcddm.collaboration.contract_settings import with_agreed_probe
 from hpcddm.commands.agreed_submission import open_submission, own_settings
-from hpcddm.commands.last_command import (
-    SubmitCommand,
-    keep_command,
-    last_site,
-    resubmit_step,
-    store_command,
-    submit_command,
-)
 from hpcddm.commands.options import DRY_RUN, EXPERIMENT, LIVE, OVERRIDES, PATH, RUN_DIR, SITE
 from hpcddm.commands.submit_messages import announce, announce_code, print_nothing_to_do, require_no_refusal
 from hpcddm.config.experiment import Experiment
@@ -31,14 +24,10 @@ from hpcddm.launch.cancel_jobs import cancel_jobs
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
 from hpcddm.launch.checks.preflight import preflight
 from hpcddm.launch.code_copy import Checkout
-from hpcddm.launch.collaboration.contract_settings import with_agreed_probe
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import set_ranges_aside, set_redone_aside
-from hpcddm.launch.run_defaults import Defaults, load_for_run
 from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts, stored_part_path
 from hpcddm.launch.slurm.early_failures import blame_nodes
@@ -49,6 +38,17 @@ from hpcddm.launch.submission import (
     store_experiment,
     store_site,
 )
+from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.last_command import (
+    SubmitCommand,
+    keep_command,
+    last_site,
+    resubmit_step,
+    store_command,
+    submit_command,
+)
+from hpcddm.loading.load_sweep import Sweep
+from hpcddm.loading.run_defaults import Defaults, load_for_run
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from hpcddm.runs.contracts import require_vouched, run_contract

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Container
 
-from hpcddm.commands.last_command import repeat_commands, resubmit_step
-from hpcddm.commands.sites.imported_experts import import_commands
+from hpcddm.collaboration.imported_experts import import_commands
 from hpcddm.config.site import Site
 from hpcddm.errors import UserError
 from hpcddm.errors.next_step import NextStep, step
@@ -12,6 +11,7 @@ from hpcddm.evaluation.metrics import all_metrics
 from hpcddm.launch.base import Launcher
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.journal_dirs import submissions_of
+from hpcddm.loading.last_command import repeat_commands, resubmit_step
 from hpcddm.runs import manifest, passed_over
 from hpcddm.runs.files import BROKEN, CLUSTERS_PAGE, KNOWN_METRICS, PAGE, PASSED_OVER
 from hpcddm.runs.run_dir import RunDir

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from hpcddm.commands.last_command import resubmit_step, store_command, sweep_command
 from hpcddm.commands.options import DRY_RUN, LIVE, PATH, SITE
 from hpcddm.commands.submit import (
     PATIENCE_SECONDS,
@@ -46,7 +45,6 @@ from hpcddm.launch.code_copy import Checkout
 from hpcddm.launch.continuation import RemainingUnits
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.launch.redo import set_ranges_aside
 from hpcddm.launch.run_folder import check_folder, make_folder
 from hpcddm.launch.script_template import store_parts
@@ -56,6 +54,8 @@ from hpcddm.launch.submission import (
     store_site,
 )
 from hpcddm.launch.sweep_runs import SweepRun, sweep_runs_of
+from hpcddm.loading.last_command import resubmit_step, store_command, sweep_command
+from hpcddm.loading.load_sweep import Sweep, matching_labels, read_sweep
 from hpcddm.pipeline.stage import DiskSpace
 from hpcddm.pipeline.state import QUEUED
 from hpcddm.pipeline.unit_graph import PlannedUnit

@@ -10,10 +10,10 @@ from hpcddm.evaluation.sweep_results.setting_results import Blocker, blocker_of
 from hpcddm.launch.array_items import ArrayItem
 from hpcddm.launch.base import Job, Launcher
 from hpcddm.launch.decision import Decision
-from hpcddm.launch.load_sweep import Sweep
 from hpcddm.launch.redo import changed_ranges
 from hpcddm.launch.submission import active_units, decide_units, submitted_jobs
 from hpcddm.launch.sweep_runs import SweepRun, assign_owners, survey_sweep_runs
+from hpcddm.loading.load_sweep import Sweep
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import PlannedUnit
 from hpcddm.pipeline.unit_states import UnitStatus

@@ -3,14 +3,14 @@
 from collections.abc import Collection
 from functools import cached_property
 
-from hpcddm.commands.last_command import repeat_commands, submitted_folder
-from hpcddm.commands.sites.imported_experts import import_commands
+from hpcddm.collaboration.imported_experts import import_commands
 from hpcddm.config.site import Resources
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.files import nfs_reads
 from hpcddm.launch.journal_dirs import journal_dirs
 from hpcddm.launch.slurm.client import cluster_flag
 from hpcddm.launch.unit_observation import UnitObservation
+from hpcddm.loading.last_command import repeat_commands, submitted_folder
 from hpcddm.pipeline.state import BROKEN, TO_RETRY, TO_SUBMIT, State
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep

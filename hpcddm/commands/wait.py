@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from hpcddm.commands.last_command import resubmit_step
 from hpcddm.commands.options import RUN
 from hpcddm.commands.run_status import QueueAnswer, scan_run
 from hpcddm.commands.status import summary
@@ -17,6 +16,7 @@ from hpcddm.errors import exit_codes
 from hpcddm.errors.next_step import NextStep, step
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, echo, printable
 from hpcddm.evaluation.sweep_results.setting_results import blockers_by_files
+from hpcddm.loading.last_command import resubmit_step
 from hpcddm.pipeline.state import ALIVE, State
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import is_sweep

@@ -172,10 +172,10 @@ class DistillSettings(StrictModel):
 class Experiment(StrictModel):
     """Settings of one experiment: data, partition, experts, router, evaluation.
 
-    `hpcddm.launch.experiment_defaults` fills in settings that a file may omit but that have no default here.
+    `hpcddm.loading.experiment_defaults` fills in settings that a file may omit but that have no default here.
 
     Examples:
-        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> from hpcddm.loading.load_experiment import load_experiment
         >>> experiment = load_experiment("quickstart", ("cluster.experts=2", "seed=1"))
         >>> experiment.cluster.experts, experiment.seed, experiment.expert_config(0).objective.name
         (2, 1, 'flow_matching')

@@ -1,12 +1,12 @@
 """Decisions of `submit` before anything is submitted: which units are complete, which are missing, which start here."""
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hpcddm.config import class_names, trusted_submissions, variants
+from hpcddm.config import trusted_submissions
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
@@ -18,27 +18,22 @@ from hpcddm.launch.checks.gpu_requests import check_gpus
 from hpcddm.launch.decision import Decision
 from hpcddm.launch.ending_jobs import settled_jobs
 from hpcddm.launch.redo import changed_ranges, redone_units
+from hpcddm.loading.source_check import check_source
 from hpcddm.pipeline.state import QUEUED, State
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, batch_size, needed_by, plan_units
 from hpcddm.pipeline.unit_states import UnitStatus, check_stale, survey_units
-from hpcddm.runs import contracts, initial_weights, passed_over
+from hpcddm.runs import contracts, initial_weights
 from hpcddm.runs.initial_weights import init_request
 from hpcddm.runs.journal import Journal, Submission
 from hpcddm.runs.links import link_at
 from hpcddm.runs.manifest import LENGTH
 from hpcddm.runs.run_dir import RunDir
-from hpcddm.runs.stored_results import all_class_names, check_numbers
 from hpcddm.runs.unit_keys import CLUSTER, LATENT_SCALE, OTHER_STAGES, list_key
-
-if TYPE_CHECKING:
-    from hpcddm.sources.base import Split
 
 RECONCILE_SECONDS = 15
 """Seconds for which a request may still reach the scheduler after the `submit` that sent it has died."""
 CONTENT = "data.content_hash"
 """Key of the hash of the images."""
-IMAGES_CHECKED = 16
-"""Maximum number of images per split that `submit` tries to read until one succeeds."""
 OTHER_LATENTS_NOTE = (
     "note: {path} was trained on latents of an autoencoder that its run trained; if that of this run comes out"
     " otherwise, no training starts; with the same images and augmentations, copy autoencoder and latents of that run"
@@ -94,107 +89,6 @@ def _check_lists(experiment: Experiment, keys: Collection[str]) -> None:
 
         for file in files:
             sample_keys.read(file)
-
-
-def check_source(experiment: Experiment, show: Callable[[str], object] = print) -> None:
-    """Check that there are enough images, with the classes and captions that the experiment needs.
-
-    Args:
-        experiment: The experiment.
-        show: Function that shows a line about files that are passed over.
-
-    Raises:
-        UserError: The images are missing, too few or wrong; the message names the key or the file.
-    """
-    from hpcddm.sources.base import Source
-    from hpcddm.sources.filtering import Filter
-
-    data = experiment.data
-    source, chosen = variants.create(Source, data.source), Filter.from_settings(data)
-    splits = []
-    for split, shards in (("train", data.shards), ("heldout", data.heldout_shards)):
-        records = source.open_split(split)
-        for line in passed_over.count_lines(passed_over.count_items(records.passed_over)):
-            show(f"passed over in {split}   {line}")
-        if split == "train" and records.class_names:
-            show(f"classes in {split}   {class_names.describe_names(records.class_names)}")
-        if data.num_classes is not None and not records.has_labels:
-            raise ConfigError(
-                f"data.num_classes: {data.num_classes}, but the {split} images have no classes; remove it, or add the"
-                " classes of these images"
-            )
-        if data.condition.reads_captions and not records.has_captions:
-            raise ConfigError(
-                f"data.condition: the {split} images have no captions; name a sentence for every class as prompts, or"
-                " take the condition none"
-            )
-        _check_class_names(records, data.class_names)
-        check_numbers(experiment, records.class_names, chosen.column_names)
-        chosen.check(records.known)
-        # Otherwise only the catalog knows the numbers, and checks them.
-        if records.is_exact:
-            _check_counts(records, split, shards, experiment)
-        _check_readable(records)
-        splits.append(records)
-    for line in passed_over.count_lines(passed_over.count_items(chosen.samples_without_row(splits, source.prefix))):
-        show(f"passed over   {line}")
-
-
-def _check_class_names(records: "Split", names: list[str] | None) -> None:
-    """Check that the source's names differ if they count, and warn of `data.class_names` in another order."""
-    if names is None:
-        try:
-            class_names.require_distinct(records.class_names)
-        except ValueError as error:
-            raise ConfigError(f"data.source: {error}, or name all in data.class_names") from None
-        return
-    for number, name in enumerate(records.class_names):
-        if name in names and names.index(name) != number:
-            warn(
-                f"note: data.source calls class {number} '{name}'; data.class_names gives this name to class"
-                f" {names.index(name)}: list the names in the order of the classes"
-            )
-            return
-
-
-def _check_readable(records: "Split") -> None:
-    """Check that one of the first images can be read; some of them may be broken."""
-    from hpcddm.data.image_decoding import ImageError
-
-    tried = range(min(len(records), IMAGES_CHECKED))
-    for number in tried:
-        try:
-            records[number]
-            return
-        except ImageError:
-            if number == tried[-1]:
-                raise
-
-
-def _check_counts(records: "Split", split: str, shards: int, experiment: Experiment) -> None:
-    """Check that a split has enough images, overall and of every class."""
-    images, num_classes = experiment.evaluate.first_sample + experiment.evaluate.images, experiment.data.num_classes
-    labels = records.labels
-    place = "evaluate.first_sample" if experiment.evaluate.first_sample else "evaluate.images"
-    if len(records) < shards:
-        raise ConfigError(f"data: {len(records)} {split} images cannot fill {shards} shards")
-    if num_classes is None or labels is None:
-        if len(records) < images:
-            raise ConfigError(
-                f"{place}: {images} samples are compared with as many {split} images, there are {len(records)}"
-            )
-        return
-    counts = [int((labels == label).sum()) for label in range(num_classes)]
-    if sum(counts) < len(labels):
-        named = f", of {len(records.class_names)} classes: {', '.join(records.class_names)}" * bool(records.class_names)
-        raise ConfigError(f"data.num_classes: {num_classes}, but the {split} images have class {labels.max()}{named}")
-    needed = max(images // num_classes, 1)
-    if min(counts) < needed:
-        scarce = counts.index(min(counts))
-        raise ConfigError(
-            f"{place}: {images} balanced images need {needed} {split} images of every class,"
-            f" class {all_class_names(experiment, records.class_names)[scarce]} has {counts[scarce]}"
-        )
 
 
 def decide_units(

@@ -150,7 +150,7 @@ def plan_units(experiment: Experiment) -> list[PlannedUnit]:
         ConfigError: If a unit reads an unknown or a later unit.
 
     Examples:
-        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> from hpcddm.loading.load_experiment import load_experiment
         >>> units = plan_units(load_experiment("quickstart", ("cluster.experts=2",)))
         >>> [unit.key for unit in units if unit.stage == "train"]
         ['train/monolith', 'train/expert-00', 'train/expert-01']

@@ -26,7 +26,7 @@ def range_keys(experiment: "Experiment", stage: str, splits: tuple[str, ...] = S
         The keys of the units, as `stage/split-number`.
 
     Examples:
-        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> from hpcddm.loading.load_experiment import load_experiment
         >>> experiment = load_experiment("quickstart", ("data.shards=2",))
         >>> range_keys(experiment, "encode")
         ['encode/train-000', 'encode/train-001', 'encode/heldout-000']

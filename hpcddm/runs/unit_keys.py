@@ -144,7 +144,7 @@ def train_keys(experiment: "Experiment") -> list[str]:
     """List the units of the stage `train`: the monolith, which takes longest, then all experts.
 
     Examples:
-        >>> from hpcddm.launch.load_experiment import load_experiment
+        >>> from hpcddm.loading.load_experiment import load_experiment
         >>> train_keys(load_experiment("quickstart", ("cluster.experts=2",)))
         ['train/monolith', 'train/expert-00', 'train/expert-01']
     """

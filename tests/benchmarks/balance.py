@@ -20,7 +20,7 @@ from hpcddm.data import run_samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.encoders.image.base import SampleEncoder
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment
 from hpcddm.sources.base import Source

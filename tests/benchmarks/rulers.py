@@ -22,7 +22,7 @@ from hpcddm.diffusion.spaces.pixels import pixels_to_values, values_to_pixels
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.launch.array_items import make_items, write_specs
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.ranges import HELDOUT, TRAIN, range_keys
 from hpcddm.runs.run_dir import RunDir

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpcddm.config.variant_files import VARIANTS_VARIABLE
-from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.ranges import MAX_RANGES

@@ -14,9 +14,9 @@ from hpcddm.errors import UserError
 from hpcddm.evaluation.metrics.fd import frechet_distance
 from hpcddm.evaluation.metrics.feature_statistics import FeatureStatistics
 from hpcddm.files import atomic
-from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.sweep_runs import identity_hashes, sweep_runs_of
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.loading.load_sweep import read_sweep
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths

@@ -8,7 +8,7 @@ from hpcddm.data import run_samples
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from tests.helpers import tiny, write_source

@@ -11,8 +11,8 @@ from hpcddm.config.variants import settings_class
 from hpcddm.data import run_samples
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units

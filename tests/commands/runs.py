@@ -1,7 +1,7 @@
 """Runs of the tiny experiment, of which nothing, all, or all but some units are complete."""
 
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.journal import Journal
 from hpcddm.runs.run_dir import RunDir

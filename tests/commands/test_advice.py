@@ -8,12 +8,12 @@ from dataclasses import asdict
 
 import pytest
 
-from hpcddm.commands import last_command
 from hpcddm.commands import submit as submitting
 from hpcddm.commands import wait as waiting
 from hpcddm.config import trusted_submissions
 from hpcddm.errors.printing import quoted
 from hpcddm.launch.base import Job
+from hpcddm.loading import last_command
 from hpcddm.pipeline.unit_graph import needed_by, plan_units
 from hpcddm.runs.job import JobId
 from hpcddm.runs.journal import Journal

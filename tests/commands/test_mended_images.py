@@ -10,8 +10,8 @@ from hpcddm.data.run_samples import open_catalog
 from hpcddm.jobs import entry
 from hpcddm.jobs.spec import read_spec
 from hpcddm.jobs.stopping import StopFlag
-from hpcddm.launch import content_hashes
 from hpcddm.launch.local.launcher import LocalLauncher
+from hpcddm.loading import content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.job import JobId

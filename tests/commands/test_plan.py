@@ -13,7 +13,7 @@ from hpcddm.commands.planning import benchmark
 from hpcddm.errors import UserError
 from hpcddm.evaluation.result_warnings import NO_GAIN_IMAGES, few_images_warning
 from hpcddm.jobs.devices import visible_gpus
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir

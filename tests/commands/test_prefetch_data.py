@@ -9,7 +9,7 @@ import pytest
 from hpcddm.commands import prefetch_data
 from hpcddm.errors import UserError
 from hpcddm.files import atomic
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.sources.downloads import DOWNLOADS, archives
 from hpcddm.sources.downloads.npm_packages import NpmDownload, NpmPackage
 from hpcddm.sources.downloads.wordnet_package import WORDNET

@@ -10,9 +10,9 @@ from hashlib import sha256
 import pytest
 
 from hpcddm.commands import prefetch, prefetch_idx
-from hpcddm.launch.checks import missing_images
-from hpcddm.launch.checks.missing_images import images_note
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading import missing_images
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.loading.missing_images import images_note
 from hpcddm.sources.downloads import idx_files
 from hpcddm.sources.downloads.idx_files import FASHION_MNIST
 from tests.helpers import REPOSITORY, hpcddm, write_experiment, write_source

@@ -7,8 +7,8 @@ import pytest
 from hpcddm.config.class_names import class_number, describe_names, read_names
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment

@@ -7,8 +7,8 @@ from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.schema import settings_to_hash, validate
 from hpcddm.config.site import Resources, Site
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, plan_units
 from tests.helpers import EXPERIMENT, REPOSITORY, changed, tiny
 

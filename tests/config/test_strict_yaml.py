@@ -7,8 +7,8 @@ import pytest
 from hpcddm.config import strict_yaml
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_experiment import load_experiment
-from hpcddm.launch.load_sweep import matching_labels, read_sweep
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.loading.load_sweep import matching_labels, read_sweep
 from tests.helpers import hpcddm, write_experiment, write_source
 
 VALUES = {

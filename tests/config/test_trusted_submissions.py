@@ -10,11 +10,11 @@ from hpcddm.config.package_data import find_data_folder
 from hpcddm.config.site import Site
 from hpcddm.config.trusted_submissions import belongs_to_user, enclosing_run, remember
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.script_template import store_parts, user_parts
 from hpcddm.launch.submission import store_site
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.loading.load_sweep import read_sweep
 from hpcddm.runs import provenance
 from hpcddm.runs.run_dir import RunDir
 

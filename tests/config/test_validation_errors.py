@@ -8,9 +8,9 @@ from hpcddm.config.schema import validate
 from hpcddm.config.site import Site
 from hpcddm.config.validation_errors import MAX_LINES, MAX_VALUE_LENGTH
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import read_sweep
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.loading.load_sweep import read_sweep
 from tests.helpers import EXPERIMENT, changed, write_experiment, write_source
 
 FILE = """\

@@ -12,8 +12,8 @@ from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.contract import FILE, Contract
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.launch.content_hashes import with_content_hashes
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.stored_experiment import with_relative_paths

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hpcddm.collaboration import bundle_checks, bundle_import
+from hpcddm.collaboration.bundle_checks import imported_bundle
 from hpcddm.commands.sites import site_import
 from hpcddm.exchange import ssh_keys
 from hpcddm.files import guarded_writes
-from hpcddm.launch.collaboration import bundle_checks, bundle_import
-from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hpcddm.collaboration.bundle_making import thinned
 from hpcddm.evaluation.expert_probe import ProbeLosses
 from hpcddm.exchange.bundle import MAX_CURVE
 from hpcddm.exchange.contract import flat_name
 from hpcddm.exchange.signed_folder import SUMS
 from hpcddm.exchange.ssh_keys import read_public
 from hpcddm.files import atomic
-from hpcddm.launch.collaboration.bundle_making import thinned
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE, PROBE_FILE, WEIGHTS
 from hpcddm.runs.import_records import read_signed_bundle

@@ -15,9 +15,11 @@ from safetensors.numpy import load_file, save_file
 from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.partition import read_arrays
 from hpcddm.clustering.samples import Samples
+from hpcddm.collaboration import contract_making
+from hpcddm.collaboration.agreed_experiment import check_recipes, load_agreed
+from hpcddm.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.commands import agreed_submission
 from hpcddm.commands.planning.benchmark import Benchmark
-from hpcddm.commands.sites import contract_making
 from hpcddm.config import variants
 from hpcddm.config.site import Resources
 from hpcddm.data.run_samples import open_catalog
@@ -27,9 +29,7 @@ from hpcddm.exchange import signing, ssh_keys
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import FILE, PARTITION, PROBE
 from hpcddm.files.tensor_file import TensorFile
-from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
-from hpcddm.launch.collaboration.contract_settings import require_agreed_inputs
-from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import contracts as run_contracts

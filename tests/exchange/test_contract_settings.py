@@ -13,7 +13,9 @@ from hpcddm.clustering.base import Clustering, Workspace
 from hpcddm.clustering.partition import write_arrays
 from hpcddm.clustering.random import RandomPartition
 from hpcddm.clustering.samples import Samples
-from hpcddm.commands.sites.contract_making import write_partition
+from hpcddm.collaboration import contract_settings
+from hpcddm.collaboration.agreed_experiment import check_recipes, load_agreed
+from hpcddm.collaboration.contract_making import write_partition
 from hpcddm.config import variants
 from hpcddm.config.clustering import ClusteringSettings
 from hpcddm.config.experiment import Experiment
@@ -23,9 +25,7 @@ from hpcddm.errors import ConfigError
 from hpcddm.exchange.contract import PARTITION
 from hpcddm.exchange.signed_folder import ListedFile
 from hpcddm.files import atomic
-from hpcddm.launch.collaboration import contract_settings
-from hpcddm.launch.collaboration.agreed_experiment import check_recipes, load_agreed
-from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths

@@ -9,10 +9,10 @@ import signal
 
 import pytest
 
+from hpcddm.collaboration.bundle_checks import imported_bundle
 from hpcddm.exchange import contract as contracts
 from hpcddm.exchange import signed_folder
 from hpcddm.exchange.bundle import FILE
-from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.runs.contracts import revision_folder
 from hpcddm.runs.import_records import read_signed_bundle
 from tests.exchange.collaboration import Collaboration

@@ -14,9 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
+from hpcddm.collaboration.bundle_checks import imported_bundle
 from hpcddm.exchange import signing
 from hpcddm.exchange.bundle import FILE, MAX_BYTES
-from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.runs.run_dir import RunDir
 from tests.exchange.agreed_runs import KEY, Agreed, train
 from tests.exchange.hostile import (

@@ -12,8 +12,8 @@ from itertools import count
 
 import pytest
 
+from hpcddm.collaboration.bundle_checks import imported_bundle
 from hpcddm.exchange.bundle import FILE
-from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.runs import manifest
 from hpcddm.runs.import_records import read_signed_bundle
 from hpcddm.runs.run_dir import RunDir
@@ -110,7 +110,7 @@ def small(tmp_path):
 def test_a_full_disk_leaves_the_run_as_it_was(runs, small, monkeypatch, is_replaced):
     sent, options = bundle_to_import(runs, is_replaced), ["--replace"] * is_replaced
     # Room is looked for first; here others take it meanwhile.
-    monkeypatch.setattr("hpcddm.launch.collaboration.bundle_checks.SPARE_BYTES", -(1 << 40))
+    monkeypatch.setattr("hpcddm.collaboration.bundle_checks.SPARE_BYTES", -(1 << 40))
     own = replace(runs, home=RunDir(shutil.copytree(runs.home.root, small / "home")))
     before, size = tree(own.home), sum(path.stat().st_size for path in sent.iterdir())
     filler = small / "filler"

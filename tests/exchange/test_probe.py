@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from hpcddm.collaboration.contract_settings import with_agreed_probe
 from hpcddm.data.run_samples import clusters, open_catalog, probe_samples
 from hpcddm.errors import ConfigError
 from hpcddm.exchange.contract import PROBE, PROBE_SAMPLES
-from hpcddm.launch.collaboration.contract_settings import with_agreed_probe
 from hpcddm.runs import manifest
 from hpcddm.runs.files import WEIGHTS
 from hpcddm.runs.ranges import HELDOUT

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.content_hashes import with_content_hashes
-from hpcddm.launch.run_defaults import load_for_run
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import with_relative_paths

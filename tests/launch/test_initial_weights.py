@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.submission import check_experiment, decide_units, store_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import initial_weights
 from hpcddm.runs.run_dir import RunDir

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from hpcddm.diffusion.conditions import base as conditions
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.models import build_denoiser, build_router
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest

@@ -2,7 +2,7 @@ import pytest
 
 from hpcddm.config import variants
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.stage import GpuUse, Stage
 from hpcddm.pipeline.unit_graph import STAGE_NAMES, STAGES, needed_by, order_stages, plan_units
 from hpcddm.runs.unit_keys import (

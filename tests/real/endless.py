@@ -13,9 +13,9 @@ import yaml
 from hpcddm.jobs.attempt_records import read_records
 from hpcddm.launch.array_items import make_array_spec, make_items, submit_array, write_specs
 from hpcddm.launch.base import create_launcher
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment, store_site
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import STAGES, plan_units
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir
 from tests.helpers import REPOSITORY

@@ -4,7 +4,7 @@ import pytest
 
 from hpcddm.data import run_samples
 from hpcddm.data.images import CatalogImages
-from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import EXPERT_LISTS, MONOLITH
 from tests.data.refusals import assert_refused

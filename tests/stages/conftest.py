@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.loading.content_hashes import with_tar_counts
 from tests.pictures import IMG2DATASET
 from tests.stages.adopting import ADOPTED
 from tests.stages.routes import Bench

@@ -24,8 +24,8 @@ from hpcddm.data.image_decoding import read_image
 from hpcddm.data.images import CatalogImages
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_tar_counts
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.content_hashes import with_tar_counts
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest

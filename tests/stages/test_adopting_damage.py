@@ -10,8 +10,8 @@ import pytest
 
 from hpcddm.data import run_samples
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.submission import decide_units, store_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH

@@ -15,8 +15,8 @@ from hpcddm.data.reader import CatalogReader
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.encoders.image.base import ImageEncoder
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_content_hashes
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest
 from hpcddm.runs.run_dir import RunDir

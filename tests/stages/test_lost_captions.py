@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from hpcddm.data.run_samples import open_catalog
-from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import manifest, ranges
 from hpcddm.runs.unit_keys import CATALOG

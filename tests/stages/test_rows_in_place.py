@@ -14,7 +14,7 @@ from hpcddm.data import run_samples
 from hpcddm.data.copies import open_copy
 from hpcddm.data.images import CatalogImages
 from hpcddm.errors import UserError
-from hpcddm.launch.content_hashes import with_tar_counts
+from hpcddm.loading.content_hashes import with_tar_counts
 from hpcddm.runs import manifest
 from hpcddm.runs.unit_keys import CATALOG, MONOLITH
 from hpcddm.sources.base import Source

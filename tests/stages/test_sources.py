@@ -7,7 +7,7 @@ import pytest
 from hpcddm.data.run_samples import open_catalog
 from hpcddm.data.tars.tar_index import index_tar
 from hpcddm.launch.checks import disk_estimates
-from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs.stored_experiment import with_relative_paths
 from hpcddm.runs.unit_keys import CATALOG

@@ -11,7 +11,7 @@ from hpcddm.data import run_samples
 from hpcddm.data.reader import ArrayReader
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import with_content_hashes
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.models import build_classifier as evaluators
 from hpcddm.pipeline.unit_graph import STAGES, plan_units
 from hpcddm.runs.files import WEIGHTS

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from hpcddm.collaboration.bundle_making import make_bundle
 from hpcddm.commands.job_costs import list_job_costs
 from hpcddm.commands.options import PATH, RUN, UNIT
 from hpcddm.commands.sites.site_key import SIGN, own_key
@@ -17,7 +18,6 @@ from hpcddm.evaluation.expert_probe import ProbeLosses
 from hpcddm.exchange.bundle import Bundle, SiteWord
 from hpcddm.files import guarded_writes
 from hpcddm.launch.checks.disk_estimates import format_bytes
-from hpcddm.launch.collaboration.bundle_making import make_bundle
 from hpcddm.launch.journal_dirs import submissions_of
 from hpcddm.launch.submission import stored_site
 from hpcddm.runs import group_permissions, manifest, provenance

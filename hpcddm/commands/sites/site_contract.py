@@ -93,7 +93,7 @@ def _write(
 ) -> Contract:
     """Make the next revision, and put it into the run, then to where it is sent from."""
     # torch takes seconds to import, and only this verb of the group needs the networks.
-    from hpcddm.commands.sites.contract_making import Terms, make_contract, write_partition, write_probe
+    from hpcddm.collaboration.contract_making import Terms, make_contract, write_partition, write_probe
 
     draft = make_contract(run, experiment, Terms(*terms), before, previous)
     with tempfile.TemporaryDirectory() as scratch:

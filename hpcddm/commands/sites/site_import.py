@@ -5,16 +5,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from hpcddm.commands.last_command import resubmit_step
-from hpcddm.commands.options import PATH, RUN
-from hpcddm.commands.sites.imported_experts import agreed_versions
-from hpcddm.commands.terminal import plain_text, print_table
-from hpcddm.errors import ConfigError
-from hpcddm.errors.next_step import step
-from hpcddm.errors.printing import echo, printable
-from hpcddm.files import guarded_writes
-from hpcddm.launch.checks.disk_estimates import format_bytes
-from hpcddm.launch.collaboration.bundle_checks import (
+from hpcddm.collaboration.bundle_checks import (
     SignedBundle,
     is_imported,
     named,
@@ -22,7 +13,16 @@ from hpcddm.launch.collaboration.bundle_checks import (
     open_bundle,
     plan_import,
 )
-from hpcddm.launch.collaboration.bundle_import import import_bundle, remove_leftovers
+from hpcddm.collaboration.bundle_import import import_bundle, remove_leftovers
+from hpcddm.collaboration.imported_experts import agreed_versions
+from hpcddm.commands.options import PATH, RUN
+from hpcddm.commands.terminal import plain_text, print_table
+from hpcddm.errors import ConfigError
+from hpcddm.errors.next_step import step
+from hpcddm.errors.printing import echo, printable
+from hpcddm.files import guarded_writes
+from hpcddm.launch.checks.disk_estimates import format_bytes
+from hpcddm.loading.last_command import resubmit_step
 from hpcddm.pipeline.state import State
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import survey_units

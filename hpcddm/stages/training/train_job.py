@@ -6,12 +6,12 @@ from functools import partial
 import torch
 from torch import nn
 
+from hpcddm.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.data import run_samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.jobs.unit import Result, Unit
-from hpcddm.launch.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.models import build_denoiser
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.randomness.streams import of_training

@@ -15,8 +15,8 @@ from hpcddm.evaluation.concepts.matching import Matcher
 from hpcddm.evaluation.concepts.vocabularies.base import VocabularySource
 from hpcddm.evaluation.concepts.vocabulary import Candidates, Vocabulary
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import _hash_of
-from hpcddm.launch.load_experiment import load_experiment
+from hpcddm.loading.content_hashes import _hash_of
+from hpcddm.loading.load_experiment import load_experiment
 from tests.evaluation.concepts import small_wordnet
 
 CAPTIONS = """two dogs on the grass|A dog plays, the children watch|a fire engine and fire-engines|FIRE ENGINE|

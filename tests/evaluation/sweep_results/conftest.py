@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from hpcddm.commands import sweep as command
-from hpcddm.launch.load_sweep import read_sweep
 from hpcddm.launch.sweep_runs import sweep_runs_of
+from hpcddm.loading.load_sweep import read_sweep
 from hpcddm.runs.run_dir import RunDir
 from tests.evaluation.sweep_results.taking import Taking
 from tests.helpers import hpcddm, write_experiment, write_source

@@ -4,7 +4,7 @@ import pytest
 
 from hpcddm.config.sweep import MAX_LABEL, label_of, short_names
 from hpcddm.errors import ConfigError
-from hpcddm.launch.load_sweep import read_sweep
+from hpcddm.loading.load_sweep import read_sweep
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from hpcddm.errors import UserError
 from hpcddm.files import atomic
 from hpcddm.launch.base import create_launcher
 from hpcddm.launch.checks.other_schedulers import check_other_schedulers
-from hpcddm.launch.content_hashes import with_content_hashes
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.slurm import client
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.content_hashes import with_content_hashes
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import heartbeat
 from hpcddm.runs.heartbeat import Heartbeat

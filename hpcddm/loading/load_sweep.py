@@ -13,8 +13,8 @@ from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.config.sweep import Setting, SweepFile, hashed_label, label_of, short_names
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
-from hpcddm.launch import experiment_defaults
-from hpcddm.launch.load_experiment import filled_file, resolve_paths, set_value
+from hpcddm.loading import experiment_defaults
+from hpcddm.loading.load_experiment import filled_file, resolve_paths, set_value
 
 FOLDER = "experiments/sweeps"
 

@@ -11,7 +11,7 @@ from hpcddm.config.package_data import find_yaml
 from hpcddm.config.strict_yaml import parse_value, read_yaml
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
-from hpcddm.launch import experiment_defaults
+from hpcddm.loading import experiment_defaults
 from hpcddm.sources.downloads import idx_files
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from hpcddm.collaboration.bundle_checks import imported_bundle
 from hpcddm.errors.printing import MAX_LINE_CHARACTERS, printable
 from hpcddm.exchange.bundle import SiteWord
 from hpcddm.exchange.contract import Contract
-from hpcddm.launch.collaboration.bundle_checks import imported_bundle
 from hpcddm.runs import manifest
 from hpcddm.runs.contracts import own_sites, run_contract
 from hpcddm.runs.run_dir import RunDir

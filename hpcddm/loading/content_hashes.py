@@ -14,8 +14,8 @@ from hpcddm.config.sources import SourceSettings
 from hpcddm.config.weights import SettingsWithWeights
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.checks.missing_images import add_remedy
-from hpcddm.launch.other_run import fill_in_partition
+from hpcddm.loading.missing_images import add_remedy
+from hpcddm.loading.other_run import fill_in_partition
 from hpcddm.pipeline.unit_states import has_numbered_samples
 from hpcddm.runs import initial_weights
 from hpcddm.runs.counted_weights import counted_digest, require_counted

@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from hpcddm.collaboration.contract_checks import (
+    agreed_expert,
+    agreed_paths,
+    require_contract,
+    require_key,
+    require_planned,
+    require_recipe,
+    require_same_files,
+)
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError, require
 from hpcddm.errors.next_step import step
@@ -17,15 +26,6 @@ from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files import atomic
 from hpcddm.files.checked_reads import MIB
 from hpcddm.files.tensor_file import HEADER_BYTES, LENGTH_BYTES
-from hpcddm.launch.collaboration.contract_checks import (
-    agreed_expert,
-    agreed_paths,
-    require_contract,
-    require_key,
-    require_planned,
-    require_recipe,
-    require_same_files,
-)
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import require_complete, survey_units
 from hpcddm.runs import links, manifest

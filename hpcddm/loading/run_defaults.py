@@ -15,9 +15,9 @@ from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import echo, warn
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
-from hpcddm.launch import experiment_defaults
-from hpcddm.launch.experiment_defaults import SHARES, Shares
-from hpcddm.launch.load_experiment import experiment_values, resolve_paths, set_value
+from hpcddm.loading import experiment_defaults
+from hpcddm.loading.experiment_defaults import SHARES, Shares
+from hpcddm.loading.load_experiment import experiment_values, resolve_paths, set_value
 from hpcddm.runs import manifest, training_states
 from hpcddm.runs.manifest import flatten
 from hpcddm.runs.run_dir import RunDir, relative_to_run

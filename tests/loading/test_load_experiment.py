@@ -6,10 +6,10 @@ import yaml
 from hpcddm.config.schema import settings_to_hash
 from hpcddm.errors import ConfigError, UserError
 from hpcddm.files import atomic
-from hpcddm.launch.content_hashes import _hash_of, with_content_hashes
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
 from hpcddm.launch.submission import store_experiment
+from hpcddm.loading.content_hashes import _hash_of, with_content_hashes
+from hpcddm.loading.load_experiment import load_experiment
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_relative_paths
 from tests.helpers import JOINED, tiny, write_experiment, write_source

@@ -5,15 +5,15 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from hpcddm.collaboration import contract_settings
+from hpcddm.collaboration.contract_files import check_files
 from hpcddm.config.cross_checks import validate_experiment
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.validation_errors import Origins
 from hpcddm.errors import ConfigError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import FILE, PARTITION, Contract
-from hpcddm.launch.collaboration import contract_settings
-from hpcddm.launch.collaboration.contract_files import check_files
-from hpcddm.launch.load_experiment import apply_overrides
+from hpcddm.loading.load_experiment import apply_overrides
 from hpcddm.pipeline.unit_graph import plan_units
 
 MAX_LISTED = 1500

@@ -13,9 +13,9 @@ from hpcddm.config.sampling import EvaluateSettings
 from hpcddm.config.schema import validate
 from hpcddm.config.sources import HELDOUT_SHARE, SourceSettings
 from hpcddm.errors import ConfigError, UserError
-from hpcddm.launch import experiment_defaults
-from hpcddm.launch.run_defaults import flow_text
-from hpcddm.launch.submission import check_source
+from hpcddm.loading import experiment_defaults
+from hpcddm.loading.run_defaults import flow_text
+from hpcddm.loading.source_check import check_source
 
 if TYPE_CHECKING:
     from hpcddm.sources.folders.picture_sample import PictureSample

@@ -9,12 +9,12 @@ import yaml
 from PIL import Image
 
 from hpcddm.errors import ConfigError
-from hpcddm.launch import experiment_defaults
 from hpcddm.launch.checks.gpu_requests import all_resource_keys, gpu_remarks
-from hpcddm.launch.load_experiment import load_experiment
 from hpcddm.launch.load_site import load_site
-from hpcddm.launch.load_sweep import read_sweep
-from hpcddm.launch.run_defaults import load_for_run
+from hpcddm.loading import experiment_defaults
+from hpcddm.loading.load_experiment import load_experiment
+from hpcddm.loading.load_sweep import read_sweep
+from hpcddm.loading.run_defaults import load_for_run
 from hpcddm.runs.manifest import flatten
 from hpcddm.runs.run_dir import RunDir
 from tests.data.oddities import encoded, write_tar
@@ -268,7 +268,7 @@ def test_a_default_follows_a_changed_key_until_it_is_trained_with(digits, monkey
         return experiment, {key: flat[key] for key in expected}, defaults.left
 
     # The run keeps its shares, whatever today's are.
-    monkeypatch.setattr("hpcddm.launch.run_defaults.SHARES", experiment_defaults.Shares(2, 2, 2))
+    monkeypatch.setattr("hpcddm.loading.run_defaults.SHARES", experiment_defaults.Shares(2, 2, 2))
     assert now(override) == (follow, expected, {})
     kept = json.loads(digits.defaults.read_text())["values"]
     for name in ("state/images-0000002048/state.json", "manifest.json") if section in UNITS else ():

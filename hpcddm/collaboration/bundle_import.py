@@ -12,13 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from hpcddm.collaboration.bundle_checks import ImportPlan, SignedBundle, holds_files
 from hpcddm.errors import UserError
 from hpcddm.errors.printing import ascii_only
 from hpcddm.exchange import signed_folder
 from hpcddm.exchange.bundle import FILE, MAX_BYTES
 from hpcddm.files import atomic, checked_reads, guarded_writes
 from hpcddm.files.checked_reads import Unreadable
-from hpcddm.launch.collaboration.bundle_checks import ImportPlan, SignedBundle, holds_files
 from hpcddm.runs import manifest
 from hpcddm.runs.files import CURVE
 from hpcddm.runs.import_records import read_signed_bundle, record_folder

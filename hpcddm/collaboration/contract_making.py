@@ -11,7 +11,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from hpcddm.clustering.partition import read_arrays
-from hpcddm.commands.last_command import repeat_commands
+from hpcddm.collaboration.agreed_packages import accepted_versions
+from hpcddm.collaboration.contract_settings import shared_settings
 from hpcddm.config import variant_files
 from hpcddm.config.experiment import Experiment
 from hpcddm.config.schema import variants_of
@@ -31,8 +32,7 @@ from hpcddm.exchange.contract import (
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files.atomic import digest
 from hpcddm.files.tensors import tensor_specs
-from hpcddm.launch.collaboration.agreed_packages import accepted_versions
-from hpcddm.launch.collaboration.contract_settings import shared_settings
+from hpcddm.loading.last_command import repeat_commands
 from hpcddm.models import build_denoiser
 from hpcddm.models.flops import unallocated
 from hpcddm.pipeline.state import State

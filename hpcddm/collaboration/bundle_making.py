@@ -5,6 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from hpcddm.collaboration.contract_checks import (
+    agreed_expert,
+    agreed_paths,
+    require_contract,
+    require_key,
+    require_planned,
+    require_recipe,
+)
 from hpcddm.config.experiment import Experiment
 from hpcddm.errors import UserError
 from hpcddm.exchange import ssh_keys
@@ -15,14 +23,6 @@ from hpcddm.exchange.signing import BUNDLE
 from hpcddm.exchange.ssh_keys import PublicKey
 from hpcddm.files import atomic, checked_reads
 from hpcddm.files.checked_reads import Unreadable
-from hpcddm.launch.collaboration.contract_checks import (
-    agreed_expert,
-    agreed_paths,
-    require_contract,
-    require_key,
-    require_planned,
-    require_recipe,
-)
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.pipeline.unit_states import require_complete, survey_units
 from hpcddm.runs import manifest
