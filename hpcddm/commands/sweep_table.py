@@ -30,7 +30,7 @@ def print_sweep_table(rows: list[SettingResult]) -> None:
     for remark in dict.fromkeys(row.remark for row in rows if row.remark):
         echo(f"{', '.join(row.label for row in rows if row.remark == remark)}: made with {remark}")
     if warned := [row.label for row in rows if row.warnings]:
-        echo(f"warning: the reports of {', '.join(warned)} say what speaks against their figures")
+        echo(f"warning: the reports of {', '.join(warned)} give reasons to doubt their figures")
 
 
 def _print_settings(rows: list[SettingResult]) -> None:

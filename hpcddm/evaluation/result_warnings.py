@@ -24,7 +24,7 @@ BOUNDED = ("precision", "density")
 def result_warnings(
     experiment: Experiment, metrics: Mapping[str, Any], costs: "Mapping[str, TrainingCost]"
 ) -> list[str]:
-    """List what speaks against the figures of a report, a sentence each.
+    """List reasons to doubt the figures of a report, a sentence each.
 
     Args:
         experiment: Experiment of the run.

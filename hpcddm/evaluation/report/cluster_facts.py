@@ -83,7 +83,7 @@ class PartitionFacts:
         return asdict(self) | {"warnings": self.warnings(), "thresholds": THRESHOLDS}
 
     def warnings(self) -> list[str]:
-        """List what speaks against training experts on these clusters, a sentence each."""
+        """List reasons not to train experts on these clusters, a sentence each."""
         mean, warnings = self.images / len(self.clusters), []
         for number, cluster in enumerate(self.clusters):
             who, alone = f"Cluster {number}", len(self.clusters) == 1
