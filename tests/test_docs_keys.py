@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from hpcddm.cli import VERBS
+from hpcddm.pipeline.unit_graph import STAGE_NAMES
 from tests.documented_keys import accepted, all_words, wrong_keys, wrong_mappings
 from tests.helpers import LOAD_VARIANTS, REPOSITORY
 from tests.test_docs import NAMES_ANY_FILE, PAGES, code_of, exists
@@ -21,16 +22,21 @@ NOT_KEYS = {"experts.own_images", "scheduler.step"}
 NOT_SETTINGS = {"{path: 3}", "{arm: measures}", "{arm: {...}}"}
 """Dictionaries that docstrings describe."""
 
+NO_SETTINGS = {"is", "reads", "time"}
+"""Words that errors quote and that are none of an experiment or site: of filters, stages and tables."""
 IN_USE = {"Settings", "assign", "digests", "first", "least", "synthetic_load", "texts"}
 """Words of the changelog that were the name of one thing and are still that of another."""
 
 
-def strings_of(file: Path) -> Iterator[str]:
-    """List the strings of a module, docstrings too; 'X' replaces what is put into one."""
-    for node in ast.walk(ast.parse(file.read_text())):
+def strings_of(file: Path, also_docstrings: bool = True) -> Iterator[str]:
+    """List the strings of a module; 'X' replaces what is put into one."""
+    nodes = [*ast.walk(ast.parse(file.read_text()))]
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    docstrings = set() if also_docstrings else {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | docstrings:
             yield node.value
 
 
@@ -107,6 +113,12 @@ def test_old_names_are_on_no_page_and_in_no_error():
     )
     assert len(old) > 40
     assert failures({file: old.intersection(re.findall(r"`(\w+)`", file.read_text())) for file in all_texts()}) == {}
+
+
+def test_errors_quote_keys_stages_and_verbs_only():
+    texts = {file: "\n".join(strings_of(file, False)) for file in (REPOSITORY / "hpcddm").rglob("*.py")}
+    known = {*all_words(), *VERBS, *STAGE_NAMES, *NO_SETTINGS}
+    assert failures({file: {*re.findall(r"`([a-z_]\w*)`", text)} - known for file, text in texts.items()}) == {}
 
 
 def wrong_commands(file: Path) -> set[str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -13,8 +13,7 @@ from hpcddm.errors import ConfigError, UserError
 from hpcddm.errors.printing import printable
 from hpcddm.exchange.contract import PARTITION, PROBE, PROBE_SAMPLES, Contract
 from hpcddm.files.tensor_file import HEADER_BYTES, VALUE_BYTES
-from hpcddm.pipeline.unit_graph import PlannedUnit
-from hpcddm.runs.manifest import Manifest, flatten
+from hpcddm.runs.manifest import flatten
 from hpcddm.runs.unit_keys import expert_keys, expert_of, extra_expert_keys
 
 CLUSTERING, SOURCE, CLASS_NAMES = "cluster.clustering", "data.source", "data.class_names"
@@ -160,29 +159,6 @@ def with_agreed_probe(experiment: Experiment, contract: Contract | None) -> Expe
         here = flatten(experiment.experts.probe.model_dump()), flatten(agreed.model_dump())
         raise ConfigError(f"experts.probe: {here[0]}, but the contract says {here[1]}; leave it out")
     return experiment.model_copy(update={"experts": experiment.experts.model_copy(update={"probe": agreed})})
-
-
-def require_agreed_inputs(contract: Contract | None, unit: PlannedUnit, inputs: Mapping[str, Manifest]) -> None:
-    """Check, before an expert is trained, that it is trained on what was agreed on.
-
-    Args:
-        contract: Contract of the run; None for a run without one.
-        unit: The expert's unit.
-        inputs: Manifests of its inputs, by key.
-
-    Raises:
-        UserError: An input has another digest. The message names it.
-    """
-    if contract is None or unit.key not in contract.experts:
-        return
-    recipe = contract.experts[unit.key]
-    changed = differences(recipe.inputs, unit.expected({key: inputs[key] for key in unit.inputs}).inputs)
-    if changed:
-        name = next(iter(changed))
-        raise UserError(
-            f"{unit.key}: {name} is not what the contract says; the images or their features differ from the"
-            " coordinator's: compare data.source, encoder and package versions, and ask the coordinator"
-        )
 
 
 def differences(agreed: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

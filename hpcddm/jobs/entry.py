@@ -208,6 +208,7 @@ def _make(spec: Spec, run: RunDir, ranks: job_environment.Ranks, attempt: Attemp
     heartbeat = HeartbeatWriter(attempt.folder, ranks.owner, attempt.number, socket.gethostname())
     unit = Unit(
         *(spec.key, run, ranks, attempt, heartbeat, stop, inputs, expected.trajectory),
+        input_digests=expected.inputs,
         network_interface=spec.network_interface,
         watchdog_minutes=spec.watchdog_minutes,
         gpus=max(resources.gpus_per_node, job_environment.gpus_on_node()),

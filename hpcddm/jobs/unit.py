@@ -1,5 +1,6 @@
 """Unit of a stage on which a process works, as the stages see it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class Unit:
     """Manifests of the input units, by key."""
     trajectory: str
     """Hash of the settings and inputs that determine the unit's training states."""
+    input_digests: Mapping[str, str] = field(default_factory=dict)
+    """Digest of every input, as the unit's manifest will have it."""
     network_interface: str | None = None
     watchdog_minutes: float = 20
     gpus: int = 0

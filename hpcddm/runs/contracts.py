@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -157,6 +158,28 @@ def _own_sites(run: RunDir, folder: Path) -> frozenset[str]:
 
 def _submitting_sites(run: RunDir) -> frozenset[str]:
     return frozenset(submission.site for submission in Journal(run.journal).submissions())
+
+
+def require_agreed_inputs(contract: Contract | None, key: str, digests: Mapping[str, str]) -> None:
+    """Check, before an expert is trained, that it is trained on what was agreed on.
+
+    Args:
+        contract: Contract of the run; None for a run without one.
+        key: The expert's unit.
+        digests: Digests of its inputs, as its manifest will have them.
+
+    Raises:
+        UserError: An input has another digest. The message names it.
+    """
+    if contract is None or key not in contract.experts:
+        return
+    agreed = contract.experts[key].inputs
+    changed = [name for name in sorted({*agreed, *digests}) if agreed.get(name) != digests.get(name)]
+    if changed:
+        raise UserError(
+            f"{key}: {changed[0]} is not what the contract says; the images or their features differ from the"
+            " coordinator's: compare data.source, encoder and package versions, and ask the coordinator"
+        )
 
 
 def keep_contract(folder: Path, contract: Contract, run: RunDir) -> Path:

@@ -17,7 +17,6 @@ from hpcddm.clustering.partition import read_arrays
 from hpcddm.clustering.samples import Samples
 from hpcddm.collaboration import contract_making
 from hpcddm.collaboration.agreed_experiment import check_recipes, load_agreed
-from hpcddm.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.commands import agreed_submission
 from hpcddm.commands.planning.benchmark import Benchmark
 from hpcddm.config import variants
@@ -34,6 +33,7 @@ from hpcddm.models.checkpoints.writing import save_tensors
 from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.runs import contracts as run_contracts
 from hpcddm.runs import manifest
+from hpcddm.runs.contracts import require_agreed_inputs
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.run_dir import RunDir
 from hpcddm.runs.stored_experiment import stored_experiment, with_absolute_paths
@@ -109,11 +109,11 @@ def test_the_partition_of_a_contract_is_read_as_it_is(shared, tmp_path):
 def test_an_expert_is_trained_on_the_agreed_list_only(shared):
     run, contract = RunDir(shared.run), shared.read()
     unit = next(unit for unit in plan_units(stored_experiment(run)) if unit.key == KEY)
-    inputs = {name: manifest.read(run.unit(name)) for name in unit.inputs}
-    require_agreed_inputs(contract, unit, inputs)
+    digests = unit.expected({name: manifest.read(run.unit(name)) for name in unit.inputs}).inputs
+    require_agreed_inputs(contract, KEY, digests)
     other = replace(contract.experts[KEY], inputs={"expert_lists/all#expert-01": "0" * 64})
     with pytest.raises(UserError, match="expert_lists/all#expert-01 is not what the contract says"):
-        require_agreed_inputs(replace(contract, experts=contract.experts | {KEY: other}), unit, inputs)
+        require_agreed_inputs(replace(contract, experts=contract.experts | {KEY: other}), KEY, digests)
 
 
 def test_a_partner_names_the_coordinators_fingerprint_once(shared, tmp_path, monkeypatch):

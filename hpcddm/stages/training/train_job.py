@@ -6,17 +6,15 @@ from functools import partial
 import torch
 from torch import nn
 
-from hpcddm.collaboration.contract_settings import require_agreed_inputs
 from hpcddm.config.experiment import Experiment, ExpertConfig
 from hpcddm.data import run_samples
 from hpcddm.data.batch import NoisyBatch
 from hpcddm.diffusion.spaces.base import create_space
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.models import build_denoiser
-from hpcddm.pipeline.unit_graph import plan_units
 from hpcddm.randomness.streams import of_training
 from hpcddm.runs import weights_files
-from hpcddm.runs.contracts import run_contract
+from hpcddm.runs.contracts import require_agreed_inputs, run_contract
 from hpcddm.runs.ranges import TRAIN
 from hpcddm.runs.stored_results import list_results, split_results
 from hpcddm.runs.unit_keys import expert_of
@@ -30,8 +28,7 @@ from hpcddm.training.training_inputs import noisy_batches, training_inputs
 def run(experiment: Experiment, unit: Unit) -> Result:
     """Train the model of this unit; an expert reads its own list of samples and nothing of the other experts."""
     expert = expert_of(unit.key)
-    planned = next(each for each in plan_units(experiment) if each.key == unit.key)
-    require_agreed_inputs(run_contract(unit.run), planned, unit.inputs)
+    require_agreed_inputs(run_contract(unit.run), unit.key, unit.input_digests)
     config, training = experiment.expert_config(expert), flops_budget.training_of(experiment, unit.key)
     if expert is None:
         listed, order, seen = None, None, split_results(unit.inputs, TRAIN)
