@@ -578,8 +578,8 @@ class Film(Source[FilmSettings]):
 
 
 def test_a_source_of_a_user_takes_part(tmp_path):
-    (tmp_path / "own" / "data" / "sources").mkdir(parents=True)
-    (tmp_path / "own" / "data" / "sources" / "film.py").write_text(OWN)
+    (tmp_path / "own" / "sources").mkdir(parents=True)
+    (tmp_path / "own" / "sources" / "film.py").write_text(OWN)
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.reel").write_bytes(encoded(1))
     code = "from hpcddm.cli import main; import sys; main(sys.argv[1:])"
