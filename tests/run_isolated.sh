@@ -36,7 +36,7 @@ else
     on_slurm=$!
     # On Slurm most time is spent waiting; the others take what cores that leaves, and begin with the longest files.
     # Workers that share the cores must find the same tests, whose names may hold sets.
-    PYTHONHASHSEED=0 nice -n 5 "$VENV/bin/python" -m pytest --durations=20 -n auto --dist loadfile --no-loadscope-reorder \
+    PYTHONHASHSEED=0 nice -n 10 "$VENV/bin/python" -m pytest --durations=20 -n auto --dist loadfile --no-loadscope-reorder \
         -m "not slurm and $HERE" || failed=1
     wait "$on_slurm" || failed=1
     on_slurm=

@@ -90,7 +90,7 @@ def test_wherever_the_weights_are_the_images_are_the_same(run, tmp_path, guidanc
 
 
 def test_a_bound_that_is_too_tight_names_the_setting(run, tmp_path):
-    with pytest.raises(ConfigError, match=r"evaluate.placement.gib: .* less than train/expert-00 alone.*at least"):
+    with pytest.raises(ConfigError, match=r"evaluate.placement.max_gib: .* less than train/expert-00 alone.*at least"):
         ensemble_of(experiment(tmp_path, evaluate__placement={"name": "lru", "max_gib": 1e-6}), run)
 
 

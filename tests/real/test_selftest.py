@@ -164,11 +164,11 @@ def test_interrupting_it_cancels_its_own_jobs(home, tmp_path):
     site = write_site(tmp_path / "site", "waiting", "home", {"extra_sbatch": ["--begin=now+1hour"]})
     command = [sys.executable, "-m", "hpcddm.cli", "selftest", "--site", str(site), "--folder", str(tmp_path / "runs")]
     process = subprocess.Popen(command, env=os.environ | {"SLURM_CONF": home}, stderr=subprocess.PIPE, text=True)
-    deadline, name = time.time() + 30, ""
+    deadline, name = time.time() + 120, ""
     while time.time() < deadline and not (name and len(queued(home, name)) == 2):
         time.sleep(0.2)
         name = next((f"hpcddm-{path.name}" for path in (tmp_path / "runs").glob("selftest-*")), "")
     assert len(queued(home, name)) == 2, "two small arrays are all that it submits"
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=120) == 130
     assert queued(home, name) == []

@@ -11,7 +11,7 @@ import pytest
 from hpcddm.data.image_decoding import ImageError
 from hpcddm.data.tars.tar_layout import TarLayout, ValueLocation
 from hpcddm.errors import UserError
-from hpcddm.launch.submission import _check_readable
+from hpcddm.loading.source_check import _check_readable
 from tests.data.refusals import assert_refused
 from tests.pictures import IMG2DATASET
 from tests.sources.opening import source, split_of

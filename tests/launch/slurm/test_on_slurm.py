@@ -78,7 +78,7 @@ def units_in_queue(run, home):
 
 ALL = """
 assign/heldout-000 assign/train-000 assign/train-001 catalog/all cluster/all cluster_report/all compare/own
-encode/heldout-000 encode/train-000 encode/train-001 draw/0000000-0000024 evaluators/classifier
+draw/0000000-0000024 encode/heldout-000 encode/train-000 encode/train-001 evaluators/classifier
 evaluators/extractor expert_lists/all measure/own-0000000-0000024 measure_real/own-0000000-0000024 report/all router/all
 shard/heldout-000 shard/train-000 shard/train-001 train/expert-00 train/expert-01 train/monolith
 """.split()
