@@ -92,12 +92,12 @@ class Run:
     @cached_property
     def condition(self) -> conditions.Condition[ConditionSettings]:
         """Condition of the networks: its `of_classes`, `of_prompts`, `of_samples` and `null` make conditions."""
-        return conditions.create_condition(self.experiment.data, self._output_locator())
+        return conditions.create_condition(self.experiment.data, self.output_locator())
 
     @cached_property
     def space(self) -> Space[SpaceSettings]:
         """Space of x: its `shape`, the conversion `to_model` from images, and the conversion `to_images` back."""
-        return create_space(self.experiment.data, self._output_locator())
+        return create_space(self.experiment.data, self.output_locator())
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Run:
         require_current(states, self._run, *keys)
         return states
 
-    def _output_locator(self) -> Locate:
+    def output_locator(self) -> Locate:
         """Return a function that locates the outputs of complete units; it raises `UserError` for other units."""
         states = self._require_current()
 

@@ -18,6 +18,7 @@ VERBS = {
     "cancel": "Cancel the jobs of RUN, of some of its units, or of whole stages.",
     "cost": "Count the GPU-hours and CPU-hours of RUN.",
     "clean": "Remove files that RUN no longer needs.",
+    "evaluate": "Compare samples of anybody with real images.",
     "sample": "Draw images with the trained networks of RUN into one PNG.",
     "export": "Write a denoiser of RUN as a folder that stock diffusers loads.",
     "concepts": "Test which frequency of a concept determines its image quality.",

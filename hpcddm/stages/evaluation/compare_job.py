@@ -1,7 +1,7 @@
 """Stage compare: metrics of every arm, by what one evaluator measured of samples and real images."""
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from hpcddm.config.experiment import Experiment
 from hpcddm.data import run_samples
 from hpcddm.encoders.perceptual.base import Perceptual
 from hpcddm.evaluation.comparisons import Figures
+from hpcddm.evaluation.figures import compute_figures
 from hpcddm.evaluation.metrics import all_metrics, metrics_for
 from hpcddm.evaluation.metrics.base import Metric
 from hpcddm.evaluation.metrics.metric_inputs import ImageSet, MetricInputs
-from hpcddm.evaluation.metrics.of_neighbours import OfNeighbours
 from hpcddm.files import atomic, checked_reads, hdf5
 from hpcddm.jobs.unit import Result, Unit
 from hpcddm.runs.files import COMPARISON, EVALUATION, FINISHED_ARMS, KNOWN_METRICS
@@ -51,18 +51,12 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     for number, arm in enumerate(arms):
         if arm in figures:
             continue
-        is_floor, own = arm == FLOOR, Figures()
+        is_floor = arm == FLOOR
         samples = train if is_floor else _image_set(experiment, unit, arm, labels)
         inputs = MetricInputs(samples, real, train, merge_ranges(experiment, unit, TRAIN if is_floor else arm))
         metrics = _metrics(samples, images, is_floor)
-        for done, metric in enumerate(metrics):
-            unit.stop_if_requested()
-            unit.heartbeat.beat(number * len(metrics) + done, len(arms) * len(metrics))
-            own[metric.full_key(unit.name, images)] = _figure(metric, metric.compute(inputs), metric.left_out(inputs))
-            if isinstance(metric, OfNeighbours) and inputs.merged_overlap is not None:
-                value, *left_out = metric.read(inputs.merged_overlap)
-                own[f"{metric.key}-{images}@{unit.name}"] = _figure(metric, value, np.array(left_out))
-        figures[arm] = own
+        advance = partial(_advance, unit, number * len(metrics), len(arms) * len(metrics))
+        figures[arm] = compute_figures(inputs, metrics, unit.name, images, advance)
         atomic.write_json(unit.folder / FINISHED_ARMS, asdict(FinishedArms(unit.trajectory, figures)))
     floor = figures.pop(FLOOR)
     dimension = None if real.features is None else real.features.shape[1]
@@ -71,6 +65,12 @@ def run(experiment: Experiment, unit: Unit) -> Result:
     (unit.folder / FINISHED_ARMS).unlink()
     # Those that these measurements do not allow count as well: another comparison would not have them either.
     return Result([COMPARISON], {"images": images, KNOWN_METRICS: [metric.key for metric in all_metrics()]})
+
+
+def _advance(unit: Unit, before: int, of: int, done: int) -> None:
+    """Note how many metrics are done, and stop where that was requested."""
+    unit.stop_if_requested()
+    unit.heartbeat.beat(before + done, of)
 
 
 def _finished_arms(unit: Unit) -> dict[str, Figures]:
@@ -94,11 +94,6 @@ def _metrics(samples: ImageSet, images: int, is_floor: bool) -> list[Metric]:
     dimension = 0 if samples.features is None else samples.features.shape[1]
     possible = metrics_for(samples.gives(), images, dimension)
     return [metric for metric in possible if not (is_floor and metric.reads_training)]
-
-
-def _figure(metric: Metric, value: float, left_out: np.ndarray) -> dict[str, Any]:
-    values = left_out.tolist() if np.isfinite(left_out).all() else None
-    return {"metric": metric.key, "value": float(value) if np.isfinite(value) else None, "left_out": values}
 
 
 def _image_set(experiment: Experiment, unit: Unit, group: str, labels: np.ndarray) -> ImageSet:
