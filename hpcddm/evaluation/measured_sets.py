@@ -1,6 +1,7 @@
 """What evaluators measure of sets of images, and the comparison of several sets with one reference."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -35,12 +36,24 @@ def measure(
         advance: Function that receives the number of images of each block.
     """
     parts, own = [], np.array([]) if images.labels is None else images.labels
-    for part in blocks(rows, images.boundaries, MEASURED_AT_ONCE):
-        pixels = with_channels(images.read(part), channels)
-        parts.append(evaluator.measure(pixels, own[part] if len(own) else own, images.captions(part)))
+    for part, pixels in _read_ahead(images, rows):
+        labels = own[part] if len(own) else own
+        parts.append(evaluator.measure(with_channels(pixels, channels), labels, images.captions(part)))
         advance(len(part))
     merged = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return replace(ImageSet(**merged), labels=own[rows] if len(own) else None)
+
+
+def _read_ahead(images: ImageFiles, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield numbers and pixels of each block; a thread reads the next one while this one is measured."""
+    with ThreadPoolExecutor(1) as thread:
+        parts = list(blocks(rows, images.boundaries, MEASURED_AT_ONCE))
+        after = thread.submit(images.read, parts[0])
+        for part, following in zip(parts, [*parts[1:], None], strict=True):
+            pixels = after.result()
+            if following is not None:
+                after = thread.submit(images.read, following)
+            yield part, pixels
 
 
 def compare(
