@@ -171,18 +171,10 @@ def _remove_others(folder: Path, names: Container[str]) -> None:
 
 def _samples(files: _Files, numbers: ListNumbers, done: int, advance: Callable[[int], None]) -> Iterator[Sample]:
     """Yield the samples of one tar; done: number of those in the tars before it."""
-    source, keys = files.source, files.source.texts("key")
-    labels = source.column("label") if source.has("label") else None
-    captions = source.texts("caption") if source.has("caption") else None
+    keys, labels, captions = (files.source.values_of(name, None) for name in ("key", "label", "caption"))
     for block in split_into_blocks(numbers, SAMPLES_AT_ONCE):
-        nothing = [None] * len(block)
-        rows = (
-            keys.gather(block),
-            files.read(block),
-            nothing if labels is None else labels.gather(block).tolist(),
-            nothing if captions is None else captions.gather(block),
-        )
-        for key, image, label, caption in zip(*rows, strict=True):
+        rows = zip(keys(block), files.read(block), labels(block), captions(block), strict=True)
+        for key, image, label, caption in rows:
             yield Sample(key, image, _extension(image), label, caption)
         done += len(block)
         advance(done)

@@ -28,10 +28,16 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 
 
 class ArrayRows(ABC):
-    """Rows of one array, the items of its first dimension; place: file and name, for errors."""
+    """Rows of one array, the items of its first dimension.
+
+    place: file and name, for errors; at_once: number of rows that are read together.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    at_once: int = 1
+    _block: int = -1
+    _rows: Any = None
 
     def __init__(self, path: Path, name: str) -> None:
         self.place = f"{path}: {name}"
@@ -41,19 +47,22 @@ class ArrayRows(ABC):
 
         Raises `UserError` naming the array when the file is damaged.
         """
-        with _named(self.place):
-            return self._read(number)
+        block, place = divmod(number, self.at_once)
+        if block != self._block:
+            with _named(self.place):
+                self._rows = self._read(block * self.at_once, (block + 1) * self.at_once)
+            self._block = block
+        row = self._rows[place]
+        return str(row) if isinstance(row, str) else row
 
     def whole(self) -> np.ndarray:
         """Read all rows; raises `UserError` naming the array when the file is damaged."""
         with _named(self.place):
-            return self._read_all()
+            return self._read(0, self.shape[0])
 
     @abstractmethod
-    def _read(self, number: int) -> Any: ...
-
-    @abstractmethod
-    def _read_all(self) -> np.ndarray: ...
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        """Read the rows from one to another, fewer at the end of the array."""
 
 
 class Hdf5Rows(ArrayRows):
@@ -71,19 +80,10 @@ class Hdf5Rows(ArrayRows):
             raise _unknown(path, name)
         self.shape, self.dtype = dataset.shape or (), dataset.dtype
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
-        self._at_once = dataset.chunks[0] if dataset.chunks else 1
-        self._block = -1
-        self._values: Any = None
+        self.at_once = dataset.chunks[0] if dataset.chunks else 1
 
-    def _read(self, number: int) -> Any:
-        block, place = divmod(number, self._at_once)
-        if block != self._block:
-            self._values = self._dataset[block * self._at_once : (block + 1) * self._at_once]
-            self._block = block
-        return self._values[place]
-
-    def _read_all(self) -> np.ndarray:
-        return self._dataset[:]
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        return self._dataset[start:stop]
 
 
 class NpzRows(ArrayRows):
@@ -113,14 +113,10 @@ class NpzRows(ArrayRows):
             fault = f"declares {declared:,} bytes of the {member.file_size:,} that its archive of {stored:,} bytes says"
             raise UserError(f"{self.place}: {fault}; a torn or damaged file")
 
-    def _read(self, number: int) -> Any:
-        self._stream.seek(self._start + number * self._size)
-        row = self._array(self._stream.read(self._size), self.shape[1:])
-        return row if self.shape[1:] else row.item()
-
-    def _read_all(self) -> np.ndarray:
-        self._stream.seek(self._start)
-        return self._array(self._stream.read(self.shape[0] * self._size), self.shape)
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        self._stream.seek(self._start + start * self._size)
+        content = self._stream.read((stop - start) * self._size)
+        return np.frombuffer(content, self.dtype).reshape(stop - start, *self.shape[1:])
 
     def _header(self) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         """Read shape, whether the array is in Fortran's order, and dtype."""
@@ -128,9 +124,6 @@ class NpzRows(ArrayRows):
         if version not in HEADERS:
             raise ValueError(f"version {version} of the format npy")
         return HEADERS[version](self._stream)
-
-    def _array(self, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
-        return np.frombuffer(content, self.dtype).reshape(shape)
 
 
 def open_rows(path: Path, name: str) -> ArrayRows:

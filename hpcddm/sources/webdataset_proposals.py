@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from hpcddm.config.sources import HELDOUT_SHARE
-from hpcddm.data.open_files import RowGroupCache, open_file
-from hpcddm.data.row_groups import ParquetImages
+from hpcddm.data.open_files import open_file
 from hpcddm.data.tars.tar_headers import COMPRESSED_TAR, TarHeaders
 from hpcddm.data.tars.tar_layout import IMAGES, TarLayout, ValueLocation
 from hpcddm.errors import UserError
@@ -189,9 +188,8 @@ def _add_classes(proposal: SourceProposal, indices: Sequence[IndexedFile]) -> No
 
 def _pictures(indices: Sequence[IndexedFile], tars: Sequence[SourceTar]) -> Iterator[SamplePicture]:
     """Read the first pictures of some tars."""
-    groups = RowGroupCache[ParquetImages]()
     for one, tar in zip(indices, tars, strict=True):
+        file = open_file(tar.path, tar.entry())
         for row in range(min(len(one.index.keys), SAMPLES)):
             name = f"{tar.path.name}: {one.index.keys[row]}"
-            file = open_file(tar.path, tar.entry(), groups)
             yield SamplePicture(name, file.content(int(one.index.offsets[row]), int(one.index.sizes[row])))
